@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front: every line here can be typed by hand.
+JOBS ?= $(shell nproc)
+PYTHON := .venv/bin/python
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup install demo build test format check core-only asan tsan clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: ## install packages and .venv; nothing when they are there
+	@tools/setup
+
+# Into build/release, with the release preset's options: the package, the command and the C++ tests
+# share one build tree, and a second run compiles only what changed.
+install: setup ## install the package and the command into .venv
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  -C build-dir=build/release \
+	  -C cmake.define.KERF_DEVELOPER_MODE=ON \
+	  -C cmake.define.CMAKE_MAKE_PROGRAM="$$(command -v ninja)" .
+
+demo: install ## a model cut in two, planned and run
+	$(PYTHON) examples/demo.py
+
+build: install ## everything, tests included, in build/release
+	cmake --build build/release
+
+test: build ## all tests: C++ (ctest), then Python (pytest, against the installed package)
+	ctest --preset release
+	$(PYTHON) -m pytest -q tests/python
+
+format: setup ## format all sources in place
+	tools/format
+
+check: setup ## layers, formatting, Python lint
+	$(PYTHON) tools/check_layers.py
+	tools/format --check
+
+core-only: ## build and test without PyTorch and Python
+	cmake --preset core-only
+	cmake --build --preset core-only
+	ctest --preset core-only
+
+asan: setup ## build and test with the address and undefined-behaviour sanitizers
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan
+
+# Newer kernels randomise addresses further than the thread sanitizer of older compilers can follow.
+tsan: setup ## build and test with the thread sanitizer
+	cmake --preset tsan
+	cmake --build --preset tsan
+	$$(setarch -R true 2>/dev/null && echo setarch -R) ctest --preset tsan
+
+clean: ## remove the build trees; .venv stays
+	rm -rf build dist

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fail when a folder includes, or is linked to, what tools/layers.toml says it may not see.
+
+Usage: check_layers.py [repository root]
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.M)
+ROOM = re.compile(r"^\s*kerf_room\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)", re.M)
+
+
+def source_files(root: Path, folder: str) -> Iterator[Path]:
+    for path in sorted((root / folder).rglob("*")):
+        if path.suffix in {".h", ".cpp"}:
+            yield path.relative_to(root)
+
+
+def is_under(path: Path, folder: str) -> bool:
+    return path.is_relative_to(folder)
+
+
+def hidden_rooms(path: Path, rules: dict) -> tuple[str, set[str]]:
+    """The name of the folder that `path` belongs to, and the rooms that it may not include."""
+    if is_under(path, "kerf"):
+        room = path.parts[1] if len(path.parts) > 2 else "kerf"
+        if room not in rules["may_include"]:
+            return room, set(rules["may_include"])
+        return room, set(rules["may_include"]) - set(rules["may_include"][room]) - {room}
+    face = max((face for face in rules["faces"] if is_under(path, face)), key=len)
+    return face, set(rules["faces"][face])
+
+
+def include_errors(root: Path, path: Path, rules: dict) -> Iterator[str]:
+    owner, hidden = hidden_rooms(path, rules)
+    if is_under(path, "kerf") and owner not in rules["may_include"]:
+        yield f"{path}: room {owner!r} has no row in tools/layers.toml"
+        return
+    text = (root / path).read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        name = match.group(1)
+        where = f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}"
+        if name.startswith("kerf/") and name.split("/")[1] in hidden:
+            yield f"{where}: {owner} may not include {name}"
+        for rule in rules["restricted"]:
+            listed = any(
+                name.startswith(header) if header.endswith("/") else name == header
+                for header in rule["headers"]
+            )
+            if listed and not any(is_under(path, folder) for folder in rule["only_in"]):
+                yield f"{where}: {owner} may not include {name}: {rule['why']}"
+
+
+def link_errors(root: Path, rules: dict) -> Iterator[str]:
+    """Compare the rooms that CMake links, through others too, with the include table."""
+    cmake = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    direct = {m.group(1): (m.group(2) or "").split() for m in ROOM.finditer(cmake)}
+
+    def linked(room: str) -> set[str]:
+        return set(direct[room]).union(*(linked(dep) for dep in direct[room]))
+
+    table = {room: set(deps) for room, deps in rules["may_include"].items() if room != "kerf"}
+    for room in sorted(table.keys() | direct.keys()):
+        if room not in direct or room not in table:
+            yield f"{room}: a room of only one of CMakeLists.txt and tools/layers.toml"
+        elif linked(room) != table[room]:
+            difference = sorted(linked(room) ^ table[room])
+            yield f"{room}: CMakeLists.txt and tools/layers.toml disagree about {difference}"
+
+
+def main(root: Path) -> int:
+    rules = tomllib.loads((root / "tools/layers.toml").read_text(encoding="utf-8"))
+    top_folders = ["kerf", *(face for face in rules["faces"] if not is_nested(face, rules))]
+    files = [path for folder in top_folders for path in source_files(root, folder)]
+    errors = [error for path in files for error in include_errors(root, path, rules)]
+    errors += link_errors(root, rules)
+    for error in errors:
+        print(error, file=sys.stderr)
+    print(f"layers: {len(files)} files, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+def is_nested(face: str, rules: dict) -> bool:
+    return any(face != other and is_under(Path(face), other) for other in rules["faces"])
+
+
+if __name__ == "__main__":
+    repository = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent
+    sys.exit(main(repository))
