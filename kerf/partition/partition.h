@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kerf/base/outcome.h"
+#include "kerf/plan/infeasible.h"
+#include "kerf/plan/plan.h"
+#include "kerf/plan/problem.h"
+
+namespace kerf {
+
+namespace partition {
+
+struct Options {
+  // Search steps a method may take before it stops and marks its plan `truncated`; 0: its default.
+  // Counted work, not seconds: the same plan on every machine.
+  std::int64_t work_limit = 0;
+};
+
+// Minimises the problem's objective within the memory limits. Deterministic.
+using Method = Outcome<Plan, Infeasible> (*)(const Problem&, const Options&);
+
+struct Entry {
+  std::string_view name;
+  std::string_view description;  // one line, for --help
+  Method method;
+};
+
+// In the order a user should read them.
+std::vector<Entry> methods();
+const Entry* find_method(std::string_view name);
+
+}  // namespace partition
+
+inline constexpr std::string_view kDefaultMethod = "chain";
+
+// Checks the problem and calls the method. An unknown name throws Error(invalid_argument) that
+// lists the names. The faces run the verifier on the answer (verify/verify_plan.h; this room may
+// not).
+//
+//   auto outcome = plan(problem, "chain");
+//   if (outcome) save_plan(*outcome, "plan.json"); else puts(outcome.reason().message().c_str());
+Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method = kDefaultMethod,
+                               const partition::Options& options = {});
+
+}  // namespace kerf

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kerf/base/id.h"
+#include "kerf/base/units.h"
+#include "kerf/device/cluster.h"
+#include "kerf/graph/graph.h"
+#include "kerf/plan/problem.h"
+#include "kerf/plan/schedule/schedule.h"
+#include "kerf/profile/profile.h"
+
+namespace kerf {
+
+// Nodes that run together on one device. All sizes and times are for one micro-batch.
+struct Stage {
+  std::vector<NodeId> nodes;  // ascending
+  DeviceId device;
+  Nanoseconds time;  // forward compute on its device
+  Bytes weights;     // distinct weight storages it uses
+  Bytes
+      activations;  // peak of what its nodes allocate, by storage and lifetime, workspace included
+  Bytes inputs;     // what it reads from other stages and from the graph's inputs
+  Bytes outputs;    // what later stages or the caller read from it
+
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
+// A tensor that leaves the stage that makes it. Weights and graph inputs never do; scalars and
+// sizes in B go along with the tensors and have no bytes.
+struct Cut {
+  std::string tensor;
+  ValueId value;
+  Bytes bytes;  // one micro-batch
+  StageId from;
+  std::vector<StageId> to;  // stages that use it, ascending; on `from`'s own device too
+
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+
+// Steady state of one device, one micro-batch.
+struct DeviceLoad {
+  Nanoseconds compute;
+  Nanoseconds communication;
+  Nanoseconds busy() const { return compute + communication; }
+  friend bool operator==(const DeviceLoad&, const DeviceLoad&) = default;
+};
+
+// Predicted memory of one device, by the engine in simulate/memory.h.
+struct DeviceMemory {
+  Bytes weights;      // of its stages, each storage once
+  Bytes activations;  // the most that is live beside the weights, under any timing of the schedule
+  Bytes predicted;    // of the device's whole memory group: what is compared with the limit
+  Bytes limit;
+  bool limited = false;
+  friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
+};
+
+// No plan for the same problem can have a smaller objective, and the sentence that says why.
+struct LowerBound {
+  std::string name;
+  Nanoseconds value;
+  std::string argument;
+  friend bool operator==(const LowerBound&, const LowerBound&) = default;
+};
+
+// Where every node runs, and what that is predicted to cost. A value; saved as plan.json, which
+// holds all that `report` and `simulate` need.
+struct Plan {
+  std::string graph_hash;
+  std::string graph_name;
+  std::vector<std::string> node_names;  // of the whole graph, by NodeId
+
+  std::string method;
+  Objective objective = Objective::throughput;
+  std::string comm_model = "link";
+  std::uint64_t seed = 0;
+  bool truncated = false;   // a safety stop ended the search
+  bool contiguous = false;  // every stage is an interval of the graph's order
+
+  Source profile_source = Source::estimated;
+  std::string profile_kind;
+  std::int64_t profile_batch = 0;
+
+  Cluster cluster;
+  std::string schedule = "fill_drain";
+  int n_microbatches = 1;
+  std::int64_t batch = 0;        // 0: the graph is static
+  std::int64_t micro_batch = 0;  // ceil(batch / n_microbatches)
+
+  std::vector<Stage> stages;  // numbered topologically over data and order edges; none is empty
+  std::vector<Cut> cuts;      // by value
+
+  std::vector<DeviceLoad> loads;     // by device
+  std::vector<DeviceMemory> memory;  // by device
+  Nanoseconds busiest;               // the objective `throughput`: largest loads[d].busy()
+  Nanoseconds step_time;             // simulated, all micro-batches
+  Nanoseconds latency;               // simulated, one micro-batch
+  double throughput = 0;             // samples (static graph: steps) a second: batch / step_time
+  double bubble = 0;                 // idle share of the step, 0 .. 1
+  LowerBound lower_bound;            // on `busiest`
+
+  std::vector<std::string> notes;
+
+  std::size_t num_stages() const { return stages.size(); }
+  const Stage& stage(StageId id) const { return stages[id.index()]; }
+  std::vector<DeviceId> stage_devices() const;
+  // By NodeId::index(); an invalid id where no stage has the node.
+  std::vector<StageId> stage_of_nodes() const;
+  Bytes cut_bytes() const;  // what crosses between devices in one micro-batch
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// The plan's schedule, made afresh.
+Schedule make_schedule(const Plan& plan);
+
+// Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
+void check_plan_matches(const Plan& plan, const Graph& graph);
+
+// plan.json: "kerf-plan" 1.0. Loading checks that the file is consistent in itself (ids, counts,
+// every node at most once); whether it is a good plan for a graph is for verify_plan to say.
+std::string print_plan(const Plan& plan);
+Plan parse_plan(std::string_view text, std::string_view source = "plan");
+void save_plan(const Plan& plan, const std::string& path);
+Plan load_plan(const std::string& path);
+
+}  // namespace kerf

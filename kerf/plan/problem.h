@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kerf/device/cluster.h"
+#include "kerf/graph/graph.h"
+#include "kerf/profile/profile.h"
+
+namespace kerf {
+
+// What is minimised. Today's methods all take `throughput`.
+enum class Objective : std::uint8_t {
+  throughput,  // the busiest device a micro-batch, in the steady state
+  latency,     // one micro-batch alone
+  step,        // a whole step under the schedule, bubbles included
+  memory,      // the fullest device
+};
+std::string_view to_string(Objective objective);
+Objective parse_objective(
+    std::string_view name);  // throws Error(invalid_argument), lists the names
+
+// What a partitioner is given. Check it once with check_problem, then trust it.
+struct Problem {
+  Graph graph;
+  Profile profile;
+  Cluster cluster;
+  Objective objective = Objective::throughput;
+  std::string comm_model = "link";  // plan/metrics.h
+  std::string schedule = "fill_drain";
+  int n_microbatches = 1;
+  std::int64_t batch = 0;  // samples a step; 0: the graph's example batch
+  std::uint64_t seed = 0;
+
+  // The batch in force: `batch`, or the example's; 0 when the graph is static.
+  std::int64_t batch_size() const;
+  // ceil(batch_size / n_microbatches): the size everything is evaluated at; 0 when static.
+  std::int64_t micro_batch() const;
+  // Forward time of a node on the profiled kind at micro_batch(): the profile's, scaled in
+  // proportion when it was made for another batch.
+  Nanoseconds node_time(NodeId node) const;
+};
+
+// The profile is of this graph, the cluster is sound, names are known, 1 <= n_microbatches <= batch
+// (1 for a static graph). Throws Error saying what to change.
+void check_problem(const Problem& problem);
+
+}  // namespace kerf

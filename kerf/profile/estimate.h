@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The analytic estimator: flops and bytes from shapes, a time from a roofline. No device needed.
+#pragma once
+
+#include <cstdint>
+
+#include "kerf/device/kind.h"
+#include "kerf/profile/profile.h"
+
+namespace kerf {
+
+// time(node) = launch + max(flops / reachable peak of its dtype, bytes moved / memory bandwidth),
+// 0 for views and for integer arithmetic on sizes. Operators without a formula are listed in
+// unknown_ops and costed by the bytes they move, never at zero in silence.
+// `batch` 0: the graph's example batch. Linear in the graph.
+Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0);
+
+}  // namespace kerf

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kerf/base/json.h"
+#include "kerf/base/units.h"
+#include "kerf/graph/graph.h"
+
+namespace kerf {
+
+// Where a figure comes from. `given`: another tool's file said so.
+enum class Source : std::uint8_t { measured, estimated, given };
+std::string_view to_string(Source source);
+
+// What one node costs, at the profile's batch size, on the profile's kind of device.
+struct NodeCost {
+  Nanoseconds forward;         // median when measured
+  Nanoseconds forward_spread;  // interquartile range when measured
+  int samples = 0;
+  double flops = 0;  // a multiply-add counts as two
+  double macs = 0;   // multiply-adds alone, of products and convolutions
+  Bytes moved;       // read and written
+  Bytes weights;     // distinct weight storages it uses
+  Bytes inputs;      // elements of its tensor inputs, weights left out
+  Bytes outputs;     // elements of its tensor outputs
+  Bytes saved;       // kept for backward; 0 until training comes
+  Bytes peak;        // live while it runs: inputs + outputs + workspace
+  Source source = Source::estimated;
+
+  // What it needs beside its inputs and outputs.
+  Bytes workspace() const;
+  friend bool operator==(const NodeCost&, const NodeCost&) = default;
+};
+
+// An operator the estimator has no formula for; it was costed by the bytes it moves.
+struct UnknownOp {
+  std::string op;
+  std::int64_t count = 0;
+  double share = 0;  // of the estimated forward time, 0 .. 1
+  friend bool operator==(const UnknownOp&, const UnknownOp&) = default;
+};
+
+// Costs of all nodes of one graph. Saved as profile.json: by node name, with the graph's hash.
+struct Profile {
+  std::string graph_hash;
+  std::string device_kind;
+  std::int64_t batch = 0;  // the (micro-)batch size the figures are for; 0: the graph is static
+  Source source = Source::estimated;   // of the times as a whole
+  std::vector<NodeCost> nodes;         // index = NodeId::index()
+  std::vector<UnknownOp> unknown_ops;  // largest share first
+  std::vector<std::string> notes;
+
+  const NodeCost& node(NodeId id) const { return nodes[id.index()]; }
+  Nanoseconds total_forward() const;
+  friend bool operator==(const Profile&, const Profile&) = default;
+};
+
+// The bytes of a node that follow from shapes alone: weights, inputs, outputs, peak (no workspace).
+// Measured and estimated profiles both start from it. `batch` is ignored for static graphs.
+NodeCost node_sizes(const Graph& graph, NodeId node, std::int64_t batch);
+
+// Throws Error(invalid_profile) that names both hashes when it was made from another graph.
+void check_profile_matches(const Profile& profile, const Graph& graph);
+
+// profile.json: "kerf-profile" 1.0. Loading checks the hash and that every node is there once.
+std::string print_profile(const Profile& profile, const Graph& graph);
+Profile parse_profile(std::string_view text, const Graph& graph,
+                      std::string_view source = "profile");
+void save_profile(const Profile& profile, const Graph& graph, const std::string& path);
+Profile load_profile(const std::string& path, const Graph& graph);
+
+}  // namespace kerf

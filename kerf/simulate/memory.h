@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one memory engine. Planners, verifier and runtime checks all ask it.
+//
+// What is counted on a device, in bytes, for one micro-batch size:
+//   weights      storages of the weights its stages use, once each;
+//   action       while a stage runs: what its nodes have allocated and not yet released, by storage
+//                (views cost nothing) and from first to last use, workspace included; and its input
+//                buffers (tensors from other memories, graph inputs), which stay to its end;
+//   held         between actions: tensors made here, until the last stage that uses them has run;
+//                tensors received for several stages of this device, until the last one has run;
+//                results of the model, until the step ends.
+// When a consumer is on another device its progress depends on timing. The engine takes the worst:
+// a tensor is held until the schedule's order itself guarantees that the consumer has run (vector
+// clocks over the actions), so that no timing can exceed the figure.
+// Devices of one memory group share weights and pass tensors without a copy; the group's figure is
+// the sum of its devices' peaks.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kerf/plan/plan.h"
+#include "kerf/plan/problem.h"
+
+namespace kerf {
+
+// The sizes of a stage that do not depend on where the other stages run.
+struct StageSizes {
+  Bytes weights;
+  Bytes activations;  // peak of what its nodes allocate
+  Bytes inputs;       // tensors from other stages and the graph's inputs
+  Bytes outputs;      // storages held for later stages or the caller
+};
+
+// `stage_of` covers all nodes; `workspace[node]` may be empty (none).
+std::vector<StageSizes> stage_sizes(const Graph& graph, std::span<const StageId> stage_of,
+                                    std::size_t num_stages, std::int64_t micro_batch,
+                                    std::span<const Bytes> workspace);
+
+// By device. `schedule` must be one that cannot deadlock.
+std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const StageId> stage_of,
+                                        std::span<const DeviceId> stage_devices,
+                                        const Cluster& cluster, const Schedule& schedule,
+                                        std::int64_t micro_batch, std::span<const Bytes> workspace);
+
+}  // namespace kerf

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The event simulator: what a plan's schedule does in time. Pure arithmetic on the plan's own
+// figures, so that a plan.json can be simulated with nothing else at hand.
+//
+// Rules
+// - A device runs its actions in the schedule's order, one at a time.
+// - Before an action it fetches the tensors the stage needs from other devices, one after the
+// other,
+//   in order of value, each once for a device and micro-batch (model `link`): a transfer starts
+//   when the producing stage has run that micro-batch, and occupies the receiver.
+// - Link contention: a private link carries one transfer at a time by construction, since its
+//   receiver fetches one at a time. Transfers over shared links share one wire and are served one
+//   at a time, in the order in which they can start, ties by receiver.
+#pragma once
+
+#include "kerf/plan/plan.h"
+#include "kerf/plan/timeline.h"
+
+namespace kerf {
+
+// Complexity: actions x (log devices + tensors received).
+Timeline simulate(const Plan& plan);
+// The same plan with another number of micro-batches of the same size; 1 gives the latency.
+Timeline simulate(const Plan& plan, int n_microbatches);
+
+}  // namespace kerf
