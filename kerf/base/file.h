@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kerf {
+
+// The whole file. Throws Error(io) naming the path and the system's reason.
+std::string read_file(const std::string& path);
+
+// Writes to a temporary name in the same folder, then renames: readers see the old file or the new
+// one, never half of one, and a failure leaves the old one alone. Throws Error(io).
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace kerf

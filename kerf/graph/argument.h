@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <complex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kerf/base/id.h"
+#include "kerf/graph/dtype.h"
+#include "kerf/graph/expr.h"
+
+namespace kerf {
+
+// A device written as an argument. The empty name is "the device of the stage that runs the node":
+// export bakes the traced device in, capture takes it out again.
+struct DeviceName {
+  std::string name;
+  friend bool operator==(const DeviceName&, const DeviceName&) = default;
+};
+
+// Named constants of the framework: {"layout", "strided"}, {"memory_format", "channels_last"}.
+struct EnumName {
+  std::string type;
+  std::string name;
+  friend bool operator==(const EnumName&, const EnumName&) = default;
+};
+
+// Plain data: enough to execute a node and to count what it costs.
+struct Argument {
+  using List = std::vector<Argument>;
+  using Data = std::variant<std::monostate, bool, Expr, double, std::complex<double>, std::string,
+                            DType, DeviceName, EnumName, ValueId, List>;
+  Data data;
+
+  bool is_none() const { return std::holds_alternative<std::monostate>(data); }
+  template <class T>
+  const T* find() const {
+    return std::get_if<T>(&data);
+  }
+  friend bool operator==(const Argument&, const Argument&) = default;
+};
+
+// Positional when `name` is empty; positional ones come first.
+struct NamedArgument {
+  std::string name;
+  Argument value;
+  friend bool operator==(const NamedArgument&, const NamedArgument&) = default;
+};
+
+// Calls visit(ValueId) for every value mentioned, in order, repeats included.
+template <class Visit>
+void for_each_value(const Argument& argument, Visit&& visit) {
+  if (const auto* value = argument.find<ValueId>()) visit(*value);
+  if (const auto* list = argument.find<Argument::List>()) {
+    for (const Argument& element : *list) for_each_value(element, visit);
+  }
+}
+
+}  // namespace kerf

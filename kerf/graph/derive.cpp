@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What follows from a graph's records. Linear in nodes and edges but for glue, which looks at every
+// pair (write, later access) of one memory.
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "kerf/base/error.h"
+#include "kerf/base/hash.h"
+#include "kerf/graph/derive_impl.h"
+#include "kerf/graph/text_impl.h"
+
+namespace kerf {
+namespace {
+
+template <class Rows, class T>
+void set_rows(Rows& rows, const std::vector<std::vector<T>>& lists) {
+  rows.starts.assign(1, 0);
+  rows.items.clear();
+  for (const auto& list : lists) {
+    rows.items.insert(rows.items.end(), list.begin(), list.end());
+    rows.starts.push_back(static_cast<std::uint32_t>(rows.items.size()));
+  }
+}
+
+template <class T>
+void sort_unique(std::vector<T>& items) {
+  std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+}
+
+void renumber_argument(Argument& argument, const std::vector<ValueId>& map) {
+  if (auto* value = std::get_if<ValueId>(&argument.data)) *value = map[value->index()];
+  if (auto* list = std::get_if<Argument::List>(&argument.data)) {
+    for (Argument& element : *list) renumber_argument(element, map);
+  }
+}
+
+// A plain union-find with path halving.
+std::uint32_t find_root(std::vector<std::uint32_t>& parent, std::uint32_t x) {
+  while (parent[x] != x) x = parent[x] = parent[parent[x]];
+  return x;
+}
+
+void unite(std::vector<std::uint32_t>& parent, std::uint32_t a, std::uint32_t b) {
+  a = find_root(parent, a);
+  b = find_root(parent, b);
+  if (a != b) parent[std::max(a, b)] = std::min(a, b);
+}
+
+}  // namespace
+
+GraphDerivation::GraphDerivation(GraphData data, bool order_edges)
+    : with_order_edges_(order_edges) {
+  content_.data = std::move(data);
+}
+
+Graph GraphDerivation::run() {
+  renumber();
+  derive_inputs();
+  derive_memory();
+  if (with_order_edges_) derive_order_edges();
+  derive_adjacency();
+  if (with_order_edges_) derive_glue();
+  derive_hash();
+  return Graph(std::make_shared<const Content>(std::move(content_)));
+}
+
+// A canonical numbering makes equality and the text form exact, whoever built the graph.
+void GraphDerivation::renumber() {
+  GraphData& data = content_.data;
+  std::vector<ValueId> new_id(data.values.size());
+  std::vector<Value> values;
+  values.reserve(data.values.size());
+  const auto place = [&](ValueId& id, Origin origin, NodeId producer, std::size_t position) {
+    Value value = std::move(data.values[id.index()]);
+    value.origin = origin;
+    value.producer = producer;
+    value.position = static_cast<std::uint32_t>(position);
+    new_id[id.index()] = ValueId(values.size());
+    id = ValueId(values.size());
+    values.push_back(std::move(value));
+  };
+  for (std::size_t i = 0; i < data.inputs.size(); ++i) {
+    place(data.inputs[i].value, Origin::input, {}, i);
+  }
+  for (std::size_t i = 0; i < data.weights.size(); ++i) {
+    place(data.weights[i].value, Origin::weight, {}, i);
+  }
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    Node& node = data.nodes[n];
+    for (NamedArgument& argument : node.args) renumber_argument(argument.value, new_id);
+    for (ValueId& id : node.written) id = new_id[id.index()];
+    for (ValueId& id : node.may_alias) id = new_id[id.index()];
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      if (node.outputs[k].valid()) place(node.outputs[k], Origin::node, NodeId(n), k);
+    }
+  }
+  for (GraphOutput& output : data.outputs) renumber_argument(output.leaf, new_id);
+  data.values = std::move(values);
+
+  std::vector<StorageId> new_storage(data.storages.size());
+  std::vector<Storage> storages;
+  for (Value& value : data.values) {
+    if (!value.storage.valid()) continue;
+    StorageId& mapped = new_storage[value.storage.index()];
+    if (!mapped.valid()) {
+      mapped = StorageId(storages.size());
+      storages.push_back(data.storages[value.storage.index()]);
+    }
+    value.storage = mapped;
+  }
+  data.storages = std::move(storages);
+}
+
+void GraphDerivation::derive_inputs() {
+  GraphData& data = content_.data;
+  std::vector<std::vector<ValueId>> inputs(data.nodes.size());
+  std::vector<std::vector<NodeId>> consumers(data.values.size());
+  std::vector<NodeId> last_user(data.values.size());
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    const NodeId node(n);
+    for (const NamedArgument& argument : data.nodes[n].args) {
+      for_each_value(argument.value, [&](ValueId id) {
+        if (last_user[id.index()] == node) return;
+        last_user[id.index()] = node;
+        inputs[n].push_back(id);
+        consumers[id.index()].push_back(node);
+      });
+    }
+    // The order of mention, so that equal graphs list them alike.
+    const auto by_mention = [&](ValueId a, ValueId b) {
+      return std::find(inputs[n].begin(), inputs[n].end(), a) <
+             std::find(inputs[n].begin(), inputs[n].end(), b);
+    };
+    for (auto* list : {&data.nodes[n].written, &data.nodes[n].may_alias}) {
+      std::sort(list->begin(), list->end(), by_mention);
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+  }
+  set_rows(content_.inputs, inputs);
+  set_rows(content_.consumers, consumers);
+}
+
+std::uint32_t GraphDerivation::alias_class(StorageId id) {
+  return find_root(alias_parent_, static_cast<std::uint32_t>(id.index()));
+}
+
+void GraphDerivation::derive_memory() {
+  const GraphData& data = content_.data;
+  alias_parent_.resize(data.storages.size());
+  std::iota(alias_parent_.begin(), alias_parent_.end(), 0U);
+  const auto storage_of = [&](ValueId id) { return data.values[id.index()].storage; };
+  for (const Node& node : data.nodes) {
+    for (const ValueId input : node.may_alias) {
+      for (const ValueId output : node.outputs) {
+        if (!output.valid() || !storage_of(output).valid() || !storage_of(input).valid()) continue;
+        unite(alias_parent_, static_cast<std::uint32_t>(storage_of(input).index()),
+              static_cast<std::uint32_t>(storage_of(output).index()));
+      }
+    }
+  }
+  class_written_.assign(data.storages.size(), false);
+  for (const Node& node : data.nodes) {
+    for (const ValueId id : node.written) {
+      if (storage_of(id).valid()) class_written_[alias_class(storage_of(id))] = true;
+    }
+  }
+  content_.written.resize(data.storages.size());
+  std::unordered_map<std::uint32_t, std::vector<StorageId>> members;  // looked up, never walked
+  for (std::size_t s = 0; s < data.storages.size(); ++s) {
+    const std::uint32_t root = alias_class(StorageId(s));
+    content_.written[s] = class_written_[root];
+    if (class_written_[root]) members[root].push_back(StorageId(s));
+  }
+
+  std::vector<std::vector<StorageId>> reads(data.nodes.size());
+  std::vector<std::vector<StorageId>> writes(data.nodes.size());
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    for (const ValueId id : content_.inputs.row(n)) {
+      if (storage_of(id).valid()) reads[n].push_back(storage_of(id));
+    }
+    for (const ValueId id : data.nodes[n].written) {
+      if (!storage_of(id).valid()) continue;
+      const auto& all = members[alias_class(storage_of(id))];
+      writes[n].insert(writes[n].end(), all.begin(), all.end());
+    }
+    sort_unique(reads[n]);
+    sort_unique(writes[n]);
+  }
+  set_rows(content_.reads, reads);
+  set_rows(content_.writes, writes);
+}
+
+bool GraphDerivation::writes_class(NodeId id, std::uint32_t memory) {
+  const auto writes = content_.writes.row(id.index());
+  return std::any_of(writes.begin(), writes.end(),
+                     [&](StorageId s) { return alias_class(s) == memory; });
+}
+
+// For every written class, the nodes that read or write it, ascending. Other classes stay empty.
+std::vector<std::vector<NodeId>> GraphDerivation::accessors_by_class() {
+  const GraphData& data = content_.data;
+  std::vector<std::vector<NodeId>> accessors(data.storages.size());
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    const auto note = [&](StorageId storage) {
+      const std::uint32_t memory = alias_class(storage);
+      if (!class_written_[memory]) return;
+      auto& list = accessors[memory];
+      if (list.empty() || list.back() != NodeId(n)) list.push_back(NodeId(n));
+    };
+    for (const StorageId storage : content_.reads.row(n)) note(storage);
+    for (const StorageId storage : content_.writes.row(n)) note(storage);
+  }
+  return accessors;
+}
+
+void GraphDerivation::derive_order_edges() {
+  const auto accessors = accessors_by_class();
+  for (std::size_t memory = 0; memory < accessors.size(); ++memory) {
+    NodeId last_writer;
+    std::vector<NodeId> readers;  // since the last write
+    for (const NodeId node : accessors[memory]) {
+      if (last_writer.valid()) content_.order_edges.push_back({last_writer, node});
+      if (!writes_class(node, static_cast<std::uint32_t>(memory))) {
+        readers.push_back(node);
+        continue;
+      }
+      for (const NodeId reader : readers) content_.order_edges.push_back({reader, node});
+      readers.clear();
+      last_writer = node;
+    }
+  }
+  sort_unique(content_.order_edges);
+}
+
+void GraphDerivation::derive_adjacency() {
+  const GraphData& data = content_.data;
+  std::vector<std::vector<NodeId>> predecessors(data.nodes.size());
+  std::vector<std::vector<NodeId>> successors(data.nodes.size());
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    for (const ValueId id : content_.inputs.row(n)) {
+      const Value& value = data.values[id.index()];
+      if (value.origin == Origin::node) predecessors[n].push_back(value.producer);
+    }
+  }
+  for (const Edge& edge : content_.order_edges) predecessors[edge.to.index()].push_back(edge.from);
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    sort_unique(predecessors[n]);
+    for (const NodeId from : predecessors[n]) successors[from.index()].push_back(NodeId(n));
+  }
+  set_rows(content_.predecessors, predecessors);
+  set_rows(content_.successors, successors);
+}
+
+// Is `value` a name of the memory that was made by `writer` itself, or a view of such a name? Then
+// it carries the written content with it wherever it is sent.
+bool GraphDerivation::descends_from(ValueId id, NodeId writer, std::uint32_t memory) {
+  const GraphData& data = content_.data;
+  for (;;) {
+    const Value& value = data.values[id.index()];
+    if (value.origin != Origin::node || value.producer < writer) return false;
+    if (value.producer == writer) return true;
+    // Views and in-place operators have one alias source; where there are more, be careful.
+    ValueId source;
+    for (const ValueId input : content_.inputs.row(value.producer.index())) {
+      const StorageId storage = data.values[input.index()].storage;
+      if (!storage.valid() || alias_class(storage) != memory) continue;
+      if (source.valid()) return false;
+      source = input;
+    }
+    if (!source.valid()) return false;
+    id = source;
+  }
+}
+
+void GraphDerivation::derive_glue() {
+  const GraphData& data = content_.data;
+  std::vector<std::uint32_t> group(data.nodes.size());
+  std::iota(group.begin(), group.end(), 0U);
+  const auto glue = [&](NodeId a, NodeId b) {
+    unite(group, static_cast<std::uint32_t>(a.index()), static_cast<std::uint32_t>(b.index()));
+  };
+  const auto in_class = [&](ValueId id, std::uint32_t memory) {
+    const StorageId storage = data.values[id.index()].storage;
+    return storage.valid() && alias_class(storage) == memory;
+  };
+
+  // Memory that outlives the run: a stage must not see it before another stage's write.
+  std::vector<bool> outside(data.storages.size(), false);
+  for (const Value& value : data.values) {
+    if (value.origin != Origin::node && value.storage.valid()) {
+      outside[alias_class(value.storage)] = true;
+    }
+  }
+
+  const auto accessors = accessors_by_class();
+  for (std::size_t c = 0; c < accessors.size(); ++c) {
+    const auto memory = static_cast<std::uint32_t>(c);
+    const auto& nodes = accessors[c];
+    for (std::size_t w = 0; w < nodes.size(); ++w) {
+      if (outside[memory]) {
+        glue(nodes.front(), nodes[w]);
+        continue;
+      }
+      if (!writes_class(nodes[w], memory)) continue;
+      for (std::size_t r = w + 1; r < nodes.size(); ++r) {
+        for (const ValueId input : content_.inputs.row(nodes[r].index())) {
+          if (in_class(input, memory) && !descends_from(input, nodes[w], memory)) {
+            glue(nodes[w], nodes[r]);
+          }
+        }
+      }
+      // A result that is read by the caller counts as a reader where it was made.
+      for (const GraphOutput& output : data.outputs) {
+        for_each_value(output.leaf, [&](ValueId id) {
+          const Value& value = data.values[id.index()];
+          if (value.origin == Origin::node && in_class(id, memory) &&
+              !descends_from(id, nodes[w], memory)) {
+            glue(nodes[w], value.producer);
+          }
+        });
+      }
+    }
+  }
+
+  std::vector<std::vector<NodeId>> members(data.nodes.size());
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    members[find_root(group, static_cast<std::uint32_t>(n))].push_back(NodeId(n));
+  }
+  for (auto& list : members) {
+    if (list.size() > 1) content_.glued.push_back(std::move(list));
+  }
+}
+
+void GraphDerivation::derive_hash() {
+  Hasher hasher;
+  hash_graph(content_.data, hasher);
+  content_.hash = hasher.hex();
+}
+
+}  // namespace kerf

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/graph/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+#include "kerf/base/error.h"
+
+namespace kerf {
+namespace {
+
+[[noreturn]] void fail(const std::string& found, std::string_view expected) {
+  throw Error(ErrorKind::invalid_graph,
+              fmt::format("[graph.verify] {}; expected {}; mend the graph or trace the model again",
+                          found, expected));
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const GraphData& data)
+      : data_(data), batch_(std::max<std::int64_t>(data.example_batch, 1)) {}
+
+  void run() {
+    check_counts();
+    for (const Value& value : data_.values) check_value(value);
+    check_definitions();
+    for (const Weight& weight : data_.weights) check_weight(weight);
+    check_nodes();
+    for (const GraphOutput& output : data_.outputs) {
+      for_each_value(output.leaf, [&](ValueId id) { check_defined(id, "an output of the graph"); });
+    }
+  }
+
+ private:
+  void check_counts() const {
+    if (data_.scopes.empty()) fail("a graph without scopes", "scope 0, the model itself");
+    if (data_.example_batch < 0) fail("a negative example batch", "a positive batch");
+    constexpr std::size_t kLimit = std::numeric_limits<std::uint32_t>::max() / 2;
+    if (data_.nodes.size() > kLimit || data_.values.size() > kLimit) {
+      fail("more than 2^31 nodes or values", "a smaller graph");
+    }
+  }
+
+  void check_size(const Expr& size, const Value& value, std::string_view what) const {
+    if (data_.example_batch == 0 && !size.is_constant()) {
+      fail(fmt::format("value '{}' has {} {} in a static graph", value.name, what, size.str()),
+           "no B, or a 'batch' line");
+    }
+    if (size.eval(batch_) < 0) {
+      fail(fmt::format("value '{}' has {} {}", value.name, what, size.str()), "no negative sizes");
+    }
+  }
+
+  void check_value(const Value& value) const {
+    if (value.name.empty()) fail("a value without a name", "a name");
+    if (value.scalar) {
+      if (value.storage.valid() || !value.shape.empty()) {
+        fail(fmt::format("scalar '{}' has a shape or a storage", value.name), "neither");
+      }
+      return;
+    }
+    if (value.shape.size() != value.strides.size()) {
+      fail(fmt::format("value '{}' has {} sizes and {} strides", value.name, value.shape.size(),
+                       value.strides.size()),
+           "as many strides as sizes");
+    }
+    for (const Expr& size : value.shape) check_size(size, value, "size");
+    for (const Expr& stride : value.strides) check_size(stride, value, "stride");
+    check_size(value.offset, value, "offset");
+    if (value.storage.index() >= data_.storages.size()) {
+      fail(fmt::format("value '{}' has no storage", value.name), "a storage of the graph");
+    }
+    check_size(data_.storages[value.storage.index()].bytes, value, "storage bytes");
+    check_inside_storage(value);
+  }
+
+  void check_inside_storage(const Value& value) const {
+    Expr last = 0;
+    for (std::size_t d = 0; d < value.shape.size(); ++d) {
+      const std::int64_t size = value.shape[d].eval(batch_);
+      if (size == 0) return;  // no elements: nothing to be outside
+      last = last + Expr(size - 1) * Expr(value.strides[d].eval(batch_));
+    }
+    const Expr end = Expr(value.offset.eval(batch_)) + (last + 1) * Expr(element_size(value.dtype));
+    const std::int64_t available = data_.storages[value.storage.index()].bytes.eval(batch_);
+    if (end.constant() > available) {
+      fail(fmt::format("value '{}' ends at byte {} of a storage of {} bytes", value.name,
+                       end.constant(), available),
+           "a view inside its storage");
+    }
+  }
+
+  // Every value is defined exactly once: by an input, a weight or one node output.
+  void check_definitions() {
+    defined_.assign(data_.values.size(), false);
+    std::unordered_set<std::string_view> names;
+    for (const Value& value : data_.values) {
+      if (!names.insert(value.name).second) {
+        fail(fmt::format("two values are called '{}'", value.name), "unique names");
+      }
+    }
+    for (const GraphInput& input : data_.inputs) define(input.value, "an input");
+    for (const Weight& weight : data_.weights) define(weight.value, "a weight");
+  }
+
+  void define(ValueId id, std::string_view what) {
+    if (id.index() >= data_.values.size()) {
+      fail(fmt::format("{} names value number {}", what, id.index()), "a value of the graph");
+    }
+    if (defined_[id.index()]) {
+      fail(fmt::format("value '{}' is defined twice", data_.values[id.index()].name),
+           "one definition");
+    }
+    defined_[id.index()] = true;
+  }
+
+  void check_defined(ValueId id, std::string_view user) const {
+    if (id.index() >= data_.values.size()) {
+      fail(fmt::format("{} uses value number {}", user, id.index()), "a value of the graph");
+    }
+    if (!defined_[id.index()]) {
+      fail(fmt::format("{} uses '{}' before it is made", user, data_.values[id.index()].name),
+           "nodes in an order in which they can run");
+    }
+  }
+
+  void check_weight(const Weight& weight) const {
+    const Value& value = data_.values[weight.value.index()];
+    if (weight.names.empty()) {
+      fail(fmt::format("weight '{}' has no names", value.name), "at least one of the user's names");
+    }
+    if (value.scalar || value.depends_on_batch()) {
+      fail(fmt::format("weight '{}' is a scalar or depends on B", value.name), "a fixed shape");
+    }
+  }
+
+  void check_nodes() {
+    std::unordered_set<std::string_view> names;
+    std::vector<bool> used(data_.values.size(), false);
+    for (const Node& node : data_.nodes) {
+      if (node.name.empty() || !names.insert(node.name).second) {
+        fail(fmt::format("node name '{}' is empty or used twice", node.name), "unique names");
+      }
+      if (node.op.empty()) fail(fmt::format("node '{}' has no operator", node.name), "an operator");
+      if (node.scope.index() >= data_.scopes.size()) {
+        fail(fmt::format("node '{}' is in scope {}", node.name, node.scope.index()),
+             fmt::format("a scope below {}", data_.scopes.size()));
+      }
+      check_arguments(node);
+      for (const ValueId output : node.outputs) {
+        if (output.valid()) define(output, fmt::format("node '{}'", node.name));
+      }
+    }
+    for (std::size_t i = 0; i < defined_.size(); ++i) {
+      if (!defined_[i]) {
+        fail(fmt::format("value '{}' is never made", data_.values[i].name),
+             "every value to be an input, a weight or a node's output");
+      }
+    }
+  }
+
+  void check_arguments(const Node& node) const {
+    const std::string user = fmt::format("node '{}'", node.name);
+    std::vector<ValueId> inputs;
+    bool named = false;
+    for (const NamedArgument& argument : node.args) {
+      if (named && argument.name.empty()) {
+        fail(user + " has a positional argument after a named one", "positional ones first");
+      }
+      named = !argument.name.empty();
+      for_each_value(argument.value, [&](ValueId id) {
+        check_defined(id, user);
+        inputs.push_back(id);
+      });
+    }
+    const auto own = [&](ValueId id) {
+      return std::find(inputs.begin(), inputs.end(), id) != inputs.end();
+    };
+    for (const ValueId id : node.written) {
+      if (!own(id)) fail(user + " writes a value it does not take", "a value among its arguments");
+    }
+    for (const ValueId id : node.may_alias) {
+      if (!own(id)) fail(user + " aliases a value it does not take", "a value among its arguments");
+    }
+  }
+
+  const GraphData& data_;
+  std::int64_t batch_;
+  std::vector<bool> defined_;
+};
+
+}  // namespace
+
+void verify_graph(const GraphData& data) { Verifier(data).run(); }
+
+}  // namespace kerf

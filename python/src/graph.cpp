@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/graph/graph.h"
+
+#include <pybind11/stl.h>
+
+#include "kerf/graph/passes/reorder.h"
+#include "kerf/graph/text.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+py::list size_list(const std::vector<Expr>& sizes) {
+  py::list out;
+  for (const Expr& size : sizes) {
+    if (size.is_constant()) {
+      out.append(size.constant());
+    } else {
+      out.append(size.str());
+    }
+  }
+  return out;
+}
+
+py::dict value_record(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  py::dict out;
+  out["name"] = value.name;
+  out["dtype"] = std::string(torch_name(value.dtype));
+  out["scalar"] = value.scalar;
+  out["shape"] = size_list(value.shape);
+  out["strides"] = size_list(value.strides);
+  out["storage"] = value.storage.valid() ? py::object(py::int_(value.storage.index())) : py::none();
+  out["requires_grad"] = value.requires_grad;
+  return out;
+}
+
+py::dict node_record(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  py::dict out;
+  out["name"] = node.name;
+  out["op"] = node.op;
+  out["scope"] = graph.scope(node.scope).path;
+  out["source"] = node.source;
+  out["region"] = node.region;
+  out["grad_enabled"] = node.grad_enabled;
+  out["random"] = node.random;
+  std::vector<std::string> inputs;
+  for (const ValueId value : graph.inputs_of(id)) inputs.push_back(graph.value(value).name);
+  out["inputs"] = inputs;
+  std::vector<std::string> outputs;
+  for (const ValueId value : node.outputs) {
+    if (value.valid()) outputs.push_back(graph.value(value).name);
+  }
+  out["outputs"] = outputs;
+  return out;
+}
+
+py::list weight_records(const Graph& graph) {
+  py::list out;
+  for (const Weight& weight : graph.weights()) {
+    py::dict record = value_record(graph, weight.value);
+    record["names"] = weight.names;
+    record["kind"] = std::string(to_string(weight.kind));
+    out.append(record);
+  }
+  return out;
+}
+
+py::list input_records(const Graph& graph) {
+  py::list out;
+  for (const GraphInput& input : graph.inputs()) {
+    py::dict record = value_record(graph, input.value);
+    record["path"] = input.path;
+    out.append(record);
+  }
+  return out;
+}
+
+py::object leaf_object(const Graph& graph, const Argument& leaf) {
+  if (leaf.is_none()) return py::none();
+  if (const auto* flag = leaf.find<bool>()) return py::bool_(*flag);
+  if (const auto* size = leaf.find<Expr>()) {
+    return size->is_constant() ? py::object(py::int_(size->constant()))
+                               : py::object(py::str(size->str()));
+  }
+  if (const auto* number = leaf.find<double>()) return py::float_(*number);
+  if (const auto* text = leaf.find<std::string>()) return py::str(*text);
+  if (const auto* id = leaf.find<ValueId>()) return value_record(graph, *id);
+  return py::none();
+}
+
+// Each leaf: {"path", "kind": "value" | "size" | "constant", "value"}; a size may hold B.
+py::list output_records(const Graph& graph) {
+  py::list out;
+  for (const GraphOutput& output : graph.outputs()) {
+    py::dict record;
+    record["path"] = output.path;
+    record["kind"] = output.leaf.find<ValueId>() != nullptr ? "value"
+                     : output.leaf.find<Expr>() != nullptr  ? "size"
+                                                            : "constant";
+    record["value"] = leaf_object(graph, output.leaf);
+    out.append(record);
+  }
+  return out;
+}
+
+py::list node_records(const Graph& graph) {
+  py::list out;
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) out.append(node_record(graph, NodeId(n)));
+  return out;
+}
+
+std::string summary(const Graph& graph) {
+  return "kerf.Graph('" + graph.name() + "', " + std::to_string(graph.num_nodes()) + " nodes, " +
+         std::to_string(graph.weights().size()) + " weights, " +
+         (graph.is_static() ? std::string("static batch") : std::string("batch B")) +
+         (graph.data().training ? ", train)" : ", eval)");
+}
+
+std::vector<NodeId> to_ids(const std::vector<std::uint32_t>& order) {
+  return {order.begin(), order.end()};
+}
+
+}  // namespace
+
+void init_graph(py::module_& m) {
+  py::class_<Graph>(m, "Graph", "A traced model: frozen, verified, saved as text.")
+      .def_property_readonly("name", &Graph::name)
+      .def_property_readonly("hash", &Graph::hash)
+      .def_property_readonly("training", [](const Graph& g) { return g.data().training; })
+      .def_property_readonly("is_static", &Graph::is_static)
+      .def_property_readonly("example_batch",
+                             [](const Graph& g) { return g.data().example_batch; })
+      .def_property_readonly("notes", [](const Graph& g) { return g.data().notes; })
+      .def_property_readonly("in_spec", [](const Graph& g) { return g.data().in_spec; })
+      .def_property_readonly("out_spec", [](const Graph& g) { return g.data().out_spec; })
+      .def_property_readonly("num_nodes", &Graph::num_nodes)
+      .def_property_readonly("nodes", &node_records)
+      .def_property_readonly("weights", &weight_records)
+      .def_property_readonly("inputs", &input_records)
+      .def_property_readonly("outputs", &output_records)
+      .def_property_readonly("order_edges",
+                             [](const Graph& g) {
+                               std::vector<std::pair<std::string, std::string>> out;
+                               for (const Edge& e : g.order_edges()) {
+                                 out.emplace_back(g.node(e.from).name, g.node(e.to).name);
+                               }
+                               return out;
+                             })
+      .def_property_readonly("glued",
+                             [](const Graph& g) {
+                               std::vector<std::vector<std::string>> out;
+                               for (const auto& group : g.glued()) {
+                                 auto& names = out.emplace_back();
+                                 for (const NodeId id : group) names.push_back(g.node(id).name);
+                               }
+                               return out;
+                             })
+      .def("save", [](const Graph& g, const std::string& path) { save_graph(g, path); },
+           py::arg("path"), "Writes the text form; the file is replaced whole or not at all.")
+      .def("text", &print_graph, "The text form, as `save` writes it.")
+      .def("__len__", &Graph::num_nodes)
+      .def("__repr__", &summary)
+      .def("__str__", &print_graph)
+      .def("__eq__", [](const Graph& a, const Graph& b) { return a == b; }, py::is_operator())
+      .def(py::pickle([](const Graph& g) { return print_graph(g); },
+                      [](const std::string& text) { return parse_graph(text, "pickle"); }));
+
+  m.def("load_graph", &load_graph, py::arg("path"));
+  m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"));
+  // For tests of reordering.
+  m.def("random_order",
+        [](const Graph& g, std::uint64_t seed, bool order_edges) {
+          std::vector<std::uint32_t> out;
+          for (const NodeId id : random_order(g, seed, order_edges)) {
+            out.push_back(static_cast<std::uint32_t>(id.index()));
+          }
+          return out;
+        },
+        py::arg("graph"), py::arg("seed"), py::arg("order_edges") = true);
+  m.def("reorder",
+        [](const Graph& g, const std::vector<std::uint32_t>& order) {
+          return reorder(g, to_ids(order));
+        },
+        py::arg("graph"), py::arg("order"));
+}
+
+}  // namespace kerf::bindings

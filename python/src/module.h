@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// kerf._core: the bindings of every room but libtorch, one init function a room.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace kerf::bindings {
+
+namespace py = pybind11;
+
+void init_errors(py::module_& m);
+void init_graph(py::module_& m);
+void init_graph_builder(py::module_& m);
+
+}  // namespace kerf::bindings
