@@ -2,7 +2,7 @@
 # Finds what Kerf is built from, and says how to get what is missing. Nothing is fetched.
 
 # kerf_header_library(<target> <header> <debian package>): a header-only library, from
-# KERF_DEPS_INCLUDE_DIR when it is there, else from the system.
+# KERF_DEPS_INCLUDE_DIR when it is there, else from the system, else from third_party_headers/.
 function(kerf_header_library target header apt_package)
   add_library(${target} INTERFACE)
   if(KERF_DEPS_INCLUDE_DIR AND EXISTS "${KERF_DEPS_INCLUDE_DIR}/${header}")
@@ -10,7 +10,7 @@ function(kerf_header_library target header apt_package)
     return()
   endif()
   string(TOUPPER "${target}_INCLUDE_DIR" variable)
-  find_path(${variable} "${header}")
+  find_path(${variable} "${header}" PATHS "${PROJECT_SOURCE_DIR}/third_party_headers")
   mark_as_advanced(${variable})
   if(NOT ${variable})
     message(FATAL_ERROR "Kerf needs <${header}>, which was not found. "

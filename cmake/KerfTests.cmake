@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/<folder>/**/*.cpp becomes the GoogleTest program kerf_<folder>_tests. tests/support/ holds
 # headers for all of them. Python tests (tests/python) are pytest's.
-if(KERF_GOOGLETEST_DIR)
-  set(INSTALL_GTEST OFF)
-  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
-  add_subdirectory("${KERF_GOOGLETEST_DIR}" googletest EXCLUDE_FROM_ALL SYSTEM)
-  unset(CMAKE_POLICY_VERSION_MINIMUM)
-  if(NOT TARGET GTest::gmock_main)
-    add_library(GTest::gmock_main ALIAS gmock_main)
-  endif()
-else()
+set(googletest_dir "${KERF_GOOGLETEST_DIR}")
+if(NOT googletest_dir)
   find_package(GTest QUIET)
   if(NOT TARGET GTest::gmock_main)
+    set(googletest_dir "${PROJECT_SOURCE_DIR}/third_party_headers/googletest")
+  endif()
+endif()
+if(googletest_dir)
+  if(NOT EXISTS "${googletest_dir}/CMakeLists.txt")
     message(FATAL_ERROR "Kerf's tests need GoogleTest and GoogleMock. "
                         "Fix: apt-get install libgtest-dev libgmock-dev (or run tools/setup), "
                         "or give -DKERF_GOOGLETEST_DIR=<its sources>, or -DKERF_DEVELOPER_MODE=OFF.")
+  endif()
+  set(INSTALL_GTEST OFF)
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
+  add_subdirectory("${googletest_dir}" googletest EXCLUDE_FROM_ALL SYSTEM)
+  unset(CMAKE_POLICY_VERSION_MINIMUM)
+  if(NOT TARGET GTest::gmock_main)
+    add_library(GTest::gmock_main ALIAS gmock_main)
   endif()
 endif()
 include(GoogleTest)
@@ -32,6 +37,11 @@ function(kerf_tests folder)
   # Golden files and models are read from here, whatever folder the test is started in.
   target_compile_definitions(${target} PRIVATE "KERF_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\"")
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} kerf_flags GTest::gmock_main)
+  if(folder STREQUAL "cli" AND TARGET kerf_cli)
+    # Tests of the command run the command.
+    add_dependencies(${target} kerf_cli)
+    target_compile_definitions(${target} PRIVATE "KERF_CLI=\"$<TARGET_FILE:kerf_cli>\"")
+  endif()
   if(folder STREQUAL "libtorch")
     # Loading PyTorch takes a second: one process for all, not one a test.
     set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE kerf_torch_pool)
