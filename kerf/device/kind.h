@@ -12,21 +12,22 @@
 
 namespace kerf {
 
-// Peak rates of one device. `flops_*` count a multiply-add as two.
+// Peak rates of one device; for "cpu" those of one core. A multiply-add counts as two operations.
 struct DeviceKind {
   std::string name;       // "h200"
   std::string full_name;  // "NVIDIA H200 SXM"
   bool host = false;
   double flops_f64 = 0;
-  double flops_f32 = 0;  // as PyTorch computes f32 by default: no TF32
-  double flops_f16 = 0;  // matrix units where there are any, dense; bf16 too
-  double flops_f8 = 0;   // also 8-bit integers
+  double flops_f32 = 0;  // as PyTorch computes f32 by default: without TF32
+  double flops_f16 = 0;  // and bf16; matrix units where there are any, dense
+  double flops_f8 = 0;   // and 8-bit integers
   double memory_bytes_per_second = 0;
   Bytes memory;                  // 0: that of the machine
-  Nanoseconds launch;            // what one operator costs however small: dispatch and kernel start
+  Nanoseconds launch;            // what one operator costs however small: dispatch, kernel start
   double matrix_efficiency = 1;  // share of the peak that large matrix products reach
-  Nanoseconds link_latency;      // to another device of this kind in one machine
-  double link_bytes_per_second = 0;
+  Nanoseconds link_latency;      // to any other device
+  double link_bytes_per_second = 0;  // to a device of this kind in the same machine, one direction
+  double host_bytes_per_second = 0;  // to host memory, one direction
 };
 
 // nullptr when unknown. "cuda" is an accelerator of unknown make and has conservative figures.

@@ -7,10 +7,7 @@
 //   link         a tensor that a device needs from another is fetched once, however many of its
 //                stages use it, over the link from the producer; the receiver spends
 //                latency + bytes / bandwidth on it beside its own compute, the sender nothing.
-//   host_staged  through host memory: the producer's device pays for a tensor that leaves it once,
-//                each receiving device once; devices in host memory pay nothing. The rate is that
-//                of the accelerator's link to the other side.
-//   overlapped   hidden under compute (known by name, not built yet).
+//   host_staged, overlapped   known by name, not built yet.
 // Scalars and sizes in B go along free. Graph inputs are there when a step starts.
 #pragma once
 

@@ -29,7 +29,7 @@ struct NodeCost {
   Bytes inputs;      // elements of its tensor inputs, weights left out
   Bytes outputs;     // elements of its tensor outputs
   Bytes saved;       // kept for backward; 0 until training comes
-  Bytes peak;        // live while it runs: inputs + outputs + workspace
+  Bytes peak;        // live while it runs: inputs + weights + outputs + workspace
   Source source = Source::estimated;
 
   // What it needs beside its inputs and outputs.

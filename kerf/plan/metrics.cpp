@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kerf {
+namespace {
+
+constexpr std::string_view kModels[] = {"link", "host_staged", "overlapped"};
+
+// The devices that receive a cut, each once, the producer's left out.
+std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
+  std::vector<DeviceId> devices;
+  for (const StageId to : cut.to) devices.push_back(stages[to.index()].device);
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  std::erase(devices, stages[cut.from.index()].device);
+  return devices;
+}
+
+void charge_link(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster,
+                 std::vector<DeviceLoad>& loads) {
+  const DeviceId from = stages[cut.from.index()].device;
+  for (const DeviceId to : receivers(stages, cut)) {
+    loads[to.index()].communication += cluster.link(from, to).time(cut.bytes);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> comm_model_names() { return {std::begin(kModels), std::end(kModels)}; }
+
+void check_comm_model(std::string_view name) {
+  if (std::find(std::begin(kModels), std::end(kModels), name) == std::end(kModels)) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[plan.metrics] unknown communication model '{}'; expected one of {}",
+                            name, fmt::join(kModels, ", ")));
+  }
+  if (name != "link") {
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[plan.metrics] communication model '{}' is not built yet; use link", name));
+  }
+}
+
+std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of,
+                           std::int64_t micro_batch) {
+  std::vector<Cut> cuts;
+  for (std::size_t i = 0; i < graph.num_values(); ++i) {
+    const Value& value = graph.values()[i];
+    if (value.origin != Origin::node || value.scalar) continue;
+    const StageId from = stage_of[value.producer.index()];
+    std::vector<StageId> to;
+    for (const NodeId consumer : graph.consumers(ValueId{i})) {
+      if (stage_of[consumer.index()] != from) to.push_back(stage_of[consumer.index()]);
+    }
+    if (to.empty()) continue;
+    std::sort(to.begin(), to.end());
+    to.erase(std::unique(to.begin(), to.end()), to.end());
+    cuts.push_back({value.name, ValueId{i}, value.bytes(micro_batch), from, std::move(to)});
+  }
+  return cuts;
+}
+
+std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<const Cut> cuts,
+                                     const Cluster& cluster, std::string_view comm_model) {
+  check_comm_model(comm_model);
+  std::vector<DeviceLoad> loads(cluster.num_devices());
+  for (const Stage& stage : stages) loads[stage.device.index()].compute += stage.time;
+  for (const Cut& cut : cuts) charge_link(stages, cut, cluster, loads);
+  return loads;
+}
+
+Nanoseconds busiest(std::span<const DeviceLoad> loads) {
+  Nanoseconds most;
+  for (const DeviceLoad& load : loads) most = std::max(most, load.busy());
+  return most;
+}
+
+}  // namespace kerf

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// plan.json. Everything is written by name or with its unit in the key; nodes are listed once at
+// the top in the graph's order, so that a file can be read, edited and loaded without the graph.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "kerf/base/file.h"
+#include "kerf/plan/plan.h"
+
+namespace kerf {
+namespace {
+
+constexpr FormatVersion kVersion{1, 0};
+constexpr auto kKind = ErrorKind::invalid_plan;
+constexpr std::int64_t kMost = std::int64_t{1} << 60;
+
+using NodeIndex = std::unordered_map<std::string, NodeId>;
+
+Json stage_to_json(const Plan& plan, const Stage& stage) {
+  Json json;
+  json["device"] = plan.cluster.device(stage.device).name;
+  json["time_ns"] = stage.time.count;
+  json["weights"] = stage.weights.count;
+  json["activations"] = stage.activations.count;
+  json["inputs"] = stage.inputs.count;
+  json["outputs"] = stage.outputs.count;
+  json["nodes"] = Json::array();
+  for (const NodeId node : stage.nodes) json["nodes"].push_back(plan.node_names[node.index()]);
+  return json;
+}
+
+Json cut_to_json(const Cut& cut) {
+  Json json;
+  json["tensor"] = cut.tensor;
+  json["value"] = cut.value.index();
+  json["bytes"] = cut.bytes.count;
+  json["from"] = cut.from.index();
+  json["to"] = Json::array();
+  for (const StageId stage : cut.to) json["to"].push_back(stage.index());
+  return json;
+}
+
+Json load_to_json(const Plan& plan, std::size_t device) {
+  const DeviceMemory& memory = plan.memory[device];
+  Json json;
+  json["device"] = plan.cluster.devices[device].name;
+  json["compute_ns"] = plan.loads[device].compute.count;
+  json["communication_ns"] = plan.loads[device].communication.count;
+  json["weights"] = memory.weights.count;
+  json["activations"] = memory.activations.count;
+  json["predicted"] = memory.predicted.count;
+  if (memory.limited) json["limit"] = memory.limit.count;
+  return json;
+}
+
+Json bound_to_json(const LowerBound& bound) {
+  Json json;
+  json["name"] = bound.name;
+  json["value_ns"] = bound.value.count;
+  json["argument"] = bound.argument;
+  return json;
+}
+
+double not_negative(const JsonReader& reader, std::string_view key) {
+  const double number = reader.number(key);
+  if (number < 0) reader.fail(fmt::format("{} = {}", key, number), "a number that is not negative");
+  return number;
+}
+
+Nanoseconds read_time(const JsonReader& reader, std::string_view key) {
+  return Nanoseconds{not_negative(reader, key)};
+}
+
+Bytes read_bytes(const JsonReader& reader, std::string_view key) {
+  return Bytes{reader.integer(key, 0, kMost)};
+}
+
+DeviceId read_device(const JsonReader& reader, const Cluster& cluster) {
+  const std::string name = reader.text("device");
+  const DeviceId device = cluster.find_device(name);
+  if (!device.valid()) reader.fail(fmt::format("device '{}'", name), "a device of the cluster");
+  return device;
+}
+
+NodeIndex index_nodes(const JsonReader& reader, const Plan& plan) {
+  NodeIndex index;
+  for (std::size_t i = 0; i < plan.node_names.size(); ++i) {
+    if (!index.emplace(plan.node_names[i], NodeId{i}).second) {
+      reader.fail(fmt::format("node '{}' twice in \"nodes\"", plan.node_names[i]), "unique names");
+    }
+  }
+  return index;
+}
+
+Stage stage_from_json(const JsonReader& reader, const Plan& plan, const NodeIndex& index,
+                      std::vector<bool>& taken) {
+  Stage stage;
+  stage.device = read_device(reader, plan.cluster);
+  stage.time = read_time(reader, "time_ns");
+  stage.weights = read_bytes(reader, "weights");
+  stage.activations = read_bytes(reader, "activations");
+  stage.inputs = read_bytes(reader, "inputs");
+  stage.outputs = read_bytes(reader, "outputs");
+  for (const JsonReader& entry : reader.children("nodes")) {
+    const std::string name = entry.as_text();
+    const auto found = index.find(name);
+    if (found == index.end()) entry.fail(fmt::format("node '{}'", name), "a name from \"nodes\"");
+    if (taken[found->second.index()]) {
+      entry.fail(fmt::format("node '{}' in a second place", name), "each node in one stage");
+    }
+    taken[found->second.index()] = true;
+    stage.nodes.push_back(found->second);
+  }
+  std::sort(stage.nodes.begin(), stage.nodes.end());
+  return stage;
+}
+
+Cut cut_from_json(const JsonReader& reader, std::size_t num_stages) {
+  const auto last = static_cast<std::int64_t>(num_stages) - 1;
+  Cut cut;
+  cut.tensor = reader.text("tensor");
+  cut.value = ValueId{reader.integer("value", 0, (std::int64_t{1} << 32) - 2)};
+  cut.bytes = read_bytes(reader, "bytes");
+  cut.from = StageId{reader.integer("from", 0, last)};
+  for (const JsonReader& to : reader.children("to")) {
+    const std::int64_t stage = to.as_integer();
+    if (stage < 0 || stage > last) to.fail(fmt::format("stage {}", stage), "a stage of the plan");
+    cut.to.emplace_back(stage);
+  }
+  return cut;
+}
+
+void read_devices(const JsonReader& reader, Plan& plan) {
+  const std::vector<JsonReader> entries = reader.children("devices");
+  if (entries.size() != plan.cluster.num_devices()) {
+    reader.fail(fmt::format("{} entries in \"devices\"", entries.size()),
+                fmt::format("{}, one for each device", plan.cluster.num_devices()));
+  }
+  plan.loads.resize(entries.size());
+  plan.memory.resize(entries.size());
+  for (const JsonReader& entry : entries) {
+    const std::size_t device = read_device(entry, plan.cluster).index();
+    plan.loads[device] = {read_time(entry, "compute_ns"), read_time(entry, "communication_ns")};
+    DeviceMemory& memory = plan.memory[device];
+    memory.weights = read_bytes(entry, "weights");
+    memory.activations = read_bytes(entry, "activations");
+    memory.predicted = read_bytes(entry, "predicted");
+    memory.limited = entry.has("limit");
+    if (memory.limited) memory.limit = read_bytes(entry, "limit");
+  }
+}
+
+void write_origin(const Plan& plan, Json& json) {
+  json["graph"] = plan.graph_name;
+  json["graph_hash"] = plan.graph_hash;
+  json["method"] = plan.method;
+  json["objective"] = to_string(plan.objective);
+  json["comm_model"] = plan.comm_model;
+  json["seed"] = plan.seed;
+  json["truncated"] = plan.truncated;
+  json["contiguous"] = plan.contiguous;
+  json["profile"] = {{"source", to_string(plan.profile_source)},
+                     {"device_kind", plan.profile_kind},
+                     {"batch", plan.profile_batch}};
+  json["schedule"] = plan.schedule;
+  json["n_microbatches"] = plan.n_microbatches;
+  json["batch"] = plan.batch;
+  json["micro_batch"] = plan.micro_batch;
+}
+
+void write_predictions(const Plan& plan, Json& json) {
+  json["predicted"] = {{"busiest_ns", plan.busiest.count},
+                       {"step_ns", plan.step_time.count},
+                       {"latency_ns", plan.latency.count},
+                       {"throughput", plan.throughput},
+                       {"bubble", plan.bubble}};
+  json["lower_bound"] = bound_to_json(plan.lower_bound);
+  json["notes"] = plan.notes;
+}
+
+Source read_source(const JsonReader& reader) {
+  const std::string name = reader.text("source");
+  for (const Source source : {Source::measured, Source::estimated, Source::given}) {
+    if (to_string(source) == name) return source;
+  }
+  reader.fail(fmt::format("source '{}'", name), "measured, estimated or given");
+}
+
+void read_origin(const JsonReader& reader, Plan& plan) {
+  plan.graph_name = reader.text("graph");
+  plan.graph_hash = reader.text("graph_hash");
+  plan.method = reader.text("method");
+  const std::string objective = reader.text("objective");
+  try {
+    plan.objective = parse_objective(objective);
+  } catch (const Error& error) {
+    reader.fail(error.what(), "a known objective");
+  }
+  plan.comm_model = reader.text("comm_model");
+  const Json& seed = reader.child("seed").json();
+  if (!seed.is_number_integer()) reader.fail("a seed that is no integer", "an integer");
+  plan.seed = seed.get<std::uint64_t>();
+  plan.truncated = reader.boolean("truncated");
+  plan.contiguous = reader.boolean("contiguous");
+  const JsonReader profile = reader.child("profile");
+  plan.profile_source = read_source(profile);
+  plan.profile_kind = profile.text("device_kind");
+  plan.profile_batch = profile.integer("batch", 0, kMost);
+  plan.schedule = reader.text("schedule");
+  if (find_schedule(plan.schedule) == nullptr) {
+    reader.fail(fmt::format("schedule '{}'", plan.schedule),
+                fmt::format("one of {}", fmt::join(schedule_names(), ", ")));
+  }
+  plan.n_microbatches = static_cast<int>(reader.integer("n_microbatches", 1, 1 << 20));
+  plan.batch = reader.integer("batch", 0, kMost);
+  plan.micro_batch = reader.integer("micro_batch", 0, kMost);
+}
+
+void read_predictions(const JsonReader& reader, Plan& plan) {
+  const JsonReader predicted = reader.child("predicted");
+  plan.busiest = read_time(predicted, "busiest_ns");
+  plan.step_time = read_time(predicted, "step_ns");
+  plan.latency = read_time(predicted, "latency_ns");
+  plan.throughput = not_negative(predicted, "throughput");
+  plan.bubble = not_negative(predicted, "bubble");
+  const JsonReader bound = reader.child("lower_bound");
+  plan.lower_bound = {bound.text("name"), read_time(bound, "value_ns"), bound.text("argument")};
+  for (const JsonReader& note : reader.children("notes")) plan.notes.push_back(note.as_text());
+}
+
+void read_stages(const JsonReader& reader, Plan& plan) {
+  for (const JsonReader& name : reader.children("nodes")) {
+    plan.node_names.push_back(name.as_text());
+  }
+  const NodeIndex index = index_nodes(reader, plan);
+  std::vector<bool> taken(plan.node_names.size());
+  for (const JsonReader& stage : reader.children("stages")) {
+    plan.stages.push_back(stage_from_json(stage, plan, index, taken));
+  }
+  for (const JsonReader& cut : reader.children("cuts")) {
+    plan.cuts.push_back(cut_from_json(cut, plan.stages.size()));
+  }
+}
+
+}  // namespace
+
+std::string print_plan(const Plan& plan) {
+  Json json = format_header("kerf-plan", kVersion);
+  write_origin(plan, json);
+  write_predictions(plan, json);
+  json["cluster"] = to_json(plan.cluster);
+  json["devices"] = Json::array();
+  for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
+    json["devices"].push_back(load_to_json(plan, d));
+  }
+  json["stages"] = Json::array();
+  for (const Stage& stage : plan.stages) json["stages"].push_back(stage_to_json(plan, stage));
+  json["cuts"] = Json::array();
+  for (const Cut& cut : plan.cuts) json["cuts"].push_back(cut_to_json(cut));
+  json["nodes"] = plan.node_names;
+  return json.dump(1) + "\n";
+}
+
+Plan parse_plan(std::string_view text, std::string_view source) {
+  const Json json = parse_json(text, source, kKind);
+  check_format_header(json, "kerf-plan", kVersion, source, kKind);
+  const JsonReader reader(json, std::string(source), kKind);
+  Plan plan;
+  read_origin(reader, plan);
+  read_predictions(reader, plan);
+  plan.cluster = cluster_from_json(reader.child("cluster"));
+  read_devices(reader, plan);
+  read_stages(reader, plan);
+  return plan;
+}
+
+void save_plan(const Plan& plan, const std::string& path) { write_file(path, print_plan(plan)); }
+
+Plan load_plan(const std::string& path) { return parse_plan(read_file(path), path); }
+
+}  // namespace kerf

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/problem.h"
+
+#include <fmt/format.h>
+
+#include "kerf/plan/metrics.h"
+#include "kerf/plan/schedule/schedule.h"
+
+namespace kerf {
+namespace {
+
+constexpr Objective kObjectives[] = {Objective::throughput, Objective::latency, Objective::step,
+                                     Objective::memory};
+constexpr int kMostMicrobatches = 1 << 20;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorKind::invalid_argument, "[plan.problem] " + message);
+}
+
+void check_batch(const Problem& problem) {
+  const int n = problem.n_microbatches;
+  if (n < 1 || n > kMostMicrobatches) {
+    refuse(fmt::format("n_microbatches is {}; expected 1 to {}", n, kMostMicrobatches));
+  }
+  if (problem.batch < 0 || problem.batch > (std::int64_t{1} << 40)) {
+    refuse(fmt::format("the batch is {}; expected at least 1, or 0 for the graph's own",
+                       problem.batch));
+  }
+  if (problem.graph.is_static() && n > 1) {
+    refuse(
+        fmt::format("graph '{}' is static (no size depends on the batch), so it cannot be run in "
+                    "{} micro-batches; use n_microbatches=1",
+                    problem.graph.name(), n));
+  }
+  if (!problem.graph.is_static() && n > problem.batch_size()) {
+    refuse(
+        fmt::format("{} micro-batches of a batch of {}; expected at most one for each sample; "
+                    "give a larger batch or fewer micro-batches",
+                    n, problem.batch_size()));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Objective objective) {
+  switch (objective) {
+    case Objective::throughput: return "throughput";
+    case Objective::latency: return "latency";
+    case Objective::step: return "step";
+    case Objective::memory: return "memory";
+  }
+  return "unknown";
+}
+
+Objective parse_objective(std::string_view name) {
+  for (const Objective objective : kObjectives) {
+    if (to_string(objective) == name) return objective;
+  }
+  refuse(fmt::format("unknown objective '{}'; expected throughput, latency, step or memory", name));
+}
+
+std::int64_t Problem::batch_size() const {
+  if (graph.is_static()) return 0;
+  return batch > 0 ? batch : graph.data().example_batch;
+}
+
+std::int64_t Problem::micro_batch() const {
+  return (batch_size() + n_microbatches - 1) / n_microbatches;
+}
+
+Nanoseconds Problem::node_time(NodeId node) const {
+  const Nanoseconds time = profile.node(node).forward;
+  const std::int64_t size = micro_batch();
+  if (size == 0 || profile.batch == 0 || profile.batch == size) return time;
+  return time * (static_cast<double>(size) / static_cast<double>(profile.batch));
+}
+
+void check_problem(const Problem& problem) {
+  check_profile_matches(problem.profile, problem.graph);
+  check_cluster(problem.cluster);
+  check_comm_model(problem.comm_model);
+  schedule_maker(problem.schedule);
+  check_batch(problem);
+}
+
+}  // namespace kerf

@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kerf/base/file.h"
+#include "kerf/base/json.h"
+
+namespace kerf {
+namespace {
+
+constexpr FormatVersion kVersion{1, 0};
+constexpr auto kKind = ErrorKind::invalid_plan;
+constexpr std::int64_t kMost = std::int64_t{1} << 60;
+constexpr std::int64_t kMostIds = std::int64_t{1} << 31;
+
+Json event_to_json(const Event& event) {
+  Json json;
+  json["kind"] = to_string(event.kind);
+  json["device"] = event.device.index();
+  json["stage"] = event.stage.index();
+  json["microbatch"] = event.microbatch;
+  json["phase"] = to_string(event.phase);
+  json["start_ns"] = event.start.count;
+  json["end_ns"] = event.end.count;
+  if (event.kind == EventKind::transfer) {
+    json["bytes"] = event.bytes.count;
+    json["tensor"] = event.tensor;
+    json["from"] = event.from.index();
+  }
+  return json;
+}
+
+// The shape of the file's header, which its events must fit into.
+struct Limits {
+  std::int64_t devices;
+  std::int64_t stages;
+  std::int64_t microbatches;
+};
+
+Event event_from_json(const JsonReader& reader, const Limits& limits) {
+  Event event;
+  const std::string kind = reader.text("kind");
+  if (kind != "compute" && kind != "transfer") reader.fail(kind, "compute or transfer");
+  event.kind = kind == "compute" ? EventKind::compute : EventKind::transfer;
+  event.device = DeviceId{reader.integer("device", 0, limits.devices - 1)};
+  event.stage = StageId{reader.integer("stage", 0, limits.stages - 1)};
+  event.microbatch = static_cast<int>(reader.integer("microbatch", 0, limits.microbatches - 1));
+  const std::string phase = reader.text("phase");
+  if (phase != "forward" && phase != "backward") reader.fail(phase, "forward or backward");
+  event.phase = phase == "forward" ? Phase::forward : Phase::backward;
+  event.start = Nanoseconds{reader.number("start_ns")};
+  event.end = Nanoseconds{reader.number("end_ns")};
+  if (event.end < event.start) reader.fail("an event that ends before it starts", "end >= start");
+  if (event.kind == EventKind::transfer) {
+    event.bytes = Bytes{reader.integer("bytes", 0, kMost)};
+    event.tensor = reader.text("tensor");
+    event.from = DeviceId{reader.integer("from", 0, limits.devices - 1)};
+  }
+  return event;
+}
+
+Json curve_to_json(const MemoryCurve& curve) {
+  Json points = Json::array();
+  for (const MemoryPoint& point : curve.points) {
+    points.push_back({point.time.count, point.bytes.count});
+  }
+  return {{"device", curve.device.index()}, {"points", std::move(points)}};
+}
+
+MemoryCurve curve_from_json(const JsonReader& reader, const Limits& limits) {
+  MemoryCurve curve;
+  curve.device = DeviceId{reader.integer("device", 0, limits.devices - 1)};
+  for (const JsonReader& point : reader.children("points")) {
+    const std::vector<JsonReader> pair = point.elements();
+    if (pair.size() != 2) point.fail(fmt::format("{} numbers", pair.size()), "time and bytes");
+    curve.points.push_back({Nanoseconds{pair[0].as_number()}, Bytes{pair[1].as_integer()}});
+  }
+  return curve;
+}
+
+}  // namespace
+
+std::string_view to_string(EventKind kind) {
+  return kind == EventKind::compute ? "compute" : "transfer";
+}
+
+Nanoseconds Timeline::end() const {
+  Nanoseconds last;
+  for (const Event& event : events) last = std::max(last, event.end);
+  return last;
+}
+
+Nanoseconds Timeline::busy(DeviceId device) const {
+  Nanoseconds sum;
+  for (const Event& event : events) {
+    if (event.device == device) sum += event.end - event.start;
+  }
+  return sum;
+}
+
+double Timeline::bubble() const {
+  const Nanoseconds span = end();
+  std::vector<Nanoseconds> busy_of(devices.size());
+  std::vector<bool> used(devices.size());
+  for (const Event& event : events) {
+    used[event.device.index()] = true;
+    busy_of[event.device.index()] += event.end - event.start;
+  }
+  double idle = 0;
+  double count = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (!used[i]) continue;
+    ++count;
+    idle += span.count > 0 ? 1 - busy_of[i] / span : 0;
+  }
+  // Sums of many small times may pass the span by a rounding error.
+  return count > 0 ? std::clamp(idle / count, 0.0, 1.0) : 0;
+}
+
+std::string print_timeline(const Timeline& timeline) {
+  Json json = format_header("kerf-timeline", kVersion);
+  json["origin"] = timeline.origin;
+  json["graph_hash"] = timeline.graph_hash;
+  json["devices"] = timeline.devices;
+  json["num_stages"] = timeline.num_stages;
+  json["n_microbatches"] = timeline.n_microbatches;
+  json["events"] = Json::array();
+  for (const Event& event : timeline.events) json["events"].push_back(event_to_json(event));
+  json["memory"] = Json::array();
+  for (const MemoryCurve& curve : timeline.memory) json["memory"].push_back(curve_to_json(curve));
+  return json.dump(1) + "\n";
+}
+
+Timeline parse_timeline(std::string_view text, std::string_view source) {
+  const Json json = parse_json(text, source, kKind);
+  check_format_header(json, "kerf-timeline", kVersion, source, kKind);
+  const JsonReader reader(json, std::string(source), kKind);
+  Timeline timeline;
+  timeline.origin = reader.text("origin");
+  timeline.graph_hash = reader.text("graph_hash");
+  for (const JsonReader& device : reader.children("devices")) {
+    timeline.devices.push_back(device.as_text());
+  }
+  timeline.num_stages = static_cast<int>(reader.integer("num_stages", 0, kMostIds - 1));
+  timeline.n_microbatches = static_cast<int>(reader.integer("n_microbatches", 0, kMostIds - 1));
+  const Limits limits{static_cast<std::int64_t>(timeline.devices.size()), timeline.num_stages,
+                      timeline.n_microbatches};
+  for (const JsonReader& event : reader.children("events")) {
+    timeline.events.push_back(event_from_json(event, limits));
+  }
+  for (const JsonReader& curve : reader.children("memory")) {
+    timeline.memory.push_back(curve_from_json(curve, limits));
+  }
+  return timeline;
+}
+
+void save_timeline(const Timeline& timeline, const std::string& path) {
+  write_file(path, print_timeline(timeline));
+}
+
+Timeline load_timeline(const std::string& path) { return parse_timeline(read_file(path), path); }
+
+}  // namespace kerf
