@@ -1,0 +1,16 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python face raises of its own."""
+
+
+class ExportError(NotImplementedError):
+    """A model, or a part of it, that cannot be captured as a graph.
+
+    The message says which construct, where it stands in the user's code, in which module, and what
+    to do. ``location`` ("file.py:12") and ``module`` ("decoder.layers.3") carry the same for tools.
+    """
+
+    def __init__(self, message, *, location="", module=""):
+        super().__init__(message)
+        self.location = location
+        self.module = module

@@ -1,0 +1,411 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects to tensors and back: a description of any nesting of objects, as plain JSON data.
+
+``describe`` takes an object apart into its tensors and a description; ``build`` puts an object of
+the same classes together from the description and other tensors, in this process or another. Unlike
+``torch.utils._pytree`` it needs no registration: what is no container is described by its class and
+its fields, so that cache objects and the like pass in and out of a graph.
+
+A description is a JSON value. Numbers, strings, booleans and null stand for themselves; everything
+else is an object with one of these keys:
+
+    t          number of the tensor              sym        integer expression in B
+    list, tuple, set, frozenset                  dict       pairs of key and value
+    size       torch.Size                        slice      start, stop, step
+    namedtuple class, with items                 node       registered pytree class
+    object     class, fields, items              ref        an object described before, by number
+    dtype, device, layout, memory_format         float      inf, -inf, nan
+    complex    real, imaginary                   bytes      hexadecimal
+    enum       class, name                       global     class or function
+    module     path of a module of the model
+"""
+
+import dataclasses
+import enum
+import functools
+import importlib
+import itertools
+import math
+import sys
+import types
+from collections import OrderedDict, defaultdict, deque
+
+import torch
+
+from kerf._symbols import evaluate
+
+_PLAIN = (type(None), bool, int, str)
+_CONTAINERS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+
+
+class PytreeError(ValueError):
+    """An object that cannot be described or rebuilt; says which, by its path."""
+
+
+_local = {}  # classes and functions that no import finds, by name: good in this process only
+
+
+def global_name(value):
+    """``module:qualname`` of a class or function."""
+    name = f"{value.__module__}:{value.__qualname__}"
+    try:
+        found = find_global(name)
+    except PytreeError:
+        found = None
+    if found is not value:
+        _local[name] = value
+        find_global.cache_clear()
+    return name
+
+
+@functools.cache
+def find_global(name):
+    if name in _local:
+        return _local[name]
+    module, _, qualname = name.partition(":")
+    try:
+        found = sys.modules.get(module) or importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PytreeError(f"{name} is needed to rebuild a value and is not here: {error}") from None
+    # A description may come from a file: it may name classes and functions, nothing with a state.
+    if not isinstance(found, (type, types.FunctionType, types.BuiltinFunctionType)):
+        raise PytreeError(f"{name} is no class and no function")
+    return found
+
+
+@dataclasses.dataclass
+class Description:
+    """What ``describe`` found: JSON data, and tensors with the places where they stood."""
+
+    spec: object
+    tensors: list
+    paths: list
+
+
+def describe(value, *, root="", **options):
+    """Takes ``value`` apart. For the options see ``Describer``."""
+    describer = Describer(**options)
+    return Description(describer.walk(value, root), describer.tensors, describer.paths)
+
+
+def join(path, key):
+    return f"{path}.{key}" if path else str(key)
+
+
+class Describer:
+    """Describes one or several values with one numbering of tensors and objects.
+
+    share    one number for a tensor that occurs twice; without it every place has its own
+    device   the device that the description leaves open, to be chosen by whoever rebuilds
+    modules  a mapping from id(module) to its path, for values that point into the model
+    symbol   turns a torch.SymInt into an expression in B
+    """
+
+    def __init__(self, *, share=True, device=None, modules=None, symbol=None):
+        self.share = share
+        self.device = device
+        self.modules = modules or {}
+        self.symbol = symbol
+        self.tensors = []
+        self.paths = []
+        self.numbers = {}  # id of tensor -> its number
+        self.objects = {}  # id of object -> its number, in order of description
+        self.kept = []  # keeps ids from being used again while they are keys
+
+    def walk(self, value, path):
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value, path)
+        if kind in _CONTAINERS:
+            return {_CONTAINERS[kind]: self.items(value, path)}
+        if kind is dict:
+            return {"dict": self.pairs(value, path)}
+        for test, describe_one in _SPECIAL:
+            if isinstance(value, test):
+                return describe_one(self, value, path)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            items = [self.walk(v, join(path, k)) for k, v in zip(value._fields, value, strict=True)]
+            return {"namedtuple": global_name(kind), "items": items}
+        if id(value) in self.objects:
+            return {"ref": self.objects[id(value)]}
+        self.kept.append(value)
+        self.objects[id(value)] = len(self.objects)
+        if kind in torch.utils._pytree.SUPPORTED_NODES:
+            return self.node(value, path)
+        return self.object(value, path)
+
+    def tensor(self, value, path):
+        number = self.numbers.get(id(value)) if self.share else None
+        if number is None:
+            number = self.numbers[id(value)] = len(self.tensors)
+            self.tensors.append(value)
+            self.paths.append(path or "output")
+        return {"t": number}
+
+    def items(self, values, path):
+        return [self.walk(v, join(path, i)) for i, v in enumerate(values)]
+
+    def pairs(self, mapping, path):
+        return [[self.walk(k, path), self.walk(v, join(path, k))] for k, v in mapping.items()]
+
+    def node(self, value, path):
+        registered = torch.utils._pytree.SUPPORTED_NODES[type(value)]
+        children, context = registered.flatten_fn(value)
+        keys = range(len(children))
+        # Containers such as transformers' ModelOutput keep the names of their children here.
+        if isinstance(context, (list, tuple)) and [type(k) for k in context] == [str] * len(keys):
+            keys = context
+        return {
+            "node": global_name(type(value)),
+            "children": [self.walk(c, join(path, k)) for k, c in zip(keys, children, strict=True)],
+            "context": self.walk(context, path),
+        }
+
+    def object(self, value, path):
+        fields = _fields(value)
+        items = None
+        if isinstance(value, dict):
+            items = {
+                "dict": [
+                    [self.walk(k, path), self.walk(v, join(path, k))] for k, v in dict.items(value)
+                ]
+            }
+        elif isinstance(value, (list, tuple, set, frozenset, deque)):
+            items = {"list": self.items(list(value), path)}
+        elif fields is None:
+            raise PytreeError(
+                f"[trace] {path or 'the value'} is a {type(value).__qualname__}; expected tensors, "
+                "plain data, containers, or an object with fields; return it another way"
+            )
+        spec = {"object": global_name(type(value))}
+        spec["fields"] = [[k, self.walk(v, join(path, k))] for k, v in (fields or {}).items()]
+        if items is not None:
+            spec["items"] = items
+        if isinstance(value, defaultdict):
+            spec["default"] = self.walk(value.default_factory, path)
+        return spec
+
+
+def _fields(value):
+    """The instance's own fields, ``__slots__`` included; None when it can have none."""
+    slots = [
+        name
+        for cls in type(value).__mro__
+        for name in _as_tuple(cls.__dict__.get("__slots__", ()))
+        if name not in ("__dict__", "__weakref__")
+    ]
+    own = getattr(value, "__dict__", None)
+    if own is None and not slots:
+        return None
+    return {**{s: getattr(value, s) for s in slots if hasattr(value, s)}, **(own or {})}
+
+
+def _as_tuple(slots):
+    return (slots,) if isinstance(slots, str) else slots
+
+
+def _float(describer, value, path):
+    return value if math.isfinite(value) else {"float": str(value)}
+
+
+def _device(describer, value, path):
+    return {"device": "" if value == describer.device else str(value)}
+
+
+def _symbolic(describer, value, path):
+    if describer.symbol is None:
+        raise PytreeError(f"[trace] {path} is a symbolic number outside of a trace")
+    text = describer.symbol(value)
+    return text if isinstance(text, int) else {"sym": text}
+
+
+def _module(describer, value, path):
+    found = describer.modules.get(id(value))
+    if found is None:
+        raise PytreeError(f"[trace] {path} is a module that is no part of the model")
+    return {"module": found}
+
+
+def _named(describer, value, path):
+    return {"global": global_name(value)}
+
+
+def _torch_constant(describer, value, path):
+    return {type(value).__name__: str(value).removeprefix("torch.")}
+
+
+_SPECIAL = (
+    (enum.Enum, lambda d, v, p: {"enum": global_name(type(v)), "name": v.name}),
+    (float, _float),
+    (torch.dtype, _torch_constant),
+    (torch.layout, _torch_constant),
+    (torch.memory_format, _torch_constant),
+    (torch.device, _device),
+    ((torch.SymInt, torch.SymFloat, torch.SymBool), _symbolic),
+    (torch.Size, lambda d, v, p: {"size": d.items(v, p)}),
+    (complex, lambda d, v, p: {"complex": [v.real, v.imag]}),
+    (bytes, lambda d, v, p: {"bytes": v.hex()}),
+    (slice, lambda d, v, p: {"slice": d.items((v.start, v.stop, v.step), p)}),
+    (torch.nn.Module, _module),
+    ((type, types.FunctionType, types.BuiltinFunctionType), _named),
+)
+
+
+def build(spec, tensors, **options):
+    """The object that ``spec`` describes, made of ``tensors``. For the options see ``Builder``."""
+    return Builder(tensors, **options).walk(spec)
+
+
+class Builder:
+    """Rebuilds values in the order in which they were described.
+
+    device  stands in for the device that was left open      batch  the value of B, for ``sym``
+    module  finds a module of the model by its path
+    """
+
+    def __init__(self, tensors, *, device=None, batch=None, module=None):
+        self.tensors = tensors
+        self.device = device
+        self.batch = batch
+        self.module = module
+        self.objects = []
+
+    def walk(self, spec):
+        if not isinstance(spec, dict):
+            return spec
+        key = next(iter(spec))
+        try:
+            build_one = _BUILD[key]
+        except KeyError:
+            raise PytreeError(f"unknown key '{key}' in the description of a value") from None
+        return build_one(self, spec)
+
+    def items(self, specs):
+        return [self.walk(s) for s in specs]
+
+    def pairs(self, specs):
+        return {self.walk(k): self.walk(v) for k, v in specs}
+
+    def namedtuple(self, spec):
+        return find_global(spec["namedtuple"])._make(self.items(spec["items"]))
+
+    def node(self, spec):
+        cls = find_global(spec["node"])
+        number = self.reserve()
+        registered = torch.utils._pytree.SUPPORTED_NODES.get(cls)
+        if registered is None:
+            raise PytreeError(
+                f"{spec['node']} was a registered pytree node when the model was traced and is "
+                "none here; register it before calling"
+            )
+        made = registered.unflatten_fn(self.items(spec["children"]), self.walk(spec["context"]))
+        self.objects[number] = made
+        return made
+
+    def object(self, spec):
+        cls = find_global(spec["object"])
+        number = self.reserve()
+        if issubclass(cls, (tuple, frozenset)):
+            made = cls.__new__(cls, self.walk(spec["items"]))
+        else:
+            made = cls.__new__(cls)
+        self.objects[number] = made
+        for name, field in spec["fields"]:
+            object.__setattr__(made, name, self.walk(field))
+        if "default" in spec:
+            made.default_factory = self.walk(spec["default"])
+        if "items" in spec:
+            _fill(made, self.walk(spec["items"]))
+        return made
+
+    def reserve(self):
+        self.objects.append(None)
+        return len(self.objects) - 1
+
+    def symbol(self, spec):
+        if self.batch is None:
+            raise PytreeError(f"a value is {spec['sym']} and no batch is known")
+        return evaluate(spec["sym"], self.batch)
+
+    def open_device(self, spec):
+        if spec["device"]:
+            return torch.device(spec["device"])
+        return self.device if self.device is not None else torch.device("cpu")
+
+    def find_module(self, spec):
+        if self.module is None:
+            raise PytreeError(f"a value is module '{spec['module']}' and no model is known")
+        return self.module(spec["module"])
+
+
+def _fill(made, items):
+    # Past the class's own __setitem__ and append, which may do more than store.
+    if isinstance(made, OrderedDict):
+        for key, value in items.items():
+            OrderedDict.__setitem__(made, key, value)
+    elif isinstance(made, dict):
+        dict.update(made, items)
+    elif isinstance(made, list):
+        list.extend(made, items)
+    elif isinstance(made, set):
+        set.update(made, items)
+    elif isinstance(made, deque):
+        deque.extend(made, items)
+
+
+def _torch_attribute(key):
+    return lambda b, s: getattr(torch, s[key])
+
+
+_BUILD = {
+    "t": lambda b, s: b.tensors[s["t"]],
+    "list": lambda b, s: b.items(s["list"]),
+    "tuple": lambda b, s: tuple(b.items(s["tuple"])),
+    "set": lambda b, s: set(b.items(s["set"])),
+    "frozenset": lambda b, s: frozenset(b.items(s["frozenset"])),
+    "dict": lambda b, s: b.pairs(s["dict"]),
+    "size": lambda b, s: torch.Size(b.items(s["size"])),
+    "slice": lambda b, s: slice(*b.items(s["slice"])),
+    "namedtuple": Builder.namedtuple,
+    "node": Builder.node,
+    "object": Builder.object,
+    "ref": lambda b, s: b.objects[s["ref"]],
+    "dtype": _torch_attribute("dtype"),
+    "layout": _torch_attribute("layout"),
+    "memory_format": _torch_attribute("memory_format"),
+    "device": Builder.open_device,
+    "float": lambda b, s: float(s["float"]),
+    "complex": lambda b, s: complex(*s["complex"]),
+    "bytes": lambda b, s: bytes.fromhex(s["bytes"]),
+    "enum": lambda b, s: find_global(s["enum"])[s["name"]],
+    "global": lambda b, s: find_global(s["global"]),
+    "module": Builder.find_module,
+    "sym": Builder.symbol,
+}
+
+
+def first_difference(traced, given, path=""):
+    """Where two descriptions differ, as (path, part of ``traced``, part of ``given``), or None."""
+    if type(traced) is not type(given):
+        return path, traced, given
+    if isinstance(traced, dict):
+        for key in itertools.chain(traced, given):
+            if key not in traced or key not in given:
+                return path, traced, given
+            found = first_difference(traced[key], given[key], path)
+            if found:
+                return found
+        return None
+    if isinstance(traced, list):
+        for i, (a, b) in enumerate(zip(traced, given, strict=False)):
+            named = isinstance(a, list) and len(a) == 2 and isinstance(a[0], str)
+            found = first_difference(a, b, join(path, a[0] if named else i))
+            if found:
+                return found
+        return None if len(traced) == len(given) else (path, traced, given)
+    return None if traced == given else (path, traced, given)
