@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""An exported program as one flat list of operator calls.
+
+Export wraps what ran under another grad mode or under autocast into sub-graphs, and splits results
+of several tensors with ``getitem``. Here the sub-graphs are put back in line, each call with the
+modes it ran under, and every name is followed to the call that made it.
+"""
+
+import dataclasses
+import operator
+
+import torch
+import torch.fx
+
+from kerf._checkpoint import Regions
+
+
+@dataclasses.dataclass(frozen=True)
+class Modes:
+    """The thread-local state a call was traced under."""
+
+    grad_enabled: bool
+    autocast: tuple  # of (device type, torch.dtype, enabled)
+
+    def with_autocast(self, device_type, dtype, enabled):
+        others = tuple(a for a in self.autocast if a[0] != device_type)
+        return dataclasses.replace(self, autocast=(*others, (device_type, dtype, enabled)))
+
+
+def ambient_modes(device_types):
+    """The state of the calling thread."""
+    autocast = tuple(
+        (kind, torch.get_autocast_dtype(kind), True)
+        for kind in device_types
+        if torch.is_autocast_enabled(kind)
+    )
+    return Modes(torch.is_grad_enabled(), autocast)
+
+
+@dataclasses.dataclass
+class Call:
+    node: torch.fx.Node
+    modes: Modes
+    region: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One result of a call: ``index`` is None when the call has one result only."""
+
+    node: torch.fx.Node
+    index: int | None = None
+
+    @property
+    def val(self):
+        val = self.node.meta.get("val")
+        return val if self.index is None else val[self.index]
+
+
+class UnsupportedCall(Exception):
+    """A call that no graph can hold, such as control flow over sub-graphs."""
+
+    def __init__(self, node):
+        super().__init__(f"{node.target}")
+        self.node = node
+
+
+class FlatProgram:
+    """``calls`` in order; ``follow`` leads from any node of the program to what it stands for."""
+
+    def __init__(self, program, modes):
+        self.calls = []
+        self.requires_grad = {}  # Result -> bool, as autograd saw it in the trace
+        self._same = {}  # node -> Result, constant, or list of these
+        self._regions = Regions()
+        self.outputs = self._walk(program.graph_module, modes)
+
+    def follow(self, item):
+        """The Result, constant or nested list of these that ``item`` stands for."""
+        if isinstance(item, torch.fx.Node):
+            return self._same[item]
+        if isinstance(item, (list, tuple)):
+            return [self.follow(i) for i in item]
+        return item
+
+    def _walk(self, module, modes):
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                self._call(module, node, modes)
+            elif node.op == "placeholder":
+                if node not in self._same:  # else bound by the wrapper around this sub-graph
+                    self._define(node)
+            elif node.op == "output":
+                return self.follow(node.args[0])
+            elif node.op != "get_attr":  # sub-graphs, taken where they are called
+                raise UnsupportedCall(node)
+
+    def _call(self, module, node, modes):
+        target = node.target
+        if target is operator.getitem and self._take_item(node):
+            return
+        if target is torch.ops.kerf.mark.default:
+            self._regions.mark(node.args[0])
+        elif target is torch.ops.higher_order.wrap_with_set_grad_enabled:
+            enabled, body, *args = node.args
+            inner = dataclasses.replace(modes, grad_enabled=enabled)
+            self._same[node] = self._inline(module, body, args, inner)
+        elif target is torch.ops.higher_order.wrap_with_autocast:
+            device_type, dtype, enabled, _cache, body, *args = node.args
+            inner = modes.with_autocast(
+                device_type, dtype or torch.get_autocast_dtype(device_type), enabled
+            )
+            self._same[node] = self._inline(module, body, args, inner)
+        elif isinstance(node.meta.get("val"), torch.types.py_sym_types):
+            self._define(node)
+            # Integers of sizes are read from `val`; numbers out of tensors are computed by a call.
+            if isinstance(target, torch._ops.OpOverload):
+                self.calls.append(Call(node, modes, self._regions.path))
+        elif isinstance(target, torch._ops.OpOverload):
+            self._define(node)
+            self.calls.append(Call(node, modes, self._regions.path))
+        else:
+            raise UnsupportedCall(node)
+
+    def _define(self, node):
+        result = Result(node)
+        self._same[node] = result
+        meta = node.meta.get("tensor_meta")
+        if hasattr(meta, "requires_grad"):
+            self.requires_grad[result] = meta.requires_grad
+
+    def _take_item(self, node):
+        source, index = node.args
+        found = self.follow(source)
+        if isinstance(found, list):
+            self._same[node] = found[index]
+            return True
+        if not isinstance(found, Result) or not isinstance(index, int):
+            return False
+        taken = Result(found.node, index)
+        self._same[node] = taken
+        meta = node.meta.get("tensor_meta")
+        if hasattr(meta, "requires_grad"):
+            self.requires_grad[taken] = meta.requires_grad
+        return True
+
+    def _inline(self, module, body, args, modes):
+        inner = getattr(module, body.target)
+        holes = [n for n in inner.graph.nodes if n.op == "placeholder"]
+        for hole, arg in zip(holes, args, strict=True):
+            self._same[hole] = self.follow(arg)
+        return self._walk(inner, modes)

@@ -1,0 +1,389 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a flat program to the records of a ``kerf.Graph``."""
+
+import re
+import sys
+
+import torch
+
+from kerf import _schema
+from kerf._flatten import Result
+from kerf._symbols import NotAnExpression
+
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+}
+_SCALARS = {torch.SymInt: "i64", torch.SymFloat: "f64", torch.SymBool: "bool"}
+
+
+def dtype_name(dtype):
+    # Rarer ones go by torch's name, which the graph knows as well.
+    return DTYPES.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+class UnknownSize(Exception):
+    """A size or argument that is no expression in the batch size; ``node`` is where it appeared."""
+
+    def __init__(self, node, expression):
+        super().__init__(str(expression))
+        self.node = node
+        self.expression = expression
+
+
+class Lowering:
+    """Adds the calls of one flat program to a builder.
+
+    core       the module with GraphBuilder and the argument markers
+    scopes     number of a module's scope by its path
+    device     the device that is not written down, because every stage has its own
+    opaque     the blocks that were called as operators, by key
+    """
+
+    def __init__(self, core, builder, flat, symbols, *, scopes, device, opaque):
+        self.core = core
+        self.builder = builder
+        self.flat = flat
+        self.symbols = symbols
+        self.scopes = scopes
+        self.device = device
+        self.opaque = opaque
+        self.values = {}  # Result -> value id
+        self.weights = {}  # name -> value id
+        self.same = {}  # Result -> Result that it is identical to
+        self.storages = {}  # address of a fake storage -> key
+        self.names = set()
+        self.sources = {}  # stack trace -> source line
+
+    # Tensors
+
+    def spec(self, val, requires_grad):
+        """The keywords that describe a tensor to the builder."""
+        text = self.symbols.text
+        storage = val.untyped_storage()
+        itemsize = val.element_size()
+        offset = val.storage_offset()
+        return {
+            "dtype": dtype_name(val.dtype),
+            "shape": [d if type(d) is int else text(d) for d in val.shape],
+            "strides": [d if type(d) is int else text(d) for d in val.stride()],
+            "storage": self.storage_key(storage),
+            "storage_bytes": text(storage.nbytes()),
+            "offset": text(offset * itemsize),
+            "requires_grad": requires_grad,
+        }
+
+    def storage_key(self, storage):
+        return self.storages.setdefault(storage._cdata, len(self.storages))
+
+    def bind(self, node, value):
+        """Says that a placeholder is an input or a weight that the builder knows by now."""
+        self.values[Result(node)] = value
+
+    def resolve(self, result):
+        while result in self.same:
+            result = self.same[result]
+        return result
+
+    # Arguments
+
+    def encode(self, item):
+        """A followed argument as the builder takes it."""
+        if isinstance(item, Result):
+            return self.reference(self.resolve(item))
+        if isinstance(item, list):
+            return [self.encode(i) for i in item]
+        if item is None or isinstance(item, (bool, int, float, str, complex)):
+            return item
+        if isinstance(item, torch.dtype):
+            return self.core.DType(dtype_name(item))
+        if isinstance(item, torch.device):
+            return self.core.Dev("" if item == self.device else str(item))
+        if isinstance(item, (torch.layout, torch.memory_format)):
+            name = str(item).removeprefix("torch.")
+            if isinstance(item, torch.memory_format):
+                return self.core.Enum("memory_format", name.removesuffix("_format"))
+            return self.core.Enum("layout", name)
+        if isinstance(item, torch.types.py_sym_types):
+            return self.symbol(item)
+        raise TypeError(f"an argument of type {type(item).__name__}")
+
+    def reference(self, result):
+        value = self.values.get(result)
+        if value is not None:
+            return self.core.Ref(value)
+        if isinstance(result.val, torch.types.py_sym_types):
+            return self.symbol(result.val)
+        if result.val is None:
+            return None
+        if isinstance(result.val, (list, tuple)):
+            return [self.encode(Result(result.node, i)) for i in range(len(result.val))]
+        if isinstance(result.val, (bool, int, float, str)):
+            return result.val
+        raise KeyError(result)
+
+    def symbol(self, value):
+        if not isinstance(value, torch.SymInt):
+            raise NotAnExpression(value)
+        text = self.symbols.text(value)
+        return text if isinstance(text, int) else self.core.Sym(text)
+
+    # Calls
+
+    def run(self):
+        keep = self._live_calls()
+        for call in keep:
+            try:
+                self._emit(call)
+            except NotAnExpression as error:
+                raise UnknownSize(call.node, error.expression) from error
+
+    def _live_calls(self):
+        """The calls that do something: checks, identities and what nobody uses are left out."""
+        calls = [c for c in self.flat.calls if not self._drop(c)]
+        written = self._written_storages(calls)
+        calls = [c for c in calls if not self._drop_fresh_copy(c, written)]
+        used = {self.resolve(r) for r in _results(self.flat.outputs)}
+        kept = []
+        for call in reversed(calls):
+            schema = _schema.schema_of(call.node.target)
+            args = self.flat.follow(call.node.args)
+            kwargs = {k: self.flat.follow(v) for k, v in call.node.kwargs.items()}
+            if not self._has_effect(schema, call, args, kwargs) and not any(
+                r in used for r in self._results_of(call.node)
+            ):
+                continue
+            used.update(self.resolve(r) for r in _results([args, list(kwargs.values())]))
+            kept.append(call)
+        return reversed(kept)
+
+    def _has_effect(self, schema, call, args, kwargs):
+        bound = schema.bind(args, kwargs)
+        return (
+            not schema.name.startswith("aten.")
+            or bool(_schema.written_arguments(schema, bound))
+            or _schema.is_random(schema, bound)
+        )
+
+    def _drop(self, call):
+        node = call.node
+        schema = _schema.schema_of(node.target)
+        if schema.is_check:
+            return True
+        if isinstance(node.meta.get("val"), torch.types.py_sym_types):
+            return self._is_size(node)
+        if not node.args:
+            return False
+        first = self.flat.follow(node.args[0])
+        if not isinstance(first, Result):
+            return False
+        bound = schema.bind(node.args, node.kwargs)
+        if _schema.drops_nothing(schema, bound) or (
+            _schema.may_be_identity(schema, bound) and self._is_same(Result(node), first)
+        ):
+            self.same[Result(node)] = self.resolve(first)
+            return True
+        return False
+
+    def _is_size(self, node):
+        try:
+            self.symbol(node.meta["val"])
+        except NotAnExpression:
+            return node.target is torch.ops.aten.sym_size.int
+        return True
+
+    def _is_same(self, result, first):
+        a, b = result.val, first.val
+        grads = self.flat.requires_grad
+        return (
+            isinstance(b, torch.Tensor)
+            and a.untyped_storage()._cdata == b.untyped_storage()._cdata
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.stride() == b.stride()
+            and a.storage_offset() == b.storage_offset()
+            and grads.get(result) == grads.get(first)
+        )
+
+    def _written_storages(self, calls):
+        """Memory that a call changes or that leaves the graph."""
+        written = {_storage_of(r) for r in _results(self.flat.outputs)}
+        for call in calls:
+            schema = _schema.schema_of(call.node.target)
+            args = self.flat.follow(call.node.args)
+            kwargs = {k: self.flat.follow(v) for k, v in call.node.kwargs.items()}
+            bound = schema.bind(args, kwargs)
+            for name in _schema.written_arguments(schema, bound):
+                written.update(_storage_of(r) for r in _results(bound.get(name)))
+        return written
+
+    def _drop_fresh_copy(self, call, written):
+        """A copy of a constant that nothing changes is as good as the constant."""
+        node = call.node
+        if node.target is not torch.ops.aten.lift_fresh_copy.default:
+            return False
+        if _storage_of(Result(node)) in written:
+            return False
+        self.same[Result(node)] = self.resolve(self.flat.follow(node.args[0]))
+        return True
+
+    def _results_of(self, node):
+        val = node.meta.get("val")
+        if isinstance(val, (list, tuple)):
+            return [Result(node, i) for i in range(len(val))]
+        return [Result(node)]
+
+    def _emit(self, call):
+        node = call.node
+        schema = _schema.schema_of(node.target)
+        args = self.flat.follow(node.args)
+        kwargs = {k: self.flat.follow(v) for k, v in node.kwargs.items()}
+        bound = schema.bind(args, kwargs)
+        random = _schema.is_random(schema, bound)
+        outputs, results = self._outputs(call, schema, bound)
+        record = {
+            "name": self._unique(node.name),
+            "op": schema.name,
+            "args": [self.encode(a) for a in args],
+            "kwargs": {k: self.encode(v) for k, v in kwargs.items()},
+            "written_args": self._places(
+                schema, len(args), kwargs, _schema.written_arguments(schema, bound)
+            ),
+            "aliased_args": self._places(schema, len(args), kwargs, schema.aliases),
+        }
+        if node.target is torch.ops.kerf.opaque.default:
+            self.opaque[args[1]].fill(record, self.core.Ref, self.weights)
+            random = True  # unknown: it may draw
+        made = self.builder.add_node(
+            **record,
+            outputs=outputs,
+            scope=self._scope(node),
+            source=self.source(node),
+            region=call.region,
+            grad_enabled=call.modes.grad_enabled,
+            autocast=[(kind, dtype_name(t), on) for kind, t, on in call.modes.autocast],
+            random=random,
+        )
+        made = iter(made)
+        for result, output in zip(results, outputs, strict=True):
+            if output is not None:
+                self.values[result] = next(made)
+
+    def _outputs(self, call, schema, bound):
+        results = self._results_of(call.node) if schema.returns else []
+        outputs = []
+        for i, result in enumerate(results):
+            name = call.node.name if len(results) == 1 else f"{call.node.name}.{i}"
+            val = result.val
+            if isinstance(val, torch.Tensor):
+                grad = self._requires_grad(result, call, bound)
+                outputs.append({"name": name, **self.spec(val, grad)})
+            elif isinstance(val, torch.types.py_sym_types):
+                outputs.append({"name": name, "dtype": _SCALARS[type(val)], "scalar": True})
+            else:
+                outputs.append(None)
+        return outputs, results
+
+    def _requires_grad(self, result, call, bound):
+        known = self.flat.requires_grad.get(result)
+        if known is not None:
+            return known
+        if not call.modes.grad_enabled or not result.val.is_floating_point():
+            return False
+        return any(self.flat.requires_grad.get(r, False) for r in _results(list(bound.values())))
+
+    @staticmethod
+    def _places(schema, num_positional, kwargs, names):
+        """Argument names as the builder wants them: position as text, or keyword."""
+        positions = {a[0]: i for i, a in enumerate(schema.arguments)}
+        found = []
+        for name in names:
+            if name in kwargs:
+                found.append(name)
+            elif positions[name] < num_positional:
+                found.append(str(positions[name]))
+        return found
+
+    def _unique(self, name):
+        unique, count = name, 1
+        while unique in self.names:
+            unique, count = f"{name}_i{count}", count + 1
+        self.names.add(unique)
+        return unique
+
+    def _scope(self, node):
+        path, class_name = module_of(node)
+        scope = self.scopes.get(path)
+        if scope is None:
+            scope = self.scopes[path] = self.builder.add_scope(path, class_name)
+        return scope
+
+    def source(self, node):
+        trace = node.meta.get("stack_trace") or ""
+        found = self.sources.get(trace)
+        if found is None:
+            found = self.sources[trace] = source_of(trace)
+        return found
+
+
+def _results(item):
+    """All results in a followed argument."""
+    if isinstance(item, Result):
+        yield item
+    elif isinstance(item, (list, tuple)):
+        for i in item:
+            yield from _results(i)
+
+
+def _storage_of(result):
+    val = result.val
+    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
+
+
+# The wrapper that a model is traced in holds it under this name.
+MODEL = "model"
+
+
+def strip_model(path):
+    return path[len(MODEL) + 1 :] if path.startswith(MODEL + ".") else ""
+
+
+def module_of(node):
+    """Path and class of the innermost module a node was traced in."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return "", ""
+    path, class_name = list(stack.values())[-1]
+    if not isinstance(class_name, str):
+        class_name = class_name.__qualname__
+    return strip_model(path), class_name.rpartition(".")[2]
+
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+)')
+_TORCH = torch.__path__[0]
+
+
+def source_of(stack_trace):
+    """The innermost line of the user's code: the last frame outside of torch and Kerf."""
+    own = __file__.rpartition("/")[0]
+    for file, line in reversed(_FRAME.findall(stack_trace)):
+        if not file.startswith((_TORCH, own)):
+            return f"{short_path(file)}:{line}"
+    return ""
+
+
+def short_path(file):
+    """A file's path below the place it was imported from."""
+    best = max((p for p in sys.path if p and file.startswith(p + "/")), key=len, default="")
+    return file[len(best) + 1 :] if best else file
