@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which construct of the user's code made an export fail, and in which module it stands."""
+
+import dataclasses
+import linecache
+import sysconfig
+import traceback
+
+import torch
+
+from kerf._lower import short_path
+
+_NOT_USER = (torch.__path__[0], __file__.rpartition("/")[0], "<")
+_STDLIB = sysconfig.get_paths()["stdlib"]
+
+
+@dataclasses.dataclass
+class Blame:
+    """The innermost line of the user's code, and the smallest module around it ("" is the root)."""
+
+    module: str
+    location: str  # "model.py:12", or "" when no user code was running
+    line: str  # its text
+    reason: str
+
+
+def find_blame(error, modules):
+    """``modules`` maps id(module.__dict__) to the module's path."""
+    for one in reversed(_chain(error)):
+        frames = list(traceback.walk_tb(one.__traceback__))
+        user = [(f, line) for f, line in frames if _is_user(f.f_code.co_filename)]
+        if not user:
+            continue
+        frame, number = user[-1]
+        file = frame.f_code.co_filename
+        return Blame(
+            module=_module(frames, modules),
+            location=f"{short_path(file)}:{number}",
+            line=linecache.getline(file, number).strip(),
+            reason=_reason(one),
+        )
+    return Blame("", "", "", _reason(error))
+
+
+def _chain(error):
+    """From the exception that arrived to the one that began it."""
+    chain = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return chain
+
+
+def _is_user(file):
+    if file.startswith(_NOT_USER):
+        return False
+    return "site-packages" in file or not file.startswith(_STDLIB)
+
+
+def _module(frames, modules):
+    # While a trace runs, `self` may be a stand-in that shares the module's __dict__.
+    found = ""
+    for frame, _ in frames:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, torch.nn.Module):
+            found = modules.get(id(owner.__dict__), found)
+    return found
+
+
+def _reason(error):
+    name = type(error).__name__
+    text = str(error)
+    if "DataDependent" in name or "data-dependent" in text.lower():
+        return "a branch or a size depends on the values inside a tensor"
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"{name}: {first[:300]}" if first else name

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a model is called and what it gives back, kept with a graph as JSON.
+
+``Signature`` takes the arguments of a call apart into the graph's inputs and tells calls of another
+form from the one that was traced. ``Result`` puts the graph's outputs together again.
+"""
+
+import base64
+import inspect
+import json
+
+import torch
+
+from kerf import _pytree
+
+FORMAT = 1
+_SIMPLE = (type(None), bool, int, float, str)
+
+
+class Signature:
+    """The form of the call that was traced.
+
+    Arguments are matched by name: what was traced as ``model(ids)`` may be called as
+    ``model(input_ids=ids)`` and the other way round.
+    """
+
+    def __init__(self, spec):
+        self.parameters = spec["parameters"]  # names of what may be passed by position
+        self.defaults = dict(map(tuple, spec["defaults"]))
+        self.arguments = dict(map(tuple, spec["arguments"]))  # name -> description
+        self.paths = spec["paths"]
+        self.constants = spec.get("constants", {})
+
+    @classmethod
+    def of_call(cls, model, args, kwargs, device):
+        """The signature of ``model(*args, **kwargs)``, and its tensors."""
+        parameters, defaults = _parameters(model)
+        given = _by_name(parameters, args, kwargs)
+        described, tensors, paths = _describe(given, device, _positions(parameters, args))
+        spec = {
+            "parameters": parameters,
+            "defaults": [[k, v] for k, v in defaults.items() if isinstance(v, _SIMPLE)],
+            "arguments": list(described.items()),
+            "paths": paths,
+        }
+        return cls(spec), tensors
+
+    @classmethod
+    def from_json(cls, text):
+        spec = json.loads(text)
+        if spec.get("format") != FORMAT:
+            raise ValueError(
+                f"[call] the graph's call is described in format {spec.get('format')}; expected "
+                f"{FORMAT}; trace the model again with this version"
+            )
+        return cls(spec)
+
+    def to_json(self):
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "parameters": self.parameters,
+                "defaults": list(self.defaults.items()),
+                "arguments": list(self.arguments.items()),
+                "paths": self.paths,
+                "constants": self.constants,
+            }
+        )
+
+    def tensors(self, args, kwargs, device=None):
+        """The graph's inputs, in order, from a call. Raises ValueError when it has another form."""
+        given = _by_name(self.parameters, args, kwargs)
+        for name in self.arguments:
+            if name not in given:
+                raise ValueError(
+                    f"[call] argument '{name}' is missing; the model was traced with it"
+                )
+        for name in [n for n in given if n not in self.arguments]:
+            # What the model would have taken anyway changes nothing.
+            if not self._is_default(name, given[name]):
+                raise ValueError(
+                    f"[call] argument '{name}' was not given when the model was traced; expected "
+                    f"{', '.join(self.arguments) or 'no arguments'}; trace with it"
+                )
+            del given[name]
+        given = {name: given[name] for name in self.arguments}
+        described, tensors, _ = _describe(given, device, {})
+        if described != self.arguments:
+            self._explain(described)
+        return tensors
+
+    def _is_default(self, name, value):
+        return name in self.defaults and isinstance(value, _SIMPLE) and value == self.defaults[name]
+
+    def _explain(self, described):
+        for name, traced in self.arguments.items():
+            found = _pytree.first_difference(traced, described[name], name)
+            if found:
+                path, expected, got = found
+                raise ValueError(
+                    f"[call] argument {path} is {_short(got)}; the model was traced with "
+                    f"{_short(expected)}; trace it again for calls of this form"
+                )
+
+    def arguments_of(self, tensors, device=None, module=None):
+        """``(args, kwargs)`` of the call with other tensors in it."""
+        builder = _pytree.Builder(tensors, device=device, module=module)
+        values = {name: builder.walk(spec) for name, spec in self.arguments.items()}
+        args = []
+        for name in self.parameters:
+            if name not in values:
+                break
+            args.append(values.pop(name))
+        while str(len(args)) in values:  # beyond the named ones: *args
+            args.append(values.pop(str(len(args))))
+        return tuple(args), values
+
+
+class Result:
+    """How the outputs nest."""
+
+    def __init__(self, spec):
+        self.spec = spec
+
+    @classmethod
+    def from_json(cls, text):
+        return cls(json.loads(text)["result"])
+
+    def to_json(self):
+        return json.dumps({"format": FORMAT, "result": self.spec})
+
+    def build(self, tensors, *, batch=None, model=None):
+        """The model's result, made of the graph's outputs in order."""
+        device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
+        find = model.get_submodule if model is not None else None
+        return _pytree.build(self.spec, tensors, device=device, batch=batch, module=find)
+
+
+def _parameters(model):
+    """Names that may be passed by position, and the defaults of all."""
+    positional, defaults = [], {}
+    for p in inspect.signature(model.forward).parameters.values():
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            positional.append(p.name)
+        if p.default is not p.empty:
+            defaults[p.name] = p.default
+    return positional, defaults
+
+
+def _positions(parameters, args):
+    return {name: i for i, name in enumerate(_names(parameters, len(args)))}
+
+
+def _names(parameters, count):
+    extra = [str(i) for i in range(len(parameters), count)]
+    return [*parameters, *extra][:count]
+
+
+def _by_name(parameters, args, kwargs):
+    given = dict(zip(_names(parameters, len(args)), args, strict=True))
+    for name, value in kwargs.items():
+        if name in given:
+            raise ValueError(f"[call] argument '{name}' is given twice; pass it once")
+        given[name] = value
+    return given
+
+
+def _describe(given, device, positions):
+    """Descriptions by name with one numbering of tensors, the tensors, and their paths."""
+    roots = {n: f"args.{positions[n]}" if n in positions else f"kwargs.{n}" for n in given}
+    describer = _pytree.Describer(share=False, device=device)
+    described = {name: describer.walk(value, roots[name]) for name, value in given.items()}
+    return described, describer.tensors, describer.paths
+
+
+def _short(spec):
+    text = "a tensor" if isinstance(spec, dict) and "t" in spec else json.dumps(spec)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+# Constants: tensors that a forward makes out of literals. They are in no state_dict, so the graph
+# carries their values along.
+
+
+def encode_constant(tensor):
+    raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "data": base64.b64encode(bytes(raw.tolist())).decode(),
+    }
+
+
+def decode_constant(spec):
+    raw = torch.tensor(list(base64.b64decode(spec["data"])), dtype=torch.uint8)
+    return raw.view(getattr(torch, spec["dtype"])).reshape(spec["shape"])
+
+
+def find_weight(model, signature, record):
+    """The tensor behind a weight of the graph: the model's own, or a constant of the graph."""
+    for name in record["names"]:
+        if name in signature.constants:
+            return decode_constant(signature.constants[name])
+        owner, _, attribute = name.rpartition(".")
+        try:
+            return getattr(model.get_submodule(owner), attribute)
+        except AttributeError:
+            continue
+    raise ValueError(
+        f"[call] the model has no {record['kind']} '{record['names'][0]}'; expected the model that "
+        "was traced; trace this one"
+    )

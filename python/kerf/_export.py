@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Running ``torch.export`` on a model of any form.
+
+The model is exported inside a wrapper whose inputs and outputs are plain tuples of tensors: the
+wrapper nests them for the model and takes its result apart. So nothing has to be registered with
+torch, whatever the model takes and returns, and the batch dimension is named tensor by tensor.
+"""
+
+import contextlib
+import threading
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
+
+from kerf import _pytree
+from kerf._checkpoint import marked_regions
+from kerf._lower import MODEL
+from kerf._quiet import quiet
+
+# A trace changes things that belong to all threads (hooks of modules, the checkpoint function).
+_one_at_a_time = threading.RLock()
+
+
+class Exporter:
+    """Exports one model for one form of call. ``result`` and ``notes`` are set by ``run``."""
+
+    def __init__(self, model, signature, blocks, device):
+        self.model = model
+        self.signature = signature
+        self.blocks = blocks
+        self.device = device
+        self.result = None  # Description of what the model returned
+        self.notes = []
+        self._batch = 0
+        self._modules = {id(m): path for path, m in model.named_modules()}
+
+    def run(self, examples, batch):
+        """The ExportedProgram for these example tensors."""
+        auto = torch.export.Dim.AUTO
+        dims = tuple({} if d is None else {d: auto} for d in batch.dims)
+        self.notes = []
+        wrapper = _Flat(self, batch)
+        with (
+            _one_at_a_time,
+            quiet(),
+            _no_inference_mode(),
+            _attributes_restored(self.model, self.notes),
+            marked_regions(),
+            self.blocks.installed(lambda: self._batch),
+            _on_fake_device(self.model, self.device),
+        ):
+            return torch.export.export(
+                wrapper, tuple(examples), dynamic_shapes=(dims,), strict=False
+            )
+
+    def call(self, tensors, batch):
+        """What the wrapper's forward does, with fake tensors."""
+        self._batch = _batch_size(tensors, batch)
+        args, kwargs = self.signature.arguments_of(
+            tensors, device=self.device, module=self.model.get_submodule
+        )
+        buffers = _buffers(self.model)
+        value = self.model(*args, **kwargs)
+        self._write_back(buffers)
+        # Symbols get their texts later, when it is known which of them is the batch.
+        self.result = _pytree.describe(
+            value, device=self.device, modules=self._modules, symbol=lambda size: size
+        )
+        return tuple(self.result.tensors)
+
+    def _write_back(self, before):
+        """``self.count = self.count + 1`` leaves a new tensor in the buffer's place, which export
+        forgets. What the buffer held is overwritten instead: same values for whoever looks."""
+        for (module, name), old in before.items():
+            new = module._buffers.get(name)
+            if new is old:
+                continue
+            if new is None or new.shape != old.shape or new.dtype != old.dtype:
+                path = _pytree.join(self._modules[id(module)], name)
+                raise NotImplementedError(
+                    f"buffer '{path}' gets another shape or dtype in forward; keep both fixed"
+                )
+            old.copy_(new)
+            module._buffers[name] = old
+
+
+def _batch_size(tensors, batch):
+    for tensor, dim in zip(tensors, batch.dims, strict=True):
+        if dim is not None:
+            return tensor.shape[dim]
+    return 0
+
+
+def _buffers(model):
+    return {
+        (module, name): buffer
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    }
+
+
+class _Flat(torch.nn.Module):
+    def __init__(self, exporter, batch):
+        super().__init__()
+        self.add_module(MODEL, exporter.model)
+        self.training = exporter.model.training
+        # Not attributes: export looks through those for tensors.
+        self._call = lambda tensors: exporter.call(tensors, batch)
+
+    def forward(self, *tensors):
+        return self._call(tensors)
+
+
+@contextlib.contextmanager
+def _no_inference_mode():
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def _attributes_restored(model, notes):
+    """A forward that stores tensors in its modules would leave fake ones behind.
+
+    Only those are taken out again. Other things that a first call sets up (flags, hooks) hold
+    together, and stay as any call would leave them.
+    """
+    before = [(m, path, _attributes(m)) for path, m in model.named_modules()]
+    try:
+        yield
+    finally:
+        for module, path, attributes in before:
+            for name, value in list(_own_attributes(module)):
+                if not _holds_fake(value):
+                    continue
+                notes.append(
+                    f"forward stores a tensor in attribute '{_pytree.join(path, name)}'; "
+                    "a pipeline does not"
+                )
+                if name in attributes:
+                    module.__dict__[name] = attributes[name]
+                else:
+                    del module.__dict__[name]
+
+
+_CONTAINERS = (list, dict, set)
+_MODULE_STATE = {"_parameters", "_buffers", "_modules"}
+
+
+def _own_attributes(module):
+    return ((n, v) for n, v in module.__dict__.items() if n not in _MODULE_STATE)
+
+
+def _attributes(module):
+    """A module's attributes as they are, lists and dicts copied."""
+    return {n: v.copy() if type(v) in _CONTAINERS else v for n, v in _own_attributes(module)}
+
+
+def _holds_fake(value):
+    if isinstance(value, (*torch.types.py_sym_types, torch.Tensor)):
+        return not isinstance(value, torch.Tensor) or is_fake(value)
+    if type(value) in _CONTAINERS or isinstance(value, tuple):
+        return any(map(_holds_fake, value.values() if isinstance(value, dict) else value))
+    return False
+
+
+@contextlib.contextmanager
+def _on_fake_device(model, device):
+    """Weights on the meta device are shown to export as if they were on ``device``.
+
+    Tensors that a forward makes come up on a real device, and meta tensors do not mix with those.
+    """
+    places = [
+        (owner, name, tensor)
+        for module in model.modules()
+        for owner in (module._parameters, module._buffers)
+        for name, tensor in owner.items()
+        if tensor is not None and tensor.is_meta
+    ]
+    if not places or device.type == "meta":
+        yield
+        return
+    mode = FakeTensorMode()
+    made = {}  # id of a tensor -> its stand-in, so that tied weights stay tied
+    try:
+        for owner, name, tensor in places:
+            if id(tensor) not in made:
+                with mode:
+                    stand_in = torch.empty_strided(
+                        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
+                    )
+                if isinstance(tensor, torch.nn.Parameter):
+                    stand_in = torch.nn.Parameter(stand_in, tensor.requires_grad)
+                made[id(tensor)] = stand_in
+            owner[name] = made[id(tensor)]
+        yield
+    finally:
+        for owner, name, tensor in places:
+            owner[name] = tensor

@@ -1,0 +1,358 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""``kerf.trace``: from a module and an example call to a graph."""
+
+import dataclasses
+import time
+
+import torch
+from torch.export.graph_signature import InputKind
+
+from kerf import _blame, _opaque
+from kerf._batch import example_tensors, find_batch
+from kerf._call import Result, Signature, encode_constant
+from kerf._errors import ExportError
+from kerf._export import Exporter
+from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
+from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
+from kerf._symbols import NotAnExpression, Symbols
+
+
+@dataclasses.dataclass
+class TraceTimes:
+    """Seconds spent in ``torch.export`` and in Kerf itself."""
+
+    export_seconds: float = 0.0
+    kerf_seconds: float = 0.0
+
+
+def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
+    """Captures ``model(*args, **kwargs)`` as a graph.
+
+    model         an unmodified ``nn.Module``; its mode (train or eval) is kept
+    args, kwargs  an example call; a single tensor stands for one positional argument. Values do
+                  not matter, shapes and dtypes do
+    batch_dims    the batch dimension, where the guess (the first dimension that most inputs share)
+                  is wrong: an int for all tensor inputs, or a dict from input name to int; an
+                  empty dict makes a graph of one fixed size
+    basic_blocks  modules that are kept as they are, each as one node: classes, class names, paths
+    opaque        "auto": what will not export becomes such a block too; "never": it is an error
+
+    Runs on fake tensors: no weights are moved, nothing is computed (but for opaque blocks whose
+    code needs real numbers). Raises ExportError for a model that cannot be captured.
+    """
+    graph, _ = trace_timed(
+        model, args, kwargs, batch_dims=batch_dims, basic_blocks=basic_blocks, opaque=opaque
+    )
+    return graph
+
+
+def trace_timed(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
+    """``trace``, and how long it took: ``(graph, TraceTimes)``."""
+    from kerf import _core
+
+    tracer = Tracer(_core, model, args, kwargs, batch_dims, basic_blocks, opaque)
+    started = time.perf_counter()
+    graph = tracer.run()
+    tracer.times.kerf_seconds = time.perf_counter() - started - tracer.times.export_seconds
+    return graph, tracer.times
+
+
+class Tracer:
+    """One trace. ``core`` is the module with GraphBuilder and the argument markers."""
+
+    def __init__(self, core, model, args, kwargs, batch_dims, basic_blocks, opaque):
+        _check_arguments(model, opaque)
+        self.core = core
+        self.model = model
+        self.may_hide = opaque == "auto" and not model.training
+        self.device = traced_device(model, args, kwargs)
+        args = args if isinstance(args, tuple) else (args,)
+        self.signature, self.tensors = Signature.of_call(model, args, kwargs or {}, self.device)
+        self.batch = find_batch(self.tensors, self.signature.paths, batch_dims)
+        self.blocks = _opaque.Blocks(model, _opaque.find_blocks(model, basic_blocks))
+        self.exporter = Exporter(model, self.signature, self.blocks, self.device)
+        self.notes = []
+        self.times = TraceTimes()
+
+    def run(self):
+        while True:
+            program = self._export()
+            try:
+                return self._lower(program)
+            except (UnknownSize, UnsupportedCall) as error:
+                self._hide_node(error.node, str(error))
+            except _BatchIsStatic as error:
+                self.notes.append(str(error))
+                self.batch = self.batch.without(range(len(self.tensors)))
+
+    # Export, with blocks made opaque until it succeeds
+
+    def _export(self):
+        first_blame = None
+        while True:
+            started = time.perf_counter()
+            try:
+                program = self.exporter.run(example_tensors(self.tensors, self.batch), self.batch)
+            except _opaque.ProbeNeeded as need:
+                self._probe(need.signature, first_blame)
+                continue
+            except Exception as error:
+                modules = {id(m.__dict__): path for path, m in self.model.named_modules()}
+                blame = _blame.find_blame(error, modules)
+                first_blame = first_blame or blame
+                self._hide(blame.module, first_blame, error)
+                continue
+            finally:
+                self.times.export_seconds += time.perf_counter() - started
+            if not self.blocks.confirm(self.batch.traced_size):
+                continue
+            return program
+
+    def _probe(self, signature, blame):
+        try:
+            self.blocks.probe(signature, self.batch.traced_size)
+        except _opaque.ProbeError as error:
+            reason = f"the block cannot run by itself: {error}"
+            blame = blame or _blame.Blame(signature.path, "", "", reason)
+            self._hide(_parent(signature.path), blame, error)
+
+    def _hide(self, path, blame, error):
+        """Makes the module at ``path`` opaque, or one around it when it is already."""
+        while path and self.blocks.covers(path):
+            path = _parent(path)
+        if not path or not self.may_hide:
+            raise self._refusal(blame) from error
+        self.blocks.add(path)
+        self.notes.append(
+            f"module '{path}' runs as Python, as one block: {blame.reason}"
+            + (f" at {blame.location}" if blame.location else "")
+        )
+
+    def _hide_node(self, node, what):
+        """Hides a node that no graph can hold, with all that share its data-dependent sizes."""
+        path, _ = module_of(node)
+        location = source_of(node.meta.get("stack_trace") or "")
+        reason = f"{node.target} gives {what}, which depends on the values inside a tensor"
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            reason = f"{node.target} is control flow over the values inside a tensor"
+        self._hide(path, _blame.Blame(path, location, "", reason), None)
+
+    def _refusal(self, blame):
+        where = f" at {blame.location}" if blame.location else ""
+        line = f" (`{blame.line}`)" if blame.line else ""
+        owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
+        if self.model.training:
+            fix = (
+                "switch it off for training (layer drop: a probability of 0), or trace after "
+                "model.eval()"
+            )
+        elif not self.may_hide:
+            fix = "allow opaque='auto', or change that line"
+        else:
+            fix = "move it into a submodule, which can then run as one opaque block"
+        return ExportError(
+            f"[trace] {owner}{where}{line} cannot be captured: {blame.reason}; expected code that "
+            f"runs the same way for all inputs; {fix}",
+            location=blame.location,
+            module=blame.module,
+        )
+
+    # From the exported program to the graph
+
+    def _lower(self, program):
+        flat = FlatProgram(program, ambient_modes({"cpu", "cuda", self.device.type}))
+        builder = self.core.GraphBuilder(type(self.model).__name__, self.model.training)
+        symbols = Symbols()
+        placeholders = _placeholders(program)
+        notes = [*self.notes, *self.exporter.notes]
+        self._define_batch(builder, symbols, placeholders, notes)
+        scopes = {p: builder.add_scope(p, type(m).__name__) for p, m in self.model.named_modules()}
+        lowering = Lowering(
+            self.core,
+            builder,
+            flat,
+            symbols,
+            scopes=scopes,
+            device=self.device,
+            opaque=self.blocks.calls,
+        )
+        self._add_inputs(builder, lowering, placeholders)
+        self._add_weights(builder, lowering, program, placeholders)
+        lowering.run()
+        for note in dict.fromkeys(notes):
+            builder.add_note(note)
+        self._set_outputs(builder, lowering, flat)
+        return builder.finish()
+
+    def _define_batch(self, builder, symbols, placeholders, notes):
+        if not self.batch.size:
+            if not self.notes:
+                notes.append("batch is static: no batch dimension in the inputs")
+            return
+        inputs = placeholders[InputKind.USER_INPUT]
+        dims = []
+        for (node, _), dim, path in zip(inputs, self.batch.dims, self.signature.paths, strict=True):
+            if dim is None:
+                continue
+            size = node.meta["val"].shape[dim]
+            if isinstance(size, torch.SymInt) and size.node.expr.free_symbols:
+                if not symbols.define(size):
+                    raise _BatchIsStatic(f"batch is static: dim {dim} of {path} is {size}")
+                dims.append(size)
+                continue
+            notes.append(
+                f"dim {dim} of {path} is fixed to {size}{_where_fixed(node, size, inputs)}"
+            )
+        if dims:
+            builder.set_batch(self.batch.size)
+        elif self.batch.traced_size != self.batch.size:
+            # Traced at two for a batch of one: the fixed graph has to be one for a batch of one.
+            raise _BatchIsStatic("batch is static: " + notes[-1])
+        else:
+            notes[-1] = "batch is static: " + notes[-1]
+
+    def _add_inputs(self, builder, lowering, placeholders):
+        inputs = placeholders[InputKind.USER_INPUT]
+        real = {}  # storages of the example: tensors passed twice share one
+        for (node, _), path, tensor in zip(inputs, self.signature.paths, self.tensors, strict=True):
+            val = node.meta["val"]
+            if tensor.layout is torch.strided and not _is_fake(tensor):
+                fake = val.untyped_storage()._cdata
+                shared = real.setdefault(tensor.untyped_storage()._cdata, fake)
+                lowering.storages[fake] = lowering.storages.setdefault(
+                    shared, len(lowering.storages)
+                )
+            spec = lowering.spec(val, tensor.requires_grad)
+            lowering.bind(node, builder.add_input(path=path, name=_input_name(path), **spec))
+
+    def _add_weights(self, builder, lowering, program, placeholders):
+        groups = {}  # id of a tensor -> [tensor, kind, names, nodes]
+        own = dict(self.model.named_parameters(remove_duplicate=False))
+        own.update(self.model.named_buffers(remove_duplicate=False))
+        for input_kind, kind in _WEIGHT_KINDS.items():
+            for node, spec in placeholders.get(input_kind, ()):
+                name = strip_model(spec.target)
+                tensor = own.get(name)
+                if tensor is None:
+                    tensor = program.constants[spec.target]
+                persistent = kind != "buffer" or spec.persistent
+                entry = (tensor, kind if persistent else "non_persistent_buffer", [], [])
+                entry = groups.setdefault(id(tensor), entry)
+                entry[2].append(name)
+                entry[3].append(node)
+        self.signature.constants = {}
+        for tensor, kind, names, nodes in groups.values():
+            value = self._add_weight(builder, lowering, tensor, kind, names, nodes)
+            for node in nodes:
+                lowering.bind(node, value)
+            lowering.weights.update(dict.fromkeys(names, value))
+
+    def _add_weight(self, builder, lowering, tensor, kind, names, nodes):
+        if kind == "constant" and _attribute(self.model, names[0]) is not tensor:
+            self.signature.constants[names[0]] = encode_constant(tensor)
+        # The graph's views of a weight are views of its stand-in; both are one memory.
+        storage = tensor.untyped_storage()
+        key = lowering.storage_key(storage)
+        for node in nodes:
+            lowering.storages[node.meta["val"].untyped_storage()._cdata] = key
+        return builder.add_weight(
+            names=names, kind=kind, **lowering.spec(tensor, tensor.requires_grad)
+        )
+
+    def _set_outputs(self, builder, lowering, flat):
+        found = self.exporter.result
+        spec = _with_texts(found.spec, lowering.symbols)
+        leaves = [lowering.encode(leaf) for leaf in flat.outputs]
+        builder.set_outputs(leaves, found.paths, self.signature.to_json(), Result(spec).to_json())
+
+
+class _BatchIsStatic(Exception):
+    """The batch has to be traced as a number after all; says why."""
+
+
+_WEIGHT_KINDS = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+
+
+def _check_arguments(model, opaque):
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"[trace] the model is a {type(model).__name__}; expected an nn.Module; wrap it in one"
+        )
+    if opaque not in ("auto", "never"):
+        raise ValueError(f"[trace] opaque is {opaque!r}; expected 'auto' or 'never'")
+
+
+def traced_device(model, args, kwargs):
+    """The device whose name a graph leaves open: where the weights are, else the inputs."""
+    inputs = torch.utils._pytree.tree_leaves((args, kwargs))
+    for tensors in (model.parameters(), model.buffers(), inputs):
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor) and not tensor.is_meta:
+                return tensor.device
+    return torch.device("cpu")
+
+
+def _placeholders(program):
+    """Input kind -> [(node, spec)], in order."""
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    found = {kind: [] for kind in InputKind}
+    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
+        found[spec.kind].append((node, spec))
+    return found
+
+
+def _input_name(path):
+    kind, _, rest = path.partition(".")
+    return rest if kind == "kwargs" else f"arg{rest}"
+
+
+def _is_fake(tensor):
+    return isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor)
+
+
+def _attribute(model, name):
+    owner, _, attribute = name.rpartition(".")
+    try:
+        return getattr(model.get_submodule(owner), attribute)
+    except AttributeError:
+        return None
+
+
+def _parent(path):
+    return path.rpartition(".")[0]
+
+
+def _where_fixed(node, size, inputs):
+    """Where in the user's code a size was compared with a number."""
+    mode = node.meta["val"].fake_mode
+    for guard in getattr(mode.shape_env, "guards", ()):
+        expr = guard.expr
+        if type(expr).__name__ == "Equality" and int(size) in expr.args:
+            stack = getattr(guard.sloc, "user_stack", None) or getattr(guard, "stack", None)
+            location = source_of("".join(stack.format())) if stack else ""
+            if location:
+                return f" at {location}"
+    return ""
+
+
+def _with_texts(spec, symbols):
+    """The description with its symbolic numbers written as expressions in B."""
+    if isinstance(spec, dict):
+        if "sym" in spec:
+            size = spec["sym"]
+            if not isinstance(size, torch.SymInt):
+                raise _BatchIsStatic(f"batch is static: the result holds {size}")
+            try:
+                text = symbols.text(size)
+            except NotAnExpression as error:
+                raise _BatchIsStatic(f"batch is static: the result holds {size}") from error
+            return text if isinstance(text, int) else {"sym": text}
+        return {k: _with_texts(v, symbols) for k, v in spec.items()}
+    if isinstance(spec, list):
+        return [_with_texts(v, symbols) for v in spec]
+    return spec
