@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""A plain interpreter of traced graphs, to check capture by itself.
+
+``record`` traces a model and keeps what the tracer told the builder; ``Recording.run`` calls
+the recorded operators one by one. Nothing is clever here: what comes out is what the graph says.
+"""
+
+import contextlib
+import types
+
+import torch
+
+from kerf import _call, _core, _opaque
+from kerf._lower import DTYPES
+from kerf._symbols import evaluate
+from kerf._trace import Tracer
+
+
+def record(model, args=(), kwargs=None, **options):
+    """A Recording of ``kerf.trace(model, args, kwargs)``."""
+    recording = Recording(model)
+
+    class GraphBuilder:
+        def __init__(self, *args):
+            recording.reset()
+            self.inner = _core.GraphBuilder(*args)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def add_input(self, **record):
+            return recording.keep("inputs", record, self.inner.add_input(**record))
+
+        def add_weight(self, **record):
+            return recording.keep("weights", record, self.inner.add_weight(**record))
+
+        def add_node(self, **record):
+            return recording.keep("nodes", record, self.inner.add_node(**record))
+
+        def set_outputs(self, leaves, *rest):
+            recording.leaves = leaves
+            self.inner.set_outputs(leaves, *rest)
+
+    marks = {name: getattr(_core, name) for name in ("Ref", "Sym", "DType", "Dev", "Enum")}
+    core = types.SimpleNamespace(GraphBuilder=GraphBuilder, **marks)
+    options = {"batch_dims": None, "basic_blocks": (), "opaque": "auto", **options}
+    tracer = Tracer(core, model, args, kwargs, **options)
+    recording.graph = tracer.run()
+    return recording
+
+
+class Recording:
+    """What a tracer recorded. ``graph`` is the real graph made of it."""
+
+    def __init__(self, model):
+        self.model = model
+        self.graph = None
+        self.reset()
+
+    def reset(self):
+        self.inputs, self.weights, self.nodes, self.leaves = [], [], [], []
+
+    def keep(self, kind, record, ids):
+        getattr(self, kind).append((record, ids))
+        return ids
+
+    def run(self, args=(), kwargs=None, order=None):
+        """The model's result, from the recorded operators alone, on CPU."""
+        signature = _call.Signature.from_json(self.graph.in_spec)
+        args = args if isinstance(args, tuple) else (args,)
+        tensors = signature.tensors(args, kwargs or {}, torch.device("cpu"))
+        self.batch = self._batch(tensors)
+        self.values = {}
+        for (_, value), tensor in zip(self.inputs, tensors, strict=True):
+            self.values[value] = tensor
+        for weight, value in self.weights:
+            self.values[value] = _call.find_weight(self.model, signature, weight)
+        for n in order or range(len(self.nodes)):
+            self._step(*self.nodes[n])
+        leaves = [self._decode(leaf) for leaf in self.leaves]
+        result = _call.Result.from_json(self.graph.out_spec)
+        return result.build(leaves, batch=self.batch, model=self.model)
+
+    def _batch(self, tensors):
+        for (record, _), tensor in zip(self.inputs, tensors, strict=True):
+            for size, given in zip(record["shape"], tensor.shape, strict=True):
+                if size == "B":
+                    return given
+        return None
+
+    def _step(self, record, ids):
+        args = [self._decode(a) for a in record["args"]]
+        kwargs = {k: self._decode(v) for k, v in record["kwargs"].items()}
+        with contextlib.ExitStack() as stack:
+            # The caller's mode holds; the graph knows where the model itself switched it off.
+            grad = torch.is_grad_enabled() and record["grad_enabled"]
+            stack.enter_context(torch.set_grad_enabled(grad))
+            for kind, dtype, enabled in record["autocast"]:
+                dtype = {"bf16": torch.bfloat16, "f16": torch.float16}.get(dtype)
+                stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
+            if record["op"] == "opaque":
+                results = _opaque.run_block(self.model, args, kwargs, self.batch)
+            else:
+                results = _operator(record["op"])(*args, **kwargs)
+        if len(record["outputs"]) == 1 and not isinstance(results, (list, tuple)):
+            results = [results]
+        made = iter(ids)
+        for output, result in zip(record["outputs"], results or [], strict=True):
+            if output is not None:
+                self._check(record, output, result)
+                self.values[next(made)] = result
+
+    def _check(self, record, output, result):
+        """The graph's sizes are those of the tensors that really come out."""
+        if output.get("scalar"):
+            return
+        said = [self._size(s) for s in output["shape"]]
+        where = f"{record['name']} ({record['op']})"
+        assert said == list(result.shape), f"{where}: shape {said}, really {result.shape}"
+        # Strides are not compared: attention kernels choose their own, by grad mode and device.
+        assert str(result.dtype).endswith(_torch_name(output["dtype"])), f"{where}: {result.dtype}"
+
+    def _size(self, size):
+        return evaluate(size, self.batch) if isinstance(size, str) else size
+
+    def _decode(self, item):
+        kind = type(item).__name__
+        if kind == "Ref":
+            return self.values[item.id]
+        if kind == "Sym":
+            return evaluate(item.text, self.batch)
+        if kind == "DType":
+            return getattr(torch, _torch_name(item.name))
+        if kind == "Dev":
+            return torch.device(item.name or "cpu")
+        if kind == "Enum":
+            suffix = "_format" if item.name in ("contiguous", "preserve") else ""
+            return getattr(torch, item.name + suffix)
+        if isinstance(item, list):
+            return [self._decode(i) for i in item]
+        return item
+
+
+def _torch_name(dtype):
+    names = {name: str(t).removeprefix("torch.") for t, name in DTYPES.items()}
+    return names.get(dtype, dtype)
+
+
+def _operator(name):
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+
+
+def assert_same(expected, got, path="output"):
+    """Equal bit by bit, in the same nesting of the same classes."""
+    assert type(expected) is type(got), f"{path}: {type(expected)} and {type(got)}"
+    if isinstance(expected, torch.Tensor):
+        assert expected.shape == got.shape, f"{path}: {expected.shape} and {got.shape}"
+        assert expected.dtype == got.dtype, path
+        assert torch.equal(expected, got), f"{path}: differs by {(expected - got).abs().max()}"
+    elif isinstance(expected, dict):
+        assert list(expected) == list(got), path
+        for key in expected:
+            assert_same(expected[key], got[key], f"{path}.{key}")
+    elif isinstance(expected, (list, tuple)):
+        assert len(expected) == len(got), path
+        for i, (a, b) in enumerate(zip(expected, got, strict=True)):
+            assert_same(a, b, f"{path}.{i}")
+    elif hasattr(expected, "__dict__") and not isinstance(expected, (type, torch.nn.Module)):
+        assert_same(vars(expected), vars(got), path)
+    elif not isinstance(expected, (type, torch.nn.Module)):
+        assert expected == got, f"{path}: {expected!r} and {got!r}"
