@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a batch is cut into micro-batches and how their results are put together again, read from
+// where B stands in the shapes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kerf/graph/graph.h"
+
+namespace kerf {
+
+// Along which dimension a tensor is cut or joined; a dimension may hold `factor` rows a sample.
+struct BatchDim {
+  int dim = -1;  // -1: the tensor does not depend on the batch
+  std::int64_t factor = 1;
+  friend bool operator==(const BatchDim&, const BatchDim&) = default;
+};
+
+enum class Join : std::uint8_t {
+  whole,        // the same for every micro-batch: the first one's
+  concatenate,  // along BatchDim
+  mean,         // of the micro-batches, weighted by their sizes
+  sum,
+};
+
+struct OutputRule {
+  Join join = Join::whole;
+  BatchDim at;
+};
+
+// sizes() of the micro-batches of `batch`: ceil(batch / n) each, the last one what is left. May be
+// fewer than n.
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch, int n_microbatches);
+
+// One rule for every graph input; throws Error(unsupported_operator) for an input that holds B in a
+// way that cannot be cut.
+std::vector<BatchDim> input_dims(const Graph& graph);
+
+// One rule for every graph output. `reduce` says how results without B are put together: path of
+// the output -> "mean", "sum" or "first". Throws Error(unsupported_operator), naming the output and
+// the reason, where the model mixes samples or nobody said how a loss is to be reduced: then only
+// one micro-batch is right.
+std::vector<OutputRule> output_rules(const Graph& graph,
+                                     const std::map<std::string, std::string>& reduce);
+
+// Throws Error(unsupported_operator) when the model keeps state that depends on the samples (it
+// writes into a buffer in eval mode): micro-batches would leave another state behind.
+void check_state_allows_micro_batches(const Graph& graph);
+
+}  // namespace kerf

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kerf/graph/graph.h"
+#include "kerf/plan/plan.h"
+#include "kerf/plan/timeline.h"
+#include "kerf/runtime/backend.h"
+#include "kerf/runtime/run.h"
+#include "kerf/runtime/worker.h"
+
+namespace kerf {
+
+// Runs a plan in this process: one worker thread for each device in use, or none when the backend
+// lets the caller's thread do it.
+//
+//   Executor executor(graph, plan, backend);
+//   auto result = executor.run(backend_run, /*n_microbatches=*/4);
+//   result.parcels[0][value.index()];
+//
+// Calls from several threads are served one after the other. After a failure it can be used again.
+class Executor {
+ public:
+  struct Result {
+    std::vector<std::vector<ParcelPtr>> parcels;  // by micro-batch, then by value
+    std::vector<Event> events;                    // when recorded
+  };
+
+  // `backend` must outlive the executor.
+  Executor(const Graph& graph, const Plan& plan, Backend& backend);
+
+  Result run(BackendRun& backend_run, int n_microbatches, bool record = false);
+
+  const std::vector<Program>& programs() const { return programs_; }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  Plan plan_;
+  Backend& backend_;
+  std::vector<Program> programs_;
+  std::vector<std::unique_ptr<StageRunner>> runners_;  // by stage
+  std::vector<DeviceId> used_;                         // devices that have a stage, ascending
+  std::vector<std::unique_ptr<Worker>> workers_;       // of used_; empty: the caller works
+  std::mutex one_run_at_a_time_;
+};
+
+}  // namespace kerf

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kerf/plan/plan.h"
+#include "kerf/runtime/backend.h"
+
+namespace kerf {
+
+// Executes nothing, in virtual time: each device has a clock that the plan's stage times and links
+// move forward. What it records must equal what the simulator predicts, whatever the real threads
+// do. It can be told to fail, to test that workers stop and can be used again.
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(const Plan& plan);
+
+  // The next runs throw Error(run_failed) in this stage and micro-batch; an invalid stage: no more.
+  void fail_at(StageId stage, int microbatch) { fail_stage_ = stage, fail_microbatch_ = microbatch; }
+
+  std::unique_ptr<StageRunner> load(const Program& program) override;
+  bool runs_on_caller(DeviceId) const override { return false; }
+  void start_worker(DeviceId) override {}
+  void enter(BackendRun& run, DeviceId device) override;
+  void leave(BackendRun&, DeviceId) override {}
+
+ private:
+  friend class FakeRunner;
+  Plan plan_;
+  StageId fail_stage_;
+  int fail_microbatch_ = 0;
+};
+
+// The clocks of one run, each moved by its own worker only.
+class FakeRun : public BackendRun {
+ public:
+  explicit FakeRun(std::size_t num_devices) : devices(num_devices) {}
+  struct DeviceState {
+    Nanoseconds clock;
+    std::set<std::pair<int, ValueId>> fetched;  // (micro-batch, tensor) that crossed already
+  };
+  std::vector<DeviceState> devices;
+};
+
+}  // namespace kerf

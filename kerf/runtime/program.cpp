@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/runtime/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "kerf/base/error.h"
+
+namespace kerf {
+namespace {
+
+class ProgramCompiler {
+ public:
+  ProgramCompiler(const Graph& graph, const Plan& plan)
+      : graph_(graph), plan_(plan), stage_of_(plan.stage_of_nodes()), results_(result_values()) {
+    stage_of_.resize(graph.num_nodes());
+    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+      if (stage_of_[n].valid()) continue;
+      throw Error(ErrorKind::invalid_plan,
+                  fmt::format("[runtime.compile] {} is in no stage; expected every node in one; plan "
+                              "the graph again",
+                              graph.describe(NodeId(n))));
+    }
+  }
+
+  Program compile(StageId stage) const {
+    Program program;
+    program.stage = stage;
+    program.device = plan_.stage(stage).device;
+    collect_values(program);
+    collect_steps(program);
+    collect_sends(program);
+    collect_copies(program);
+    return program;
+  }
+
+ private:
+  std::vector<bool> result_values() const {
+    std::vector<bool> out(graph_.num_values(), false);
+    for (const GraphOutput& output : graph_.outputs()) {
+      for_each_value(output.leaf, [&](ValueId id) { out[id.index()] = true; });
+    }
+    return out;
+  }
+
+  // Where a value comes from, seen from `stage`.
+  void collect_values(Program& program) const {
+    std::set<ValueId> received;
+    std::set<ValueId> inputs;
+    std::set<ValueId> weights;
+    for (const NodeId node : plan_.stage(program.stage).nodes) {
+      for (const ValueId id : graph_.inputs_of(node)) {
+        const Value& value = graph_.value(id);
+        if (value.origin == Origin::input) inputs.insert(id);
+        if (value.origin == Origin::weight) weights.insert(id);
+        if (value.origin == Origin::node && stage_of_[value.producer.index()] != program.stage) {
+          received.insert(id);
+        }
+      }
+    }
+    program.received.assign(received.begin(), received.end());
+    program.inputs.assign(inputs.begin(), inputs.end());
+    program.weights.assign(weights.begin(), weights.end());
+    for (const ValueId id : program.received) {
+      program.senders.push_back(stage_of_[graph_.value(id).producer.index()]);
+    }
+  }
+
+  bool leaves(ValueId id, StageId stage) const {
+    if (results_[id.index()]) return true;
+    const auto users = graph_.consumers(id);
+    return std::any_of(users.begin(), users.end(),
+                       [&](NodeId user) { return stage_of_[user.index()] != stage; });
+  }
+
+  void collect_steps(Program& program) const {
+    const auto& nodes = plan_.stage(program.stage).nodes;
+    std::map<ValueId, std::size_t> last_use;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      program.steps.push_back({nodes[i], {}});
+      for (const ValueId id : graph_.inputs_of(nodes[i])) last_use[id] = i;
+      for (const ValueId id : graph_.node(nodes[i]).outputs) {
+        if (id.valid()) last_use[id] = i;
+      }
+    }
+    for (const auto& [id, step] : last_use) {
+      const Value& value = graph_.value(id);
+      const bool own = value.origin == Origin::node &&
+                       stage_of_[value.producer.index()] == program.stage;
+      // Weights stay; what leaves stays until it is sent; the rest dies here.
+      if (value.origin == Origin::weight || (own && leaves(id, program.stage))) continue;
+      program.steps[step].dead.push_back(id);
+    }
+  }
+
+  void collect_sends(Program& program) const {
+    for (const NodeId node : plan_.stage(program.stage).nodes) {
+      for (const ValueId id : graph_.node(node).outputs) {
+        if (!id.valid() || !leaves(id, program.stage)) continue;
+        std::set<StageId> to;
+        for (const NodeId user : graph_.consumers(id)) to.insert(stage_of_[user.index()]);
+        to.erase(program.stage);
+        program.sends.push_back({id, {to.begin(), to.end()}, results_[id.index()]});
+      }
+    }
+    std::sort(program.sends.begin(), program.sends.end(),
+              [](const Send& a, const Send& b) { return a.value < b.value; });
+  }
+
+  void collect_copies(Program& program) const {
+    std::set<StorageId> written;
+    for (const NodeId node : plan_.stage(program.stage).nodes) {
+      for (const StorageId storage : graph_.writes(node)) written.insert(storage);
+    }
+    std::map<StorageId, std::vector<ValueId>> groups;
+    for (const ValueId id : program.received) {
+      const StorageId storage = graph_.value(id).storage;
+      if (storage.valid() && written.contains(storage)) groups[storage].push_back(id);
+    }
+    for (auto& [storage, values] : groups) program.copied.push_back(std::move(values));
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  std::vector<StageId> stage_of_;
+  std::vector<bool> results_;
+};
+
+}  // namespace
+
+std::vector<Program> compile_programs(const Graph& graph, const Plan& plan) {
+  check_plan_matches(plan, graph);
+  const ProgramCompiler compiler(graph, plan);
+  std::vector<Program> programs;
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) programs.push_back(compiler.compile(StageId(s)));
+  return programs;
+}
+
+}  // namespace kerf

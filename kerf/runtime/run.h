@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kerf/plan/schedule/schedule.h"
+#include "kerf/runtime/channel.h"
+
+namespace kerf {
+
+// The mutable half of one call: channels, results, the first failure. Lives for the call.
+class Run {
+ public:
+  Run(const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
+      BackendRun& backend_run, int n_microbatches, bool record);
+
+  BackendRun& backend_run() { return backend_run_; }
+  const std::vector<Action>& actions(DeviceId device) const { return schedule_[device.index()]; }
+  Channel& channel(DeviceId device) { return *channels_[device.index()]; }
+  std::vector<Event>* events(DeviceId device) {
+    return record_ ? &events_[device.index()] : nullptr;
+  }
+
+  // Hands what a stage made to the stages and the caller that wait for it.
+  void send(const Program& program, int microbatch, std::vector<ParcelPtr> parcels);
+
+  // Keeps the first failure and stops every device.
+  void fail(std::exception_ptr failure);
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  void rethrow_failure() const;  // to be called when all devices are done
+
+  // results()[microbatch][value]: invalid pointers for values that are no results.
+  const std::vector<std::vector<ParcelPtr>>& results() const { return results_; }
+  // Of all devices, sorted by start.
+  std::vector<Event> take_events();
+
+ private:
+  const std::vector<Program>& programs_;
+  Schedule schedule_;
+  BackendRun& backend_run_;
+  bool record_;
+  std::vector<std::unique_ptr<Channel>> channels_;   // by device
+  std::vector<std::vector<ParcelPtr>> results_;      // by micro-batch, then by value
+  std::vector<std::vector<Event>> events_;           // by device: each written by its worker only
+  std::atomic<bool> stopped_{false};
+  mutable std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace kerf

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/runtime/worker.h"
+
+namespace kerf {
+namespace {
+
+void run_actions(Run& run, DeviceId device, std::span<const Program> programs,
+                 std::span<const std::unique_ptr<StageRunner>> runners) {
+  for (const Action& action : run.actions(device)) {
+    const auto received = run.channel(device).take(action.stage, action.microbatch);
+    if (!received) return;
+    const std::size_t s = action.stage.index();
+    auto parcels =
+        runners[s]->run(run.backend_run(), action.microbatch, *received, run.events(device));
+    run.send(programs[s], action.microbatch, std::move(parcels));
+  }
+}
+
+}  // namespace
+
+void run_device(Run& run, DeviceId device, Backend& backend, std::span<const Program> programs,
+                std::span<const std::unique_ptr<StageRunner>> runners) {
+  try {
+    backend.enter(run.backend_run(), device);
+  } catch (...) {
+    return run.fail(std::current_exception());
+  }
+  try {
+    run_actions(run, device, programs, runners);
+  } catch (...) {
+    run.fail(std::current_exception());
+  }
+  try {
+    backend.leave(run.backend_run(), device);
+  } catch (...) {
+    run.fail(std::current_exception());
+  }
+}
+
+Worker::Worker(DeviceId device, Backend& backend, std::span<const Program> programs,
+               std::span<const std::unique_ptr<StageRunner>> runners)
+    : device_(device), backend_(backend), programs_(programs), runners_(runners) {
+  std::exception_ptr failure;
+  thread_ = std::thread([this, &failure] { loop(&failure); });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ready_; });
+  if (failure) {
+    lock.unlock();
+    thread_.join();
+    std::rethrow_exception(failure);
+  }
+}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::start(Run& run) {
+  {
+    const std::lock_guard lock(mutex_);
+    run_ = &run;
+  }
+  changed_.notify_all();
+}
+
+void Worker::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return run_ == nullptr; });
+}
+
+void Worker::loop(std::exception_ptr* failure) {
+  bool started = true;
+  try {
+    backend_.start_worker(device_);
+  } catch (...) {
+    *failure = std::current_exception();
+    started = false;
+  }
+  std::unique_lock lock(mutex_);
+  ready_ = true;
+  changed_.notify_all();
+  while (started) {
+    changed_.wait(lock, [&] { return run_ != nullptr || closing_; });
+    if (run_ == nullptr) return;
+    lock.unlock();
+    run_device(*run_, device_, backend_, programs_, runners_);
+    lock.lock();
+    run_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace kerf
