@@ -54,9 +54,9 @@ ValueId GraphBuilder::add_input(std::string path, TensorSpec spec) {
 }
 
 ValueId GraphBuilder::add_weight(std::vector<std::string> names, WeightKind kind,
-                                 TensorSpec spec) {
+                                 TensorSpec spec, std::string data) {
   const ValueId id = add_value(std::move(spec));
-  data_.weights.push_back({id, kind, std::move(names)});
+  data_.weights.push_back({id, kind, std::move(names), std::move(data)});
   return id;
 }
 

@@ -40,7 +40,8 @@ class GraphBuilder {
   // Adding a path twice returns the first id; the empty path is the model, scope 0.
   ScopeId add_scope(const std::string& path, const std::string& class_name);
   ValueId add_input(std::string path, TensorSpec spec);
-  ValueId add_weight(std::vector<std::string> names, WeightKind kind, TensorSpec spec);
+  ValueId add_weight(std::vector<std::string> names, WeightKind kind, TensorSpec spec,
+                     std::string data = {});
   // `node.outputs` is filled in from `outputs`; nullptr stands for a result that is no tensor.
   std::vector<ValueId> add_node(Node node, const std::vector<const TensorSpec*>& outputs);
   void set_outputs(std::vector<GraphOutput> outputs, std::string in_spec, std::string out_spec);

@@ -261,7 +261,24 @@ class GraphParser {
     weight.kind = *kind;
     do weight.names.push_back(cursor.quoted());
     while (cursor.take(","));
+    if (cursor.take_word("data")) weight.data = parse_hex(cursor);
     data_.weights.push_back(std::move(weight));
+  }
+
+  static std::string parse_hex(Cursor& cursor) {
+    const std::size_t at = cursor.position();
+    const std::string_view digits = cursor.word();
+    std::string out(digits.size() / 2, '\0');
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      unsigned byte = 0;
+      const char* start = digits.data() + 2 * i;
+      if (std::from_chars(start, start + 2, byte, 16).ptr != start + 2) {
+        cursor.fail_at(at, "pairs of hex digits");
+      }
+      out[i] = static_cast<char>(byte);
+    }
+    if (digits.empty() || digits.size() % 2 != 0) cursor.fail_at(at, "pairs of hex digits");
+    return out;
   }
 
   std::string parse_name(Cursor& cursor) {

@@ -48,6 +48,17 @@ std::string floating(double value) {
   return out;
 }
 
+std::string hex(std::string_view bytes) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out;
+  out.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    out += kDigits[static_cast<unsigned char>(c) >> 4];
+    out += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return out;
+}
+
 class Printer {
  public:
   Printer(const GraphData& data, PrintOptions options, std::string& out)
@@ -66,8 +77,9 @@ class Printer {
       line("input {} = {}", definition(input.value), quoted(input.path));
     }
     for (const Weight& weight : data_.weights) {
-      line("weight {} = {} {}", definition(weight.value), to_string(weight.kind),
-           quoted_names(weight));
+      const bool with_data = !weight.data.empty() && !options_.for_hash;
+      line("weight {} = {} {}{}", definition(weight.value), to_string(weight.kind),
+           quoted_names(weight), with_data ? " data " + hex(weight.data) : "");
     }
     for (const Node& node : data_.nodes) print_node(node);
     for (const GraphOutput& output : data_.outputs) {

@@ -136,6 +136,11 @@ class Verifier {
     if (value.scalar || value.depends_on_batch()) {
       fail(fmt::format("weight '{}' is a scalar or depends on B", value.name), "a fixed shape");
     }
+    if (!weight.data.empty() &&
+        static_cast<std::int64_t>(weight.data.size()) != value.bytes(1).count) {
+      fail(fmt::format("constant '{}' has {} bytes of data", value.name, weight.data.size()),
+           fmt::format("{}", value.bytes(1).count));
+    }
   }
 
   void check_nodes() {

@@ -54,6 +54,13 @@ py::dict node_record(const Graph& graph, NodeId id) {
     if (value.valid()) outputs.push_back(graph.value(value).name);
   }
   out["outputs"] = outputs;
+  py::dict texts;  // string arguments by name, e.g. an opaque block's module
+  for (const NamedArgument& argument : node.args) {
+    if (const auto* text = argument.value.find<std::string>(); text && !argument.name.empty()) {
+      texts[py::str(argument.name)] = *text;
+    }
+  }
+  out["kwargs"] = texts;
   return out;
 }
 
@@ -63,6 +70,7 @@ py::list weight_records(const Graph& graph) {
     py::dict record = value_record(graph, weight.value);
     record["names"] = weight.names;
     record["kind"] = std::string(to_string(weight.kind));
+    record["data"] = py::bytes(weight.data);
     out.append(record);
   }
   return out;

@@ -215,19 +215,20 @@ void init_graph_builder(py::module_& m) {
            [](GraphBuilder& b, std::vector<std::string> names, const std::string& kind,
               const std::string& dtype, const py::object& shape, const py::object& strides,
               std::int64_t storage, const py::object& storage_bytes, const py::object& offset,
-              bool requires_grad) {
+              bool requires_grad, const py::bytes& data) {
              const auto found = find_weight_kind(kind);
              if (!found || names.empty()) fail("weight kind '" + kind + "' or no name", "both");
              std::string name = names[0];
              return b
                  .add_weight(std::move(names), *found,
                              make_spec(std::move(name), dtype, shape, strides, storage,
-                                       storage_bytes, offset, requires_grad))
+                                       storage_bytes, offset, requires_grad),
+                             data)
                  .index();
            },
            py::arg("names"), py::arg("kind"), py::arg("dtype"), py::arg("shape"),
            py::arg("strides"), py::arg("storage"), py::arg("storage_bytes"), py::arg("offset"),
-           py::arg("requires_grad"))
+           py::arg("requires_grad"), py::arg("data") = py::bytes())
       .def("add_node", &add_node, py::arg("name"), py::arg("op"), py::arg("args"),
            py::arg("kwargs"), py::arg("outputs"), py::arg("scope") = 0, py::arg("source") = "",
            py::arg("region") = "", py::arg("grad_enabled") = true,
