@@ -65,6 +65,24 @@ std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of
   return cuts;
 }
 
+std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
+                                                     std::span<const StageId> stage_of,
+                                                     std::size_t num_stages) {
+  std::vector<std::vector<StageId>> after(num_stages);
+  for (std::size_t i = 0; i < graph.num_nodes(); ++i) {
+    for (const NodeId before : graph.predecessors(NodeId{i})) {
+      if (stage_of[before.index()] != stage_of[i]) {
+        after[stage_of[i].index()].push_back(stage_of[before.index()]);
+      }
+    }
+  }
+  for (std::vector<StageId>& list : after) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return after;
+}
+
 std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<const Cut> cuts,
                                      const Cluster& cluster, std::string_view comm_model) {
   check_comm_model(comm_model);

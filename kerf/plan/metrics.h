@@ -29,6 +29,11 @@ void check_comm_model(std::string_view name);
 std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of,
                            std::int64_t micro_batch);
 
+// after[s]: the stages that stage s waits for, over data and order edges. Ascending.
+std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
+                                                     std::span<const StageId> stage_of,
+                                                     std::size_t num_stages);
+
 // What each device pays a micro-batch, from the stages' times and the cuts alone.
 std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<const Cut> cuts,
                                      const Cluster& cluster, std::string_view comm_model);

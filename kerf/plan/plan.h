@@ -26,7 +26,10 @@ struct Stage {
   Bytes
       activations;  // peak of what its nodes allocate, by storage and lifetime, workspace included
   Bytes inputs;     // what it reads from other stages and from the graph's inputs
-  Bytes outputs;    // what later stages or the caller read from it
+  Bytes outputs;    // storages held for later stages or the caller
+  // Stages it waits for: those that make a value it uses (scalars too) or come before it by an
+  // order edge. Ascending, without repeats.
+  std::vector<StageId> after;
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };

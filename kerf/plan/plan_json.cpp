@@ -28,6 +28,8 @@ Json stage_to_json(const Plan& plan, const Stage& stage) {
   json["activations"] = stage.activations.count;
   json["inputs"] = stage.inputs.count;
   json["outputs"] = stage.outputs.count;
+  json["after"] = Json::array();
+  for (const StageId before : stage.after) json["after"].push_back(before.index());
   json["nodes"] = Json::array();
   for (const NodeId node : stage.nodes) json["nodes"].push_back(plan.node_names[node.index()]);
   return json;
@@ -105,6 +107,14 @@ Stage stage_from_json(const JsonReader& reader, const Plan& plan, const NodeInde
   stage.activations = read_bytes(reader, "activations");
   stage.inputs = read_bytes(reader, "inputs");
   stage.outputs = read_bytes(reader, "outputs");
+  // Numbers are a topological order: only an earlier stage can be waited for.
+  for (const JsonReader& entry : reader.children("after")) {
+    const std::int64_t before = entry.as_integer();
+    if (before < 0 || before >= static_cast<std::int64_t>(plan.stages.size())) {
+      entry.fail(fmt::format("stage {}", before), "an earlier stage");
+    }
+    stage.after.emplace_back(before);
+  }
   for (const JsonReader& entry : reader.children("nodes")) {
     const std::string name = entry.as_text();
     const auto found = index.find(name);
@@ -129,6 +139,10 @@ Cut cut_from_json(const JsonReader& reader, std::size_t num_stages) {
   for (const JsonReader& to : reader.children("to")) {
     const std::int64_t stage = to.as_integer();
     if (stage < 0 || stage > last) to.fail(fmt::format("stage {}", stage), "a stage of the plan");
+    if (stage <= static_cast<std::int64_t>(cut.from.index())) {
+      to.fail(fmt::format("a tensor of stage {} used by stage {}", cut.from.index(), stage),
+              "a later stage");
+    }
     cut.to.emplace_back(stage);
   }
   return cut;

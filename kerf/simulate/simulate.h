@@ -20,7 +20,8 @@
 
 namespace kerf {
 
-// Complexity: actions x (log devices + tensors received).
+// Complexity: (actions + transfers) x devices. Throws Error(invalid_plan) when the schedule cannot
+// run: a plan whose stages wait for each other.
 Timeline simulate(const Plan& plan);
 // The same plan with another number of micro-batches of the same size; 1 gives the latency.
 Timeline simulate(const Plan& plan, int n_microbatches);

@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/simulate/make_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <queue>
+
+#include "kerf/plan/metrics.h"
+#include "kerf/simulate/memory.h"
+#include "kerf/simulate/simulate.h"
+
+namespace kerf {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ErrorKind::invalid_plan, "[simulate.make_plan] " + message);
+}
+
+struct Placed {
+  std::vector<NodeId> nodes;
+  DeviceId device;
+};
+
+std::vector<Placed> collect(const Problem& problem, std::vector<std::vector<NodeId>> stages,
+                            const std::vector<DeviceId>& devices) {
+  if (stages.size() != devices.size()) {
+    refuse(fmt::format("{} stages and {} devices; expected a device for each stage", stages.size(),
+                       devices.size()));
+  }
+  std::vector<Placed> placed;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (devices[s].index() >= problem.cluster.num_devices()) {
+      refuse(fmt::format("stage {} is on device {}; the cluster has {}", s, devices[s].index(),
+                         problem.cluster.num_devices()));
+    }
+    if (stages[s].empty()) continue;
+    std::sort(stages[s].begin(), stages[s].end());
+    placed.push_back({std::move(stages[s]), devices[s]});
+  }
+  return placed;
+}
+
+std::vector<StageId> index_stages(const Graph& graph, const std::vector<Placed>& placed) {
+  std::vector<StageId> stage_of(graph.num_nodes());
+  for (std::size_t s = 0; s < placed.size(); ++s) {
+    for (const NodeId node : placed[s].nodes) {
+      if (node.index() >= graph.num_nodes()) {
+        refuse(fmt::format("stage {} names node {}; the graph has {} nodes", s, node.index(),
+                           graph.num_nodes()));
+      }
+      if (stage_of[node.index()].valid()) {
+        refuse(fmt::format("node '{}' is in two stages", graph.node(node).name));
+      }
+      stage_of[node.index()] = StageId{s};
+    }
+  }
+  const auto missing = std::find(stage_of.begin(), stage_of.end(), StageId{});
+  if (missing != stage_of.end()) {
+    const NodeId node{missing - stage_of.begin()};
+    refuse(fmt::format("node '{}' is in no stage", graph.node(node).name));
+  }
+  return stage_of;
+}
+
+// Kahn's algorithm; among the stages that may come next the one with the smallest first node.
+std::vector<std::size_t> topological_order(const Graph& graph, const std::vector<Placed>& placed) {
+  const std::vector<StageId> stage_of = index_stages(graph, placed);
+  const auto after = stage_dependencies(graph, stage_of, placed.size());
+  std::vector<std::vector<std::size_t>> followers(placed.size());
+  std::vector<std::size_t> waiting(placed.size());
+  using Ready = std::pair<NodeId, std::size_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  for (std::size_t s = 0; s < placed.size(); ++s) {
+    for (const StageId before : after[s]) followers[before.index()].push_back(s);
+    waiting[s] = after[s].size();
+    if (waiting[s] == 0) ready.push({placed[s].nodes.front(), s});
+  }
+  std::vector<std::size_t> order;
+  while (!ready.empty()) {
+    const std::size_t stage = ready.top().second;
+    ready.pop();
+    order.push_back(stage);
+    for (const std::size_t follower : followers[stage]) {
+      if (--waiting[follower] == 0) ready.push({placed[follower].nodes.front(), follower});
+    }
+  }
+  if (order.size() != placed.size()) refuse("the stages wait for each other in a cycle");
+  return order;
+}
+
+Plan describe(const Problem& problem, std::string method) {
+  Plan plan;
+  plan.graph_hash = problem.graph.hash();
+  plan.graph_name = problem.graph.name();
+  for (const Node& node : problem.graph.nodes()) plan.node_names.push_back(node.name);
+  plan.method = std::move(method);
+  plan.objective = problem.objective;
+  plan.comm_model = problem.comm_model;
+  plan.seed = problem.seed;
+  plan.profile_source = problem.profile.source;
+  plan.profile_kind = problem.profile.device_kind;
+  plan.profile_batch = problem.profile.batch;
+  plan.cluster = problem.cluster;
+  plan.schedule = problem.schedule;
+  plan.n_microbatches = problem.n_microbatches;
+  plan.batch = problem.batch_size();
+  plan.micro_batch = problem.micro_batch();
+  plan.notes = problem.cluster.notes;
+  if (plan.profile_batch != plan.micro_batch && plan.profile_batch != 0 && plan.micro_batch != 0) {
+    plan.notes.push_back(fmt::format(
+        "times were profiled at batch {} and scaled in proportion to the micro-batch of {}",
+        plan.profile_batch, plan.micro_batch));
+  }
+  return plan;
+}
+
+std::vector<Bytes> workspaces(const Profile& profile) {
+  std::vector<Bytes> workspace;
+  for (const NodeCost& cost : profile.nodes) workspace.push_back(cost.workspace());
+  return workspace;
+}
+
+void fill_stages(const Problem& problem, Plan& plan) {
+  const std::vector<StageId> stage_of = plan.stage_of_nodes();
+  const auto after = stage_dependencies(problem.graph, stage_of, plan.num_stages());
+  const std::vector<Bytes> workspace = workspaces(problem.profile);
+  const auto sizes =
+      stage_sizes(problem.graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+    Stage& stage = plan.stages[s];
+    for (const NodeId node : stage.nodes) stage.time += problem.node_time(node);
+    stage.time = stage.time / plan.cluster.device(stage.device).speed;
+    stage.weights = sizes[s].weights;
+    stage.activations = sizes[s].activations;
+    stage.inputs = sizes[s].inputs;
+    stage.outputs = sizes[s].outputs;
+    stage.after = after[s];
+  }
+  plan.cuts = find_cuts(problem.graph, stage_of, plan.micro_batch);
+  plan.memory = device_memory(problem.graph, stage_of, plan.stage_devices(), plan.cluster,
+                              make_schedule(plan), plan.micro_batch, workspace);
+}
+
+bool is_interval(const Stage& stage) {
+  return stage.nodes.back().index() - stage.nodes.front().index() + 1 == stage.nodes.size();
+}
+
+void predict(Plan& plan) {
+  plan.loads = device_loads(plan.stages, plan.cuts, plan.cluster, plan.comm_model);
+  plan.busiest = busiest(plan.loads);
+  const Timeline timeline = simulate(plan);
+  plan.step_time = timeline.end();
+  plan.bubble = timeline.bubble();
+  plan.latency = simulate(plan, 1).end();
+  const double samples = plan.batch > 0 ? static_cast<double>(plan.batch) : 1;
+  plan.throughput = plan.step_time.count > 0 ? samples * 1e9 / plan.step_time.count : 0;
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
+               std::vector<DeviceId> devices, std::string method) {
+  check_problem(problem);
+  std::vector<Placed> placed = collect(problem, std::move(stages), devices);
+  Plan plan = describe(problem, std::move(method));
+  for (const std::size_t s : topological_order(problem.graph, placed)) {
+    Stage& stage = plan.stages.emplace_back();
+    stage.nodes = std::move(placed[s].nodes);
+    stage.device = placed[s].device;
+  }
+  plan.contiguous = std::all_of(plan.stages.begin(), plan.stages.end(), is_interval);
+  fill_stages(problem, plan);
+  predict(plan);
+  return plan;
+}
+
+}  // namespace kerf

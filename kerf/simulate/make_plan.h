@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// From stages and devices to a plan with its figures: the one way a Plan is made. Partitioners use
+// partition/finish.h, which adds the lower bound.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kerf/plan/plan.h"
+#include "kerf/plan/problem.h"
+
+namespace kerf {
+
+// Stages placed by hand: times, cuts, loads, memory, simulated step. Empty stages are dropped, the
+// others are renumbered topologically (by first node where there is a choice). Memory limits are
+// recorded, not enforced: see find_overflow in partition/finish.h. Checks the problem. Throws
+// Error(invalid_plan) when nodes are missing or doubled, a device does not exist, or stages wait
+// for each other.
+Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
+               std::vector<DeviceId> devices, std::string method);
+
+}  // namespace kerf

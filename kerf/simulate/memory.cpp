@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/simulate/memory.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "kerf/plan/metrics.h"
+#include "kerf/simulate/footprint.h"
+#include "kerf/simulate/progress.h"
+
+namespace kerf {
+namespace {
+
+class MemoryEngine {
+ public:
+  MemoryEngine(const Graph& graph, std::vector<Footprint> footprints,
+               std::span<const DeviceId> stage_devices, const Cluster& cluster,
+               const Schedule& schedule, const Progress& progress, std::int64_t micro_batch)
+      : graph_(graph),
+        footprints_(std::move(footprints)),
+        stage_devices_(stage_devices),
+        cluster_(cluster),
+        schedule_(schedule),
+        progress_(progress),
+        micro_batch_(micro_batch) {}
+
+  std::vector<DeviceMemory> run() {
+    std::vector<DeviceMemory> memory(cluster_.num_devices());
+    for (std::size_t d = 0; d < memory.size(); ++d) {
+      memory[d].weights = weights_of([&](DeviceId device) { return device == DeviceId{d}; });
+      memory[d].activations = peak(DeviceId{d});
+    }
+    for (int g = 0; g < cluster_.num_memory_groups(); ++g) {
+      Bytes total = weights_of([&](DeviceId device) { return group_of(device) == g; });
+      for (const DeviceId device : cluster_.group(g)) total += memory[device.index()].activations;
+      for (const DeviceId device : cluster_.group(g)) {
+        DeviceMemory& each = memory[device.index()];
+        each.predicted = total;
+        each.limited = cluster_.group_limited(g);
+        if (each.limited) each.limit = cluster_.group_limit(g);
+      }
+    }
+    return memory;
+  }
+
+ private:
+  int group_of(DeviceId device) const { return cluster_.device(device).memory_group; }
+
+  template <class Included>
+  Bytes weights_of(Included&& included) const {
+    std::set<StorageId> storages;
+    for (std::size_t s = 0; s < footprints_.size(); ++s) {
+      if (!included(stage_devices_[s])) continue;
+      storages.insert(footprints_[s].weights.begin(), footprints_[s].weights.end());
+    }
+    Bytes sum;
+    for (const StorageId id : storages) sum += Bytes{graph_.storage(id).bytes.eval(micro_batch_)};
+    return sum;
+  }
+
+  // Held memory that is released together: same stages have to run first.
+  struct HeldGroup {
+    std::vector<StageId> users;
+    bool result;
+    friend auto operator<=>(const HeldGroup&, const HeldGroup&) = default;
+  };
+  using HeldGroups = std::map<HeldGroup, Bytes>;
+
+  // The input buffers a stage has to make room for, and the groups it leaves behind. A tensor from
+  // another memory that several stages of this device use is received by the first of them and held
+  // for the others.
+  struct StageBuffers {
+    Bytes inputs;
+    HeldGroups held;
+  };
+
+  std::vector<StageBuffers> buffers_of(DeviceId device) const {
+    std::vector<StageBuffers> buffers(footprints_.size());
+    std::map<ValueId, std::vector<StageId>> received;  // from other memories, with its users here
+    std::map<ValueId, Bytes> bytes;
+    for (std::size_t s = 0; s < footprints_.size(); ++s) {
+      if (stage_devices_[s] != device) continue;
+      for (const HeldItem& item : footprints_[s].held) {
+        buffers[s].held[{item.users, item.result}] += item.bytes;
+      }
+      for (const ReceivedValue& value : footprints_[s].received) {
+        const bool elsewhere =
+            !value.from.valid() || group_of(stage_devices_[value.from.index()]) != group_of(device);
+        if (!elsewhere) continue;
+        received[value.value].emplace_back(s);
+        bytes[value.value] = value.bytes;
+      }
+    }
+    for (const auto& [value, users] : received) {
+      StageBuffers& first = buffers[users.front().index()];
+      first.inputs += bytes[value];
+      if (users.size() > 1) {
+        first.held[{{users.begin() + 1, users.end()}, false}] += bytes[value];
+      }
+    }
+    return buffers;
+  }
+
+  // The most that is live on the device beside its weights, under any timing.
+  Bytes peak(DeviceId device) const {
+    const std::vector<Action>& actions = schedule_[device.index()];
+    const std::vector<StageBuffers> buffers = buffers_of(device);
+    // change[i]: what becomes held before action i (or, for i = size, at the end), less what is
+    // released by then.
+    std::vector<Bytes> change(actions.size() + 2);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      for (const auto& [group, bytes] : buffers[actions[i].stage.index()].held) {
+        change[i + 1] += bytes;
+        change[release(device, i, group)] -= bytes;
+      }
+    }
+    Bytes held;
+    Bytes most;
+    for (std::size_t i = 0; i <= actions.size(); ++i) {
+      held += change[i];
+      most = std::max(most, held);
+      if (i == actions.size()) break;
+      const std::size_t stage = actions[i].stage.index();
+      most = std::max(most, held + footprints_[stage].activations + buffers[stage].inputs);
+    }
+    return most;
+  }
+
+  // The first action of the device by whose start every user of what action i left has surely run;
+  // past the end when nothing guarantees it.
+  std::size_t release(DeviceId device, std::size_t i, const HeldGroup& group) const {
+    const std::vector<Action>& actions = schedule_[device.index()];
+    const std::size_t never = actions.size() + 1;
+    if (group.result) return never;
+    std::size_t low = i + 1;
+    for (const StageId user : group.users) {
+      low = std::max(low, progress_.first_after(device, user, actions[i].microbatch));
+    }
+    return std::min(low, never);
+  }
+
+  const Graph& graph_;
+  std::vector<Footprint> footprints_;
+  std::span<const DeviceId> stage_devices_;
+  const Cluster& cluster_;
+  const Schedule& schedule_;
+  const Progress& progress_;
+  std::int64_t micro_batch_;
+};
+
+}  // namespace
+
+std::vector<StageSizes> stage_sizes(const Graph& graph, std::span<const StageId> stage_of,
+                                    std::size_t num_stages, std::int64_t micro_batch,
+                                    std::span<const Bytes> workspace) {
+  std::vector<StageSizes> sizes;
+  for (const Footprint& footprint :
+       stage_footprints(graph, stage_of, num_stages, micro_batch, workspace)) {
+    StageSizes& each = sizes.emplace_back();
+    each.activations = footprint.activations;
+    for (const StorageId id : footprint.weights) {
+      each.weights += Bytes{graph.storage(id).bytes.eval(micro_batch)};
+    }
+    for (const ReceivedValue& value : footprint.received) each.inputs += value.bytes;
+    for (const HeldItem& item : footprint.held) each.outputs += item.bytes;
+  }
+  return sizes;
+}
+
+std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const StageId> stage_of,
+                                        std::span<const DeviceId> stage_devices,
+                                        const Cluster& cluster, const Schedule& schedule,
+                                        std::int64_t micro_batch,
+                                        std::span<const Bytes> workspace) {
+  const std::vector<std::vector<StageId>> after =
+      stage_dependencies(graph, stage_of, stage_devices.size());
+  const Progress progress(schedule, after);
+  return MemoryEngine(
+             graph, stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace),
+             stage_devices, cluster, schedule, progress, micro_batch)
+      .run();
+}
+
+}  // namespace kerf

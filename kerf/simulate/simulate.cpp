@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/simulate/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "kerf/plan/metrics.h"
+
+namespace kerf {
+namespace {
+
+// A device's progress: the action it is at, and which of its transfers come next.
+struct Cursor {
+  std::size_t action = 0;
+  std::vector<std::size_t> fetches;  // cuts still to fetch for that action, last first
+  bool prepared = false;
+  Nanoseconds free;
+  std::unordered_set<std::int64_t> fetched;  // cuts of micro-batches that are here already
+};
+
+class Simulator {
+ public:
+  Simulator(const Plan& plan, int n_microbatches)
+      : plan_(plan),
+        n_microbatches_(n_microbatches),
+        schedule_(
+            schedule_maker(plan.schedule)(plan.stage_devices(), num_devices(), n_microbatches)),
+        incoming_(plan.num_stages()),
+        done_(plan.num_stages() * static_cast<std::size_t>(n_microbatches), kNotYet),
+        cursors_(plan.cluster.num_devices()) {
+    for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
+      const Cut& cut = plan.cuts[c];
+      for (const StageId to : cut.to) {
+        if (device_of(to) != device_of(cut.from)) incoming_[to.index()].push_back(c);
+      }
+    }
+  }
+
+  Timeline run() {
+    Timeline timeline;
+    timeline.graph_hash = plan_.graph_hash;
+    for (const Device& device : plan_.cluster.devices) timeline.devices.push_back(device.name);
+    timeline.num_stages = static_cast<int>(plan_.num_stages());
+    timeline.n_microbatches = n_microbatches_;
+    while (step(timeline)) {
+    }
+    check_finished();
+    std::stable_sort(timeline.events.begin(), timeline.events.end(),
+                     [](const Event& a, const Event& b) {
+                       return a.start != b.start ? a.start < b.start : a.device < b.device;
+                     });
+    return timeline;
+  }
+
+ private:
+  static constexpr Nanoseconds kNotYet{-1};
+
+  int num_devices() const { return static_cast<int>(plan_.cluster.num_devices()); }
+  DeviceId device_of(StageId stage) const { return plan_.stage(stage).device; }
+  Nanoseconds& done(StageId stage, int microbatch) {
+    return done_[stage.index() * static_cast<std::size_t>(n_microbatches_) +
+                 static_cast<std::size_t>(microbatch)];
+  }
+
+  // Of everything that can go on now, the earliest does; whatever that makes possible starts later
+  // still, so the order of starts is never violated.
+  bool step(Timeline& timeline) {
+    std::optional<Nanoseconds> earliest;
+    std::size_t chosen = 0;
+    for (std::size_t d = 0; d < cursors_.size(); ++d) {
+      const std::optional<Nanoseconds> start = next_start(d);
+      if (start && (!earliest || *start < *earliest)) {
+        earliest = start;
+        chosen = d;
+      }
+    }
+    if (!earliest) return false;
+    advance(chosen, *earliest, timeline);
+    return true;
+  }
+
+  void prepare(std::size_t d) {
+    Cursor& cursor = cursors_[d];
+    if (cursor.prepared) return;
+    cursor.prepared = true;
+    const Action& action = schedule_[d][cursor.action];
+    const std::vector<std::size_t>& needed = incoming_[action.stage.index()];
+    for (auto cut = needed.rbegin(); cut != needed.rend(); ++cut) {
+      const std::int64_t key =
+          static_cast<std::int64_t>(*cut) * n_microbatches_ + action.microbatch;
+      if (cursor.fetched.insert(key).second) cursor.fetches.push_back(*cut);
+    }
+  }
+
+  // When device d could go on with its next transfer or action; nullopt: it has to wait for a stage
+  // that has not run, or it has finished.
+  std::optional<Nanoseconds> next_start(std::size_t d) {
+    Cursor& cursor = cursors_[d];
+    if (cursor.action == schedule_[d].size()) return std::nullopt;
+    prepare(d);
+    const Action& action = schedule_[d][cursor.action];
+    if (!cursor.fetches.empty()) {
+      const Cut& cut = plan_.cuts[cursor.fetches.back()];
+      const Nanoseconds made = done(cut.from, action.microbatch);
+      if (made == kNotYet) return std::nullopt;
+      const Nanoseconds start = std::max(cursor.free, made);
+      return link_of(cut, d).shared ? std::max(start, wire_free_) : start;
+    }
+    Nanoseconds start = cursor.free;
+    for (const StageId before : plan_.stage(action.stage).after) {
+      const Nanoseconds ended = done(before, action.microbatch);
+      if (ended == kNotYet) return std::nullopt;
+      start = std::max(start, ended);
+    }
+    return start;
+  }
+
+  const Link& link_of(const Cut& cut, std::size_t to) const {
+    return plan_.cluster.link(device_of(cut.from), DeviceId{to});
+  }
+
+  void advance(std::size_t d, Nanoseconds start, Timeline& timeline) {
+    Cursor& cursor = cursors_[d];
+    const Action& action = schedule_[d][cursor.action];
+    Event event{.kind = EventKind::compute,
+                .device = DeviceId{d},
+                .stage = action.stage,
+                .microbatch = action.microbatch,
+                .phase = action.phase,
+                .start = start,
+                .end = {},
+                .bytes = {},
+                .tensor = {},
+                .from = {}};
+    if (!cursor.fetches.empty()) {
+      const Cut& cut = plan_.cuts[cursor.fetches.back()];
+      cursor.fetches.pop_back();
+      event.kind = EventKind::transfer;
+      event.bytes = cut.bytes;
+      event.tensor = cut.tensor;
+      event.from = device_of(cut.from);
+      event.end = start + link_of(cut, d).time(cut.bytes);
+      if (link_of(cut, d).shared) wire_free_ = event.end;
+    } else {
+      event.end = start + plan_.stage(action.stage).time;
+      done(action.stage, action.microbatch) = event.end;
+      ++cursor.action;
+      cursor.prepared = false;
+    }
+    cursor.free = event.end;
+    timeline.events.push_back(std::move(event));
+  }
+
+  void check_finished() const {
+    for (std::size_t d = 0; d < cursors_.size(); ++d) {
+      if (cursors_[d].action == schedule_[d].size()) continue;
+      const Action& action = schedule_[d][cursors_[d].action];
+      throw Error(
+          ErrorKind::invalid_plan,
+          fmt::format("[simulate.simulate] {} waits for ever before stage {} of micro-batch "
+                      "{}; expected stages numbered topologically",
+                      plan_.cluster.devices[d].name, action.stage.index(), action.microbatch));
+    }
+  }
+
+  const Plan& plan_;
+  int n_microbatches_;
+  Schedule schedule_;
+  std::vector<std::vector<std::size_t>> incoming_;  // by stage: cuts from other devices, ascending
+  std::vector<Nanoseconds> done_;                   // by stage and micro-batch
+  std::vector<Cursor> cursors_;                     // by device
+  Nanoseconds wire_free_;                           // the shared links'
+};
+
+}  // namespace
+
+Timeline simulate(const Plan& plan) { return simulate(plan, plan.n_microbatches); }
+
+Timeline simulate(const Plan& plan, int n_microbatches) {
+  check_comm_model(plan.comm_model);
+  return Simulator(plan, n_microbatches).run();
+}
+
+}  // namespace kerf
