@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/kernel.h"
+
+#include <ATen/core/List.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/convert.h"
+
+namespace kerf {
+namespace {
+
+// "aten.linear.default" -> {"aten::linear", ""}
+std::pair<std::string, std::string> operator_name(const std::string& op) {
+  const std::size_t first = op.find('.');
+  const std::size_t last = op.rfind('.');
+  if (first == std::string::npos || first == last) return {op, ""};
+  std::string overload = op.substr(last + 1);
+  if (overload == "default") overload.clear();
+  return {op.substr(0, first) + "::" + op.substr(first + 1, last - first - 1), overload};
+}
+
+bool holds_values(const Argument& argument) {
+  bool found = false;
+  for_each_value(argument, [&](ValueId) { found = true; });
+  return found;
+}
+
+bool contains(const std::vector<ValueId>& ids, ValueId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+Kernel::Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
+               const std::vector<ValueId>& last_uses, c10::Device device,
+               const OpaqueCalls& opaque)
+    : node_(node), device_(device) {
+  const Node& record = graph.node(node);
+  for (const ValueId id : record.outputs) {
+    outputs_.push_back(id.valid() ? slot_of[id.index()] : -1);
+  }
+  if (record.op == "opaque") {
+    bind_opaque(record, slot_of, opaque);
+  } else {
+    bind_operator(graph, slot_of, last_uses);
+  }
+  stack_.reserve(std::max<std::size_t>(operands_.size(), outputs_.size()));
+}
+
+void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
+                           const std::vector<ValueId>& last_uses) {
+  const Node& node = graph.node(node_);
+  const auto [name, overload] = operator_name(node.op);
+  op_ = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (!op_) {
+    throw Error(ErrorKind::unsupported_operator,
+                fmt::format("[libtorch.load] {} needs operator {}, which this PyTorch does not have; "
+                            "expected the PyTorch and the libraries the model was traced with; "
+                            "import what registers it, or trace again",
+                            graph.describe(node_), node.op));
+  }
+  const c10::FunctionSchema& schema = op_->schema();
+  std::vector<const Argument*> given(schema.arguments().size(), nullptr);
+  for (std::size_t i = 0; i < node.args.size(); ++i) {
+    const NamedArgument& argument = node.args[i];
+    const std::optional<int> position =
+        argument.name.empty() ? std::optional<int>(static_cast<int>(i))
+                              : schema.argumentIndexWithName(argument.name);
+    if (!position || *position >= static_cast<int>(given.size())) {
+      throw Error(ErrorKind::unsupported_operator,
+                  fmt::format("[libtorch.load] {} has an argument '{}' that {} does not take; trace "
+                              "the model again with this PyTorch",
+                              graph.describe(node_), argument.name, node.op));
+    }
+    given[static_cast<std::size_t>(*position)] = &argument.value;
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const c10::Argument& parameter = schema.arguments()[i];
+    if (given[i] != nullptr) {
+      operands_.push_back(
+          bind_argument(*given[i], parameter.real_type(), slot_of, last_uses));
+    } else if (parameter.default_value()) {
+      operands_.push_back({Operand::Kind::constant, static_cast<std::uint32_t>(constants_.size()),
+                           false, {}, {}});
+      constants_.push_back(*parameter.default_value());
+    } else {
+      throw Error(ErrorKind::unsupported_operator,
+                  fmt::format("[libtorch.load] {} does not give '{}', which {} needs; trace the model "
+                              "again with this PyTorch",
+                              graph.describe(node_), parameter.name(), node.op));
+    }
+  }
+  // A value used twice by one call is moved out by its last mention only.
+  std::vector<std::uint32_t> seen;
+  for (std::size_t i = operands_.size(); i-- > 0;) {
+    Operand& operand = operands_[i];
+    const auto once = [&](int slot, bool last) {
+      const auto key = static_cast<std::uint32_t>(slot);
+      if (!last || std::find(seen.begin(), seen.end(), key) != seen.end()) return false;
+      seen.push_back(key);
+      return true;
+    };
+    if (operand.kind == Operand::Kind::slot) {
+      operand.last_use = once(static_cast<int>(operand.index), operand.last_use);
+    }
+    for (std::size_t k = operand.slots.size(); k-- > 0;) {
+      operand.last_uses[k] = once(operand.slots[k], operand.last_uses[k]);
+    }
+  }
+  single_output_ = schema.returns().size() == 1 &&
+                   schema.returns()[0].type()->kind() != c10::TypeKind::ListType;
+}
+
+Kernel::Operand Kernel::bind_argument(const Argument& argument, const c10::TypePtr& type,
+                                      const std::vector<int>& slot_of,
+                                      const std::vector<ValueId>& last_uses) {
+  Operand operand;
+  if (const auto* id = argument.find<ValueId>()) {
+    const c10::TypePtr inner = type->kind() == c10::TypeKind::OptionalType
+                                   ? type->castRaw<c10::OptionalType>()->getElementType()
+                                   : type;
+    if (inner->kind() != c10::TypeKind::ListType) {
+      operand.kind = Operand::Kind::slot;
+      operand.index = static_cast<std::uint32_t>(slot_of[id->index()]);
+      operand.last_use = contains(last_uses, *id);
+      return operand;
+    }
+    // Tensor[] may be written as one tensor.
+    return bind_argument(Argument{Argument::List{argument}}, type, slot_of, last_uses);
+  }
+  if (holds_values(argument)) {
+    const c10::TypePtr list = type->kind() == c10::TypeKind::OptionalType
+                                  ? type->castRaw<c10::OptionalType>()->getElementType()
+                                  : type;
+    const auto* list_type = list->castRaw<c10::ListType>();
+    const bool optional =
+        list_type != nullptr && list_type->getElementType()->kind() == c10::TypeKind::OptionalType;
+    operand.kind = optional ? Operand::Kind::optional_list : Operand::Kind::list;
+    for (const Argument& item : *argument.find<Argument::List>()) {
+      const auto* id = item.find<ValueId>();
+      operand.slots.push_back(id == nullptr ? -1 : slot_of[id->index()]);
+      operand.last_uses.push_back(id != nullptr && contains(last_uses, *id));
+    }
+    return operand;
+  }
+  operand.index = static_cast<std::uint32_t>(constants_.size());
+  if (depends_on_batch(argument)) {
+    batch_constants_.push_back({operand.index, argument, type});
+    constants_.emplace_back();
+  } else {
+    constants_.push_back(to_ivalue(argument, type, 0, device_));
+  }
+  return operand;
+}
+
+void Kernel::bind_opaque(const Node& node, const std::vector<int>& slot_of,
+                         const OpaqueCalls& opaque) {
+  const auto found = opaque.find(node.name);
+  if (found == opaque.end()) {
+    throw Error(ErrorKind::unsupported_operator,
+                fmt::format("[libtorch.load] node '{}' is an opaque block and nobody can call it; "
+                            "expected the Python model; run it through kerf.Pipeline",
+                            node.name));
+  }
+  opaque_ = found->second;
+  Operand operand;
+  operand.kind = Operand::Kind::list;
+  for (const Argument& item : *node.args.at(0).value.find<Argument::List>()) {
+    operand.slots.push_back(slot_of[item.find<ValueId>()->index()]);
+    operand.last_uses.push_back(false);
+  }
+  operands_.push_back(std::move(operand));
+}
+
+void Kernel::set_batch(std::int64_t batch) {
+  if (batch == bound_batch_) return;
+  for (const BatchConstant& constant : batch_constants_) {
+    constants_[constant.index] = to_ivalue(constant.argument, constant.type, batch, device_);
+  }
+  bound_batch_ = batch;
+}
+
+void Kernel::push(const Operand& operand, Slots& slots) {
+  const auto value = [&](int slot, bool last) {
+    c10::IValue& place = slots[static_cast<std::size_t>(slot)];
+    return last ? std::move(place) : place;
+  };
+  switch (operand.kind) {
+    case Operand::Kind::constant: stack_.push_back(constants_[operand.index]); return;
+    case Operand::Kind::slot:
+      stack_.push_back(value(static_cast<int>(operand.index), operand.last_use));
+      return;
+    case Operand::Kind::list: {
+      c10::List<at::Tensor> list;
+      list.reserve(operand.slots.size());
+      for (std::size_t i = 0; i < operand.slots.size(); ++i) {
+        list.push_back(value(operand.slots[i], operand.last_uses[i]).toTensor());
+      }
+      stack_.emplace_back(std::move(list));
+      return;
+    }
+    case Operand::Kind::optional_list: {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(operand.slots.size());
+      for (std::size_t i = 0; i < operand.slots.size(); ++i) {
+        if (operand.slots[i] < 0) {
+          list.push_back(std::nullopt);
+        } else {
+          list.push_back(value(operand.slots[i], operand.last_uses[i]).toTensor());
+        }
+      }
+      stack_.emplace_back(std::move(list));
+      return;
+    }
+  }
+}
+
+// Results in the schema's order, lists flattened, as the graph numbers them.
+void Kernel::store(Slots& slots) {
+  std::size_t next = 0;
+  const auto put = [&](c10::IValue&& value) {
+    if (next < outputs_.size() && outputs_[next] >= 0) {
+      slots[static_cast<std::size_t>(outputs_[next])] = std::move(value);
+    }
+    ++next;
+  };
+  for (c10::IValue& result : stack_) {
+    if (result.isTensorList()) {
+      for (at::Tensor tensor : result.toTensorVector()) put(c10::IValue(std::move(tensor)));
+    } else {
+      put(std::move(result));
+    }
+  }
+}
+
+void Kernel::run(Slots& slots, std::int64_t batch) {
+  if (opaque_) return run_opaque(slots, batch);
+  if (!batch_constants_.empty()) set_batch(batch);
+  stack_.clear();
+  for (const Operand& operand : operands_) push(operand, slots);
+  op_->callBoxed(stack_);
+  if (single_output_) {
+    if (!outputs_.empty() && outputs_[0] >= 0) {
+      slots[static_cast<std::size_t>(outputs_[0])] = std::move(stack_[0]);
+    }
+  } else {
+    store(slots);
+  }
+  stack_.clear();
+}
+
+void Kernel::run_opaque(Slots& slots, std::int64_t batch) {
+  std::vector<at::Tensor> inputs;
+  for (const int slot : operands_[0].slots) {
+    inputs.push_back(slots[static_cast<std::size_t>(slot)].toTensor());
+  }
+  std::vector<at::Tensor> results = opaque_(inputs, batch);
+  if (results.size() != outputs_.size()) {
+    throw Error(ErrorKind::run_failed,
+                fmt::format("[libtorch.run] the opaque block gave {} tensors; it gave {} when it was "
+                            "traced; trace the model again",
+                            results.size(), outputs_.size()));
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (outputs_[i] >= 0) slots[static_cast<std::size_t>(outputs_[i])] = std::move(results[i]);
+  }
+}
+
+std::string Kernel::describe_inputs(const Slots& slots) const {
+  std::string out;
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  // The call's own stack holds what was moved out of the slots.
+  if (!stack_.empty()) {
+    for (const c10::IValue& value : stack_) {
+      if (value.isTensor() || value.isTensorList()) add(describe(value));
+    }
+    return out;
+  }
+  for (const Operand& operand : operands_) {
+    if (operand.kind == Operand::Kind::slot) add(describe(slots[operand.index]));
+    for (const int slot : operand.slots) {
+      if (slot >= 0) add(describe(slots[static_cast<std::size_t>(slot)]));
+    }
+  }
+  return out;
+}
+
+}  // namespace kerf

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kerf/graph/graph.h"
+
+namespace kerf {
+
+// The values of one micro-batch in one stage, by slot. Owned by the thread that runs it.
+using Slots = std::vector<c10::IValue>;
+
+// An opaque block: the original module, called with the interpreter lock that it takes itself.
+// Arguments: the block's tensors and the batch size.
+using OpaqueCall =
+    std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, std::int64_t batch)>;
+using OpaqueCalls = std::map<std::string, OpaqueCall>;  // by node name
+
+// One node, resolved: its operator's handle, where its arguments come from, where its results go.
+// Immutable but for the constants that depend on B, which are made once for each batch size.
+class Kernel {
+ public:
+  // `slot_of[value]`: the value's slot, or -1. Values in `last_uses` are moved out of their slots.
+  // Throws Error(unsupported_operator) naming the node when PyTorch has no such operator.
+  Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
+         const std::vector<ValueId>& last_uses, c10::Device device, const OpaqueCalls& opaque);
+
+  void run(Slots& slots, std::int64_t batch);
+
+  NodeId node() const { return node_; }
+  // The arguments of the call that failed, for the message.
+  std::string describe_inputs(const Slots& slots) const;
+
+ private:
+  // One parameter of the schema.
+  struct Operand {
+    enum class Kind : std::uint8_t { constant, slot, list, optional_list } kind = Kind::constant;
+    std::uint32_t index = 0;  // into constants_, or the slot
+    bool last_use = false;
+    std::vector<int> slots;           // of a list; -1: none
+    std::vector<bool> last_uses;      // of a list
+  };
+  struct BatchConstant {  // to be made anew for another B
+    std::uint32_t index;
+    Argument argument;
+    c10::TypePtr type;
+  };
+
+  void bind_operator(const Graph& graph, const std::vector<int>& slot_of,
+                     const std::vector<ValueId>& last_uses);
+  Operand bind_argument(const Argument& argument, const c10::TypePtr& type,
+                        const std::vector<int>& slot_of, const std::vector<ValueId>& last_uses);
+  void bind_opaque(const Node& node, const std::vector<int>& slot_of, const OpaqueCalls& opaque);
+  void set_batch(std::int64_t batch);
+  void push(const Operand& operand, Slots& slots);
+  void store(Slots& slots);
+  void run_opaque(Slots& slots, std::int64_t batch);
+
+  NodeId node_;
+  c10::Device device_;
+  std::optional<c10::OperatorHandle> op_;
+  std::vector<Operand> operands_;
+  std::vector<c10::IValue> constants_;
+  std::vector<BatchConstant> batch_constants_;
+  std::int64_t bound_batch_ = -1;
+  std::vector<int> outputs_;  // slots; -1: nobody wants it
+  bool single_output_ = false;
+  std::vector<c10::IValue> stack_;  // reused between calls
+  OpaqueCall opaque_;
+};
+
+}  // namespace kerf

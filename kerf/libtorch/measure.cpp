@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "kerf/libtorch/random.h"
+#include "kerf/libtorch/torch_backend.h"
+#include "kerf/libtorch/torch_stage.h"
+
+namespace kerf {
+namespace {
+
+struct Quartiles {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+
+Quartiles quartiles(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double share) {
+    return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1) + 0.5)];
+  };
+  return {at(0.25), at(0.5), at(0.75)};
+}
+
+// The whole graph as one stage.
+Plan whole_plan(const Graph& graph, const Cluster& cluster, DeviceId device) {
+  Plan plan;
+  plan.graph_hash = graph.hash();
+  plan.cluster = cluster;
+  Stage& stage = plan.stages.emplace_back();
+  stage.device = device;
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) stage.nodes.push_back(NodeId(n));
+  for (const Node& node : graph.nodes()) plan.node_names.push_back(node.name);
+  return plan;
+}
+
+// Passes over the graph until the total settles or the budget is spent.
+std::vector<std::vector<double>> sample(TorchStage& stage, TorchRun& run,
+                                        const MeasureOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::vector<double>> passes;
+  std::vector<double> totals;
+  std::vector<double> step_ns;
+  for (int i = 0; i < options.warmup; ++i) stage.run_timed(run, step_ns);
+  while (static_cast<int>(passes.size()) < options.max_passes) {
+    stage.run_timed(run, step_ns);
+    passes.push_back(step_ns);
+    double total = 0;
+    for (const double ns : step_ns) total += ns;
+    totals.push_back(total);
+    if (static_cast<int>(passes.size()) < options.min_passes) continue;
+    const Quartiles q = quartiles(totals);
+    if (q.high - q.low <= options.spread * q.median) break;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    if (spent.count() > options.budget_seconds) break;
+  }
+  return passes;
+}
+
+// Puts back what the model wrote into its own weights.
+class WeightGuard {
+ public:
+  WeightGuard(const Graph& graph, const std::vector<at::Tensor>& weights) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const StorageId storage = graph.value(graph.weights()[i].value).storage;
+      if (storage.valid() && graph.is_written(storage)) {
+        saved_.emplace_back(weights[i].detach(), weights[i].detach().clone());
+      }
+    }
+  }
+  void restore() {
+    for (auto& [weight, copy] : saved_) weight.copy_(copy);
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
+};
+
+Profile to_profile(const Graph& graph, const std::string& kind, std::int64_t batch,
+                   const std::vector<std::vector<double>>& passes) {
+  Profile profile;
+  profile.graph_hash = graph.hash();
+  profile.device_kind = kind;
+  profile.batch = batch;
+  profile.source = Source::measured;
+  std::vector<double> samples(passes.size());
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    NodeCost cost = node_sizes(graph, NodeId(n), batch);
+    for (std::size_t p = 0; p < passes.size(); ++p) samples[p] = passes[p][n];
+    const Quartiles q = quartiles(samples);
+    cost.forward = {q.median};
+    cost.forward_spread = {q.high - q.low};
+    cost.samples = static_cast<int>(passes.size());
+    cost.source = Source::measured;
+    profile.nodes.push_back(cost);
+  }
+  return profile;
+}
+
+}  // namespace
+
+Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
+                std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
+                std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options) {
+  WeightGuard written(graph, weights);
+  const Plan plan = whole_plan(graph, cluster, device);
+  TorchBackend backend(graph, cluster, std::move(weights), opaque);
+  const std::vector<Program> programs = compile_programs(graph, plan);
+  TorchRun run(cluster.num_devices());
+  run.batches = {batch};
+  run.inputs = {inputs};
+  run.seed = draw_seed();
+  backend.mark_inputs(run);
+
+  // On a thread of its own, with the device's cores, as a worker would run it.
+  std::vector<std::vector<double>> passes;
+  std::exception_ptr failure;
+  std::thread worker([&] {
+    try {
+      backend.start_worker(device);
+      backend.enter(run, device);
+      TorchStage stage(graph, programs[0], cluster.device(device), backend.weights(), opaque);
+      passes = sample(stage, run, options);
+      backend.leave(run, device);
+    } catch (...) {
+      failure = std::current_exception();
+      run.adoptions[device.index()].reset();
+    }
+  });
+  worker.join();
+  const c10::AutoGradMode no_grad(false);
+  written.restore();
+  if (failure) std::rethrow_exception(failure);
+  return to_profile(graph, cluster.device(device).kind, batch, passes);
+}
+
+}  // namespace kerf

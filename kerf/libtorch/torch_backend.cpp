@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/torch_backend.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/threads.h"
+#include "kerf/libtorch/torch_stage.h"
+
+namespace kerf {
+namespace {
+
+using c10::impl::VirtualGuardImpl;
+
+void check_is_here(const Device& device, c10::Device found) {
+  if (found.is_cpu()) return;
+  const bool registered = c10::impl::hasDeviceGuardImpl(found.type());
+  const int count = registered ? static_cast<int>(VirtualGuardImpl(found.type()).deviceCount()) : 0;
+  if (found.index() < count) return;
+  throw Error(ErrorKind::missing_backend,
+              fmt::format("[libtorch.device] device '{}' is not on this machine, which has {} of kind "
+                          "'{}'; expected devices that are here; plan for other devices, or run the "
+                          "plan where they are",
+                          device.name, count, device.kind));
+}
+
+}  // namespace
+
+TorchBackend::TorchBackend(const Graph& graph, const Cluster& cluster,
+                           std::vector<at::Tensor> weights, OpaqueCalls opaque)
+    : graph_(graph),
+      cluster_(cluster),
+      weights_(graph, std::move(weights)),
+      opaque_(std::move(opaque)) {
+  for (const Device& device : cluster_.devices) {
+    devices_.push_back(to_torch_device(device));
+    check_is_here(device, devices_.back());
+  }
+}
+
+std::unique_ptr<StageRunner> TorchBackend::load(const Program& program) {
+  return std::make_unique<TorchStage>(graph_, program, cluster_.device(program.device), weights_,
+                                      opaque_);
+}
+
+bool TorchBackend::runs_on_caller(DeviceId device) const {
+  if (!torch_device(device).is_cpu()) return true;
+  const auto& cores = cluster_.device(device).cores;
+  const auto all = process_cores();
+  return cores.empty() || std::all_of(all.begin(), all.end(), [&](int core) {
+           return std::find(cores.begin(), cores.end(), core) != cores.end();
+         });
+}
+
+void TorchBackend::start_worker(DeviceId device) {
+  const c10::Device target = torch_device(device);
+  if (target.is_cpu()) return own_cores(cluster_.device(device).cores);
+  const VirtualGuardImpl guard(target.type());
+  guard.setDevice(target);
+  guard.exchangeStream(guard.getStreamFromGlobalPool(target));
+}
+
+void TorchBackend::mark_inputs(TorchRun& run) const {
+  run.inputs_ready.resize(devices_.size());
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].is_cpu()) continue;
+    run.inputs_ready[d] = std::make_shared<c10::Event>(devices_[d].type());
+    run.inputs_ready[d]->record(VirtualGuardImpl(devices_[d].type()).getStream(devices_[d]));
+  }
+}
+
+void TorchBackend::enter(BackendRun& backend_run, DeviceId device) {
+  auto& run = static_cast<TorchRun&>(backend_run);
+  const std::size_t d = device.index();
+  run.adoptions[d] = std::make_unique<CallerState::Adoption>(run.caller);
+  const c10::Device target = torch_device(device);
+  if (target.is_cpu()) return;
+  const VirtualGuardImpl guard(target.type());
+  run.restore[d] = guard.exchangeDevice(target);
+  const c10::Stream stream = guard.getStream(target);
+  if (run.inputs_ready[d]) run.inputs_ready[d]->block(stream);
+  for (const auto& inputs : run.inputs) {
+    for (const at::Tensor& tensor : inputs) {
+      if (tensor.device() == target) tensor.record_stream(stream);
+    }
+  }
+}
+
+void TorchBackend::leave(BackendRun& backend_run, DeviceId device) {
+  auto& run = static_cast<TorchRun&>(backend_run);
+  const std::size_t d = device.index();
+  if (run.restore[d]) VirtualGuardImpl(run.restore[d]->type()).setDevice(*run.restore[d]);
+  run.restore[d].reset();
+  run.adoptions[d].reset();
+}
+
+}  // namespace kerf

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/torch_pipeline.h"
+
+#include <ATen/ops/cat.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/random.h"
+
+namespace kerf {
+namespace {
+
+std::string shape_text(const Value& value) {
+  std::string out;
+  for (const Expr& size : value.shape) out += (out.empty() ? "" : ", ") + size.str();
+  return fmt::format("{}[{}]", to_string(value.dtype), out);
+}
+
+[[noreturn]] void refuse_input(const GraphInput& input, const Value& value,
+                               const at::Tensor& tensor, const std::string& what) {
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[libtorch.pipeline] input '{}' is {}: {}; it was traced as {}; give an "
+                          "input of that shape, or trace the model with this one",
+                          input.path, describe(c10::IValue(tensor)), what, shape_text(value)));
+}
+
+}  // namespace
+
+TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
+                             OpaqueCalls opaque, std::map<std::string, std::string> reduce)
+    : graph_(graph),
+      reduce_(std::move(reduce)),
+      input_dims_(input_dims(graph)),
+      backend_(graph, plan.cluster, std::move(weights), std::move(opaque)),
+      executor_(graph, plan, backend_) {
+  for (const Node& node : graph.nodes()) {
+    random_ = random_ || node.random;
+    for (const Autocast& state : node.autocast) autocast_ = autocast_ || state.enabled;
+  }
+  if (plan.n_microbatches > 1) rules();
+}
+
+const std::vector<OutputRule>& TorchPipeline::rules() {
+  if (!rules_) {
+    check_state_allows_micro_batches(graph_);
+    rules_ = output_rules(graph_, reduce_);
+  }
+  return *rules_;
+}
+
+// The batch size of the call, 0 for a static graph.
+std::int64_t TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) const {
+  KERF_CHECK(inputs.size() == graph_.inputs().size(), "one tensor for each input of the graph");
+  std::int64_t batch = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const GraphInput& input = graph_.inputs()[i];
+    const Value& value = graph_.value(input.value);
+    const at::Tensor& tensor = inputs[i];
+    if (tensor.dim() != static_cast<std::int64_t>(value.shape.size())) {
+      refuse_input(input, value, tensor, fmt::format("it has {} dimensions", tensor.dim()));
+    }
+    if (tensor.scalar_type() != to_scalar_type(value.dtype)) {
+      refuse_input(input, value, tensor, "its dtype is another");
+    }
+    const BatchDim& at = input_dims_[i];
+    if (at.dim >= 0 && batch == 0) {
+      batch = tensor.size(at.dim) / at.factor;
+      if (batch == 0) refuse_input(input, value, tensor, "the batch is empty");
+    }
+    for (std::size_t d = 0; d < value.shape.size(); ++d) {
+      const std::int64_t expected = value.shape[d].eval(batch);
+      if (tensor.size(static_cast<std::int64_t>(d)) == expected) continue;
+      refuse_input(input, value, tensor,
+                   fmt::format("dimension {} has size {}, expected {}", d,
+                               tensor.size(static_cast<std::int64_t>(d)), expected));
+    }
+  }
+  return batch;
+}
+
+void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) const {
+  std::int64_t done = 0;
+  for (const std::int64_t batch : run.batches) {
+    std::vector<at::Tensor>& part = run.inputs.emplace_back(inputs);
+    for (std::size_t i = 0; i < inputs.size() && run.batches.size() > 1; ++i) {
+      const BatchDim& at = input_dims_[i];
+      if (at.dim < 0) continue;
+      part[i] = inputs[i].narrow(at.dim, done * at.factor, batch * at.factor);
+    }
+    done += batch;
+  }
+}
+
+TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs,
+                                         int n_microbatches, bool record) {
+  const std::lock_guard lock(mutex_);
+  const c10::AutoGradMode no_grad(false);
+  backend_.weights().prepare_run();
+  Result result;
+  result.batch = check_inputs(inputs);
+  if (n_microbatches > 1 && graph_.is_static()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.pipeline] {} micro-batches of a graph whose batch is static; "
+                            "expected 1; trace the model with a batch that can change",
+                            n_microbatches));
+  }
+  TorchRun run(plan().cluster.num_devices());
+  run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
+                                   : std::vector<std::int64_t>{result.batch};
+  if (run.batches.size() > 1) rules();
+  split(inputs, run);
+  if (random_) run.seed = draw_seed();
+  backend_.mark_inputs(run);
+
+  Executor::Result executed =
+      executor_.run(run, static_cast<int>(run.batches.size()), record);
+  if (autocast_ || uses_autocast()) clear_autocast_cache();
+  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+    result.outputs.push_back(output(i, executed, run, inputs));
+  }
+  if (record) {
+    Timeline& timeline = result.timeline.emplace();
+    timeline.origin = "measured";
+    timeline.graph_hash = graph_.hash();
+    for (const Device& device : plan().cluster.devices) timeline.devices.push_back(device.name);
+    timeline.num_stages = static_cast<int>(plan().num_stages());
+    timeline.n_microbatches = static_cast<int>(run.batches.size());
+    timeline.events = std::move(executed.events);
+  }
+  return result;
+}
+
+bool TorchPipeline::uses_autocast() const {
+  for (std::size_t d = 0; d < plan().cluster.num_devices(); ++d) {
+    if (autocast_enabled(backend_.torch_device(DeviceId(d)))) return true;
+  }
+  return false;
+}
+
+// Makes a result safe to use on the caller's stream.
+c10::IValue TorchPipeline::fetch(const ParcelPtr& parcel) const {
+  const auto& made = static_cast<const TorchParcel&>(*parcel);
+  if (made.ready && made.value.isTensor() && !made.value.toTensor().device().is_cpu()) {
+    const at::Tensor& tensor = made.value.toTensor();
+    const c10::Stream stream =
+        c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+    made.ready->block(stream);
+    tensor.record_stream(stream);
+  }
+  return made.value;
+}
+
+c10::IValue TorchPipeline::output(std::size_t index, const Executor::Result& result,
+                                  const TorchRun& run, const std::vector<at::Tensor>& inputs) {
+  const Argument& leaf = graph_.outputs()[index].leaf;
+  if (const auto* size = leaf.find<Expr>()) {
+    std::int64_t batch = 0;
+    for (const std::int64_t part : run.batches) batch += part;
+    return size->eval(batch);
+  }
+  const auto* id = leaf.find<ValueId>();
+  if (id == nullptr) return {};
+  const Value& value = graph_.value(*id);
+  if (value.origin == Origin::input) return inputs[value.position];
+  if (value.origin == Origin::weight) {
+    return backend_.weights().original(value.position);
+  }
+  if (run.batches.size() == 1) return fetch(result.parcels[0][id->index()]);
+
+  const OutputRule& rule = rules()[index];
+  if (rule.join == Join::whole) return fetch(result.parcels[0][id->index()]);
+  std::vector<at::Tensor> parts;
+  for (const auto& parcels : result.parcels) parts.push_back(fetch(parcels[id->index()]).toTensor());
+  if (rule.join == Join::concatenate) return at::cat(parts, rule.at.dim);
+  std::int64_t total = 0;
+  for (const std::int64_t batch : run.batches) total += batch;
+  at::Tensor sum;
+  for (std::size_t m = 0; m < parts.size(); ++m) {
+    const double weight = rule.join == Join::sum
+                              ? 1.0
+                              : static_cast<double>(run.batches[m]) / static_cast<double>(total);
+    const at::Tensor part = rule.join == Join::sum ? parts[m] : parts[m].mul(weight);
+    sum = sum.defined() ? sum.add(part) : part;
+  }
+  return sum;
+}
+
+void TorchPipeline::replace_weights(std::vector<at::Tensor> weights) {
+  const std::lock_guard lock(mutex_);
+  backend_.weights().replace(std::move(weights));
+}
+
+}  // namespace kerf

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kerf/libtorch/torch_backend.h"
+#include "kerf/plan/timeline.h"
+#include "kerf/runtime/batching.h"
+#include "kerf/runtime/executor.h"
+
+namespace kerf {
+
+// A plan that runs: whole batches in, whole results out. Inference; weights are the model's own.
+//
+//   TorchPipeline pipeline(graph, plan, weights, {}, {});
+//   auto result = pipeline.run({ids}, /*n_microbatches=*/4);
+//
+// Immutable after construction but for replace_weights; calls from several threads are served one
+// after the other.
+class TorchPipeline {
+ public:
+  struct Result {
+    std::vector<c10::IValue> outputs;  // by output of the graph; constants are none
+    std::int64_t batch = 0;
+    std::optional<Timeline> timeline;
+  };
+
+  // `weights`: one tensor for each weight of the graph. `reduce`: see runtime/batching.h.
+  TorchPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
+                OpaqueCalls opaque, std::map<std::string, std::string> reduce);
+
+  // `inputs`: one tensor for each input of the graph. Throws Error(invalid_argument) that names the
+  // input and the dimension when a shape is another than the traced one; Error(run_failed) when a
+  // stage fails, after which the pipeline can be called again.
+  Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
+
+  void replace_weights(std::vector<at::Tensor> weights);
+  const Plan& plan() const { return executor_.plan(); }
+
+ private:
+  std::int64_t check_inputs(const std::vector<at::Tensor>& inputs) const;
+  void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
+  c10::IValue output(std::size_t index, const Executor::Result& result, const TorchRun& run,
+                     const std::vector<at::Tensor>& inputs);
+  c10::IValue fetch(const ParcelPtr& parcel) const;
+  const std::vector<OutputRule>& rules();
+  bool uses_autocast() const;
+
+  Graph graph_;
+  std::map<std::string, std::string> reduce_;
+  std::vector<BatchDim> input_dims_;
+  std::optional<std::vector<OutputRule>> rules_;  // made when micro-batches are first asked for
+  bool random_ = false;
+  bool autocast_ = false;
+  std::mutex mutex_;  // one call at a time: weights are checked, then used
+  TorchBackend backend_;
+  Executor executor_;
+};
+
+}  // namespace kerf

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "kerf/libtorch/modes.h"
+#include "kerf/runtime/backend.h"
+
+namespace kerf {
+
+// A tensor (or scalar) of one micro-batch, and when it is ready on its device.
+struct TorchParcel : Parcel {
+  TorchParcel(c10::IValue made, DeviceId by, std::shared_ptr<c10::Event> when)
+      : value(std::move(made)), device(by), ready(std::move(when)) {}
+  c10::IValue value;
+  DeviceId device;
+  std::shared_ptr<c10::Event> ready;  // null on devices without streams
+};
+
+// One call of a pipeline.
+struct TorchRun : BackendRun {
+  explicit TorchRun(std::size_t num_devices) : adoptions(num_devices), restore(num_devices) {}
+
+  // inputs[microbatch][input of the graph]: cut already.
+  std::vector<std::vector<at::Tensor>> inputs;
+  std::vector<std::int64_t> batches;  // B of each micro-batch; 0 when the graph is static
+  std::uint64_t seed = 0;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  CallerState caller;
+  // Work the caller had queued on each accelerator when it called; null where there is none.
+  std::vector<std::shared_ptr<c10::Event>> inputs_ready;  // by device
+
+  // By device, each touched by its own worker.
+  std::vector<std::unique_ptr<CallerState::Adoption>> adoptions;
+  std::vector<std::optional<c10::Device>> restore;  // the device that was current before
+};
+
+}  // namespace kerf

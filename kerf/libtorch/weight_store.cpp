@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/weight_store.h"
+
+#include <fmt/format.h>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/convert.h"
+
+namespace kerf {
+
+WeightStore::WeightStore(const Graph& graph, std::vector<at::Tensor> tensors) : graph_(graph) {
+  replace(std::move(tensors));
+}
+
+void WeightStore::replace(std::vector<at::Tensor> tensors) {
+  KERF_CHECK(tensors.size() == graph_.weights().size(), "one tensor for each weight of the graph");
+  for (std::size_t i = 0; i < tensors.size(); ++i) check(i, tensors[i]);
+  tensors_ = std::move(tensors);
+  devices_.clear();
+  for (const at::Tensor& tensor : tensors_) devices_.push_back(tensor.device());
+  for (auto& [key, copy] : copies_) copy.fresh = false;
+}
+
+void WeightStore::check(std::size_t weight, const at::Tensor& tensor) const {
+  const Weight& record = graph_.weights()[weight];
+  const Value& value = graph_.value(record.value);
+  bool same = tensor.dim() == static_cast<std::int64_t>(value.shape.size()) &&
+              tensor.scalar_type() == to_scalar_type(value.dtype);
+  for (std::size_t d = 0; same && d < value.shape.size(); ++d) {
+    same = tensor.size(static_cast<std::int64_t>(d)) == value.shape[d].constant();
+  }
+  if (same) return;
+  std::string shape;
+  for (const Expr& size : value.shape) shape += (shape.empty() ? "" : ", ") + size.str();
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[libtorch.weights] weight '{}' is {}; the graph was traced with {}[{}]; give "
+                          "the model that was traced, or trace this one",
+                          record.names[0], describe(c10::IValue(tensor)), to_string(value.dtype),
+                          shape));
+}
+
+void WeightStore::prepare_run() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Value& value = graph_.value(graph_.weights()[i].value);
+    if (tensors_[i].device() != devices_[i] ||
+        tensors_[i].scalar_type() != to_scalar_type(value.dtype)) {
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
+                              "pipeline was made; move or convert the model first, then make a new "
+                              "kerf.Pipeline",
+                              graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
+                              devices_[i].str(), to_string(value.dtype)));
+    }
+  }
+  for (auto& [key, copy] : copies_) refresh(key.first, copy);
+}
+
+void WeightStore::refresh(std::size_t weight, Copy& copy) {
+  const at::Tensor& source = tensors_[weight];
+  const auto version = static_cast<std::uint32_t>(source._version());
+  if (copy.fresh && copy.source_data == source.const_data_ptr() && copy.source_version == version) {
+    return;
+  }
+  copy.tensor.copy_(source.detach());
+  copy.source_data = source.const_data_ptr();
+  copy.source_version = version;
+  copy.fresh = true;
+}
+
+const at::Tensor& WeightStore::on(std::size_t weight, c10::Device device) {
+  const at::Tensor& source = tensors_[weight];
+  if (source.device() == device) return source;
+  const std::lock_guard lock(copies_mutex_);
+  Copy& copy = copies_[{weight, device.str()}];
+  if (!copy.tensor.defined()) {
+    copy.tensor = source.detach().to(device, source.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  }
+  return copy.tensor;
+}
+
+}  // namespace kerf

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""A plan that runs: the Python face of the C++ executor."""
+
+import functools
+import warnings
+
+import torch
+
+from kerf import _core, _opaque, _torch
+from kerf._call import Result, Signature
+from kerf._weights import Weights, move_weights
+
+
+class Pipeline:
+    """Runs ``model`` as ``plan`` says; called like the model, gives what the model gives.
+
+    model           the module that was traced; its weights are used, not copied
+    plan            from ``kerf.plan`` or ``kerf.load_plan``
+    graph           needed when the plan was loaded from a file
+    n_microbatches  another number than the plan's: simulated and checked for memory again
+    reduce          how results without a batch dimension are put together from micro-batches,
+                    ``{"loss": "mean"}``; also "sum" and "first"
+
+    Inference only: results carry no gradients. Weights may be changed in place or replaced
+    (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
+    pipeline. Calls from several threads are served one after the other. With ``record`` set,
+    ``timeline`` holds the measured timeline of the last call.
+    """
+
+    def __init__(self, model, plan, *, graph=None, n_microbatches=None, reduce=None):
+        graph = graph if graph is not None else getattr(plan, "graph", None)
+        if graph is None:
+            raise ValueError(
+                "[pipeline] the plan was loaded from a file and carries no graph; expected graph=; "
+                "give the graph it was made for, kerf.load_graph(...)"
+            )
+        _core.check_plan_matches(plan, graph)
+        if n_microbatches is not None and n_microbatches != plan.n_microbatches:
+            plan = replan(plan, graph, n_microbatches)
+        self.plan = plan
+        self.graph = graph
+        self.record = False
+        self.timeline = None
+        self._model = model
+        self._check_mode()
+        self._signature = Signature.from_json(graph.in_spec)
+        self._result = Result.from_json(graph.out_spec)
+        self._weights = Weights(model, self._signature, graph)
+        self.notes = move_weights(model, graph, plan, self._weights)
+        for note in self.notes:
+            warnings.warn(f"kerf.Pipeline {note}", stacklevel=2)
+        self._runner = _torch.Pipeline(
+            graph, plan, self._weights.tensors(), opaque_calls(model, graph), dict(reduce or {})
+        )
+
+    def __call__(self, *args, **kwargs):
+        if self._runner is None:
+            raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
+        self._check_mode()
+        inputs = self._signature.tensors(args, kwargs)
+        if self._weights.changed():
+            self._runner.replace_weights(self._weights.tensors())
+        leaves, batch, timeline = self._runner.run(inputs, self.plan.n_microbatches, self.record)
+        if timeline is not None:
+            self.timeline = timeline
+        with torch.no_grad():
+            return self._result.build(leaves, batch=batch, model=self._model)
+
+    def _check_mode(self):
+        if self._model.training != self.graph.training:
+            mode = {True: "train", False: "eval"}
+            raise ValueError(
+                f"[pipeline] the model is in {mode[self._model.training]} mode; the graph was traced "
+                f"in {mode[self.graph.training]} mode; call model.{mode[self.graph.training]}() or "
+                "trace again"
+            )
+
+    def close(self):
+        """Ends the worker threads. The model stays as it is."""
+        self._runner = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __repr__(self):
+        state = "closed" if self._runner is None else f"{len(self.plan.stages)} stages"
+        return f"kerf.Pipeline({self.graph.name!r}, {state})"
+
+
+def replan(plan, graph, n_microbatches):
+    """The same stages with another number of micro-batches, or the reason why they do not fit."""
+    from kerf._plan import InfeasibleError
+
+    outcome = _core.replan(plan, graph, n_microbatches=n_microbatches)
+    if isinstance(outcome, _core.Infeasible):
+        raise InfeasibleError(outcome)
+    return outcome
+
+
+def opaque_calls(model, graph):
+    """For each opaque node a function of its tensors and the batch size."""
+    return {
+        node["name"]: functools.partial(_call_block, model, node["kwargs"])
+        for node in graph.nodes
+        if node["op"] == "opaque"
+    }
+
+
+def _call_block(model, kwargs, tensors, batch):
+    with torch.no_grad():
+        return _opaque.run_block(model, [tensors], kwargs, batch)

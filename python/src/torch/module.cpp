@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// kerf._torch: what runs on PyTorch. Graphs, plans, profiles and timelines come from and go to
+// kerf._core, which must be imported first: both modules are built against the same headers.
+#include <ATen/core/Tensor.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/measure.h"
+#include "kerf/libtorch/threads.h"
+#include "kerf/libtorch/torch_pipeline.h"
+
+namespace py = pybind11;
+
+namespace kerf::bindings {
+namespace {
+
+using PythonCalls = std::map<std::string, py::object>;
+
+// A Python callable that may be copied, called and dropped by threads that do not hold the
+// interpreter lock. The lock is taken for the block alone.
+OpaqueCall to_opaque_call(py::object callable) {
+  const std::shared_ptr<py::object> held(new py::object(std::move(callable)), [](py::object* p) {
+    const py::gil_scoped_acquire lock;
+    delete p;
+  });
+  return [held](const std::vector<at::Tensor>& inputs, std::int64_t batch) {
+    const py::gil_scoped_acquire lock;
+    try {
+      return (*held)(inputs, batch).cast<std::vector<at::Tensor>>();
+    } catch (const py::error_already_set& error) {
+      // The exception's Python half must not outlive the lock: keep its text.
+      throw Error(ErrorKind::run_failed, error.what());
+    }
+  };
+}
+
+OpaqueCalls to_opaque_calls(const PythonCalls& calls) {
+  OpaqueCalls out;
+  for (const auto& [node, callable] : calls) out.emplace(node, to_opaque_call(callable));
+  return out;
+}
+
+py::object to_python(const c10::IValue& value) {
+  if (value.isTensor()) return py::cast(value.toTensor());
+  if (value.isInt()) return py::int_(value.toInt());
+  if (value.isDouble()) return py::float_(value.toDouble());
+  if (value.isBool()) return py::bool_(value.toBool());
+  return py::none();
+}
+
+py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
+              bool record) {
+  TorchPipeline::Result result;
+  {
+    const py::gil_scoped_release unlocked;
+    result = pipeline.run(inputs, n_microbatches, record);
+  }
+  py::list outputs;
+  for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
+  return py::make_tuple(outputs, result.batch,
+                        result.timeline ? py::cast(*result.timeline) : py::none());
+}
+
+Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t device,
+                   std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
+                   std::int64_t batch, const PythonCalls& opaque, double budget_seconds) {
+  MeasureOptions options;
+  options.budget_seconds = budget_seconds;
+  const OpaqueCalls calls = to_opaque_calls(opaque);
+  const py::gil_scoped_release unlocked;
+  return measure(graph, cluster, DeviceId(device), std::move(weights), inputs, batch, calls,
+                 options);
+}
+
+}  // namespace
+}  // namespace kerf::bindings
+
+PYBIND11_MODULE(_torch, m) {
+  using namespace kerf;
+  using namespace kerf::bindings;
+  m.doc() = "Kerf on PyTorch: pipelines and measured profiles. Use it through the package kerf.";
+  py::module_::import("kerf._core");
+
+  py::class_<TorchPipeline>(m, "Pipeline")
+      .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
+                       const PythonCalls& opaque, std::map<std::string, std::string> reduce) {
+             OpaqueCalls calls = to_opaque_calls(opaque);
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<TorchPipeline>(graph, plan, std::move(weights),
+                                                    std::move(calls), std::move(reduce));
+           }),
+           py::arg("graph"), py::arg("plan"), py::arg("weights"), py::arg("opaque"),
+           py::arg("reduce"))
+      .def("run", &run, py::arg("inputs"), py::arg("n_microbatches"), py::arg("record") = false)
+      .def("replace_weights", &TorchPipeline::replace_weights, py::arg("weights"),
+           py::call_guard<py::gil_scoped_release>());
+
+  m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
+        py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
+        py::arg("budget_seconds"));
+}
