@@ -75,30 +75,45 @@ def _guess(tensors):
     return Batch([0 if f == size else None for f in firsts], size, False)
 
 
-def example_tensors(tensors, batch):
-    """Tensors to trace with: the user's own, or empty ones where the batch has to be another.
+def example_tensors(tensors, batch, device):
+    """Tensors to trace with: the user's own, or empty ones where those would not do.
 
-    No tensor occurs twice, so that two inputs stay two even when one tensor was passed for both.
+    They would not where the batch has to be another, where they are on the meta device, or where
+    they are part of a larger tensor: gaps between their rows say nothing about other calls. No
+    tensor occurs twice, so that two inputs stay two even when one tensor was passed for both.
     """
-    return [
-        _alias(t) if d is None or t.shape[d] == batch.traced_size else _resized(t, d, batch)
-        for t, d in zip(tensors, batch.dims, strict=True)
-    ]
+    return [_example(t, d, batch, device) for t, d in zip(tensors, batch.dims, strict=True)]
 
 
-def _alias(tensor):
+def _example(tensor, dim, batch, device):
+    resized = dim is not None and tensor.shape[dim] != batch.traced_size
+    if resized or tensor.is_meta or not _is_dense(tensor):
+        return _empty(tensor, dim, batch, device if tensor.is_meta else tensor.device)
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
-def _resized(tensor, dim, batch):
+def _is_dense(tensor):
+    if tensor.layout is not torch.strided:
+        return True
+    step = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _empty(tensor, dim, batch, device):
     shape = list(tensor.shape)
-    shape[dim] = batch.traced_size
+    if dim is not None:
+        shape[dim] = batch.traced_size
     # Same order of dimensions in memory; a batch of one leaves its own place open: outermost.
-    order = sorted(range(len(shape)), key=lambda d: (d != dim, -tensor.stride(d), d))
+    free = dim if dim is not None and tensor.shape[dim] == 1 else None
+    order = sorted(range(len(shape)), key=lambda d: (d != free, -tensor.stride(d), d))
     strides = [0] * len(shape)
     step = 1
     for d in reversed(order):
         strides[d] = step
         step *= max(shape[d], 1)
-    made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
+    made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=device)
     return made.requires_grad_(tensor.requires_grad)

@@ -23,6 +23,7 @@ class Blame:
     location: str  # "model.py:12", or "" when no user code was running
     line: str  # its text
     reason: str
+    data_dependent: bool = False
 
 
 def find_blame(error, modules):
@@ -39,8 +40,18 @@ def find_blame(error, modules):
             location=f"{short_path(file)}:{number}",
             line=linecache.getline(file, number).strip(),
             reason=_reason(one),
+            data_dependent=_is_data_dependent(one),
         )
     return Blame("", "", "", _reason(error))
+
+
+def user_location():
+    """The innermost line of user code that is running, as "file.py:12"."""
+    for frame, line in traceback.walk_stack(None):
+        file = frame.f_code.co_filename
+        if _is_user(file):
+            return f"{short_path(file)}:{line}"
+    return ""
 
 
 def _chain(error):
@@ -68,10 +79,13 @@ def _module(frames, modules):
     return found
 
 
+def _is_data_dependent(error):
+    return "DataDependent" in type(error).__name__ or "data-dependent" in str(error).lower()
+
+
 def _reason(error):
-    name = type(error).__name__
-    text = str(error)
-    if "DataDependent" in name or "data-dependent" in text.lower():
+    if _is_data_dependent(error):
         return "a branch or a size depends on the values inside a tensor"
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    name = type(error).__name__
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{name}: {first[:300]}" if first else name

@@ -9,11 +9,14 @@ torch, whatever the model takes and returns, and the batch dimension is named te
 
 import contextlib
 import threading
+import time
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kerf import _pytree
+from kerf._blame import user_location
 from kerf._checkpoint import marked_regions
 from kerf._lower import MODEL
 from kerf._quiet import quiet
@@ -32,6 +35,8 @@ class Exporter:
         self.device = device
         self.result = None  # Description of what the model returned
         self.notes = []
+        self.seconds = 0.0  # spent in torch.export so far
+        self.fixed = []  # (number, location) of sizes that the model compared with a number
         self._batch = 0
         self._modules = {id(m): path for path, m in model.named_modules()}
 
@@ -40,19 +45,25 @@ class Exporter:
         auto = torch.export.Dim.AUTO
         dims = tuple({} if d is None else {d: auto} for d in batch.dims)
         self.notes = []
+        self.fixed = []
         wrapper = _Flat(self, batch)
         with (
             _one_at_a_time,
             quiet(),
             _no_inference_mode(),
             _attributes_restored(self.model, self.notes),
+            _fixed_sizes(self.fixed),
             marked_regions(),
             self.blocks.installed(lambda: self._batch),
             _on_fake_device(self.model, self.device),
         ):
-            return torch.export.export(
-                wrapper, tuple(examples), dynamic_shapes=(dims,), strict=False
-            )
+            started = time.perf_counter()
+            try:
+                return torch.export.export(
+                    wrapper, tuple(examples), dynamic_shapes=(dims,), strict=False
+                )
+            finally:
+                self.seconds += time.perf_counter() - started
 
     def call(self, tensors, batch):
         """What the wrapper's forward does, with fake tensors."""
@@ -120,6 +131,26 @@ def _no_inference_mode():
         return
     with torch.inference_mode(False), torch.no_grad():
         yield
+
+
+@contextlib.contextmanager
+def _fixed_sizes(found):
+    """Notes where in the user's code a symbolic size turns out to be a number."""
+    original = getattr(ShapeEnv, "_set_replacement", None)
+    if original is None:
+        yield
+        return
+
+    def noting(self, symbol, target, *rest, **more):
+        if getattr(target, "is_Integer", False):
+            found.append((int(target), user_location()))
+        return original(self, symbol, target, *rest, **more)
+
+    ShapeEnv._set_replacement = noting
+    try:
+        yield
+    finally:
+        ShapeEnv._set_replacement = original
 
 
 @contextlib.contextmanager

@@ -8,12 +8,14 @@ modes it ran under, and every name is followed to the call that made it.
 """
 
 import dataclasses
+import functools
 import operator
 
 import torch
 import torch.fx
 
 from kerf._checkpoint import Regions
+from kerf._schema import Schema, schema_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +42,28 @@ def ambient_modes(device_types):
 
 @dataclasses.dataclass
 class Call:
+    """One operator call; ``args`` and ``kwargs`` hold Results, constants and lists of these."""
+
     node: torch.fx.Node
     modes: Modes
     region: str
+    schema: Schema
+    args: list
+    kwargs: dict
+
+    @functools.cached_property
+    def bound(self):
+        """Arguments by name, defaults filled in."""
+        return self.schema.bind(self.args, self.kwargs)
+
+    @property
+    def results(self):
+        if not self.schema.returns:
+            return []
+        val = self.node.meta.get("val")
+        if isinstance(val, (list, tuple)):
+            return [Result(self.node, i) for i in range(len(val))]
+        return [Result(self.node)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +77,15 @@ class Result:
     def val(self):
         val = self.node.meta.get("val")
         return val if self.index is None else val[self.index]
+
+
+def results_in(item):
+    """All Results in a followed argument."""
+    if isinstance(item, Result):
+        yield item
+    elif isinstance(item, (list, tuple)):
+        for i in item:
+            yield from results_in(i)
 
 
 class UnsupportedCall(Exception):
@@ -112,14 +142,13 @@ class FlatProgram:
                 device_type, dtype or torch.get_autocast_dtype(device_type), enabled
             )
             self._same[node] = self._inline(module, body, args, inner)
-        elif isinstance(node.meta.get("val"), torch.types.py_sym_types):
-            self._define(node)
-            # Integers of sizes are read from `val`; numbers out of tensors are computed by a call.
-            if isinstance(target, torch._ops.OpOverload):
-                self.calls.append(Call(node, modes, self._regions.path))
         elif isinstance(target, torch._ops.OpOverload):
             self._define(node)
-            self.calls.append(Call(node, modes, self._regions.path))
+            kwargs = {name: self.follow(arg) for name, arg in node.kwargs.items()}
+            schema, args = schema_of(target), self.follow(node.args)
+            self.calls.append(Call(node, modes, self._regions.path, schema, args, kwargs))
+        elif isinstance(node.meta.get("val"), torch.types.py_sym_types):
+            self._define(node)  # Python arithmetic on sizes: `val` has the outcome
         else:
             raise UnsupportedCall(node)
 

@@ -8,7 +8,8 @@ import sys
 import torch
 
 from kerf import _schema
-from kerf._flatten import Result
+from kerf._flatten import Result, results_in
+from kerf._prune import Pruned
 from kerf._symbols import NotAnExpression
 
 DTYPES = {
@@ -56,12 +57,12 @@ class Lowering:
         self.builder = builder
         self.flat = flat
         self.symbols = symbols
+        self.pruned = Pruned(flat, symbols, opaque)
         self.scopes = scopes
         self.device = device
         self.opaque = opaque
         self.values = {}  # Result -> value id
         self.weights = {}  # name -> value id
-        self.same = {}  # Result -> Result that it is identical to
         self.storages = {}  # address of a fake storage -> key
         self.names = set()
         self.sources = {}  # stack trace -> source line
@@ -91,17 +92,12 @@ class Lowering:
         """Says that a placeholder is an input or a weight that the builder knows by now."""
         self.values[Result(node)] = value
 
-    def resolve(self, result):
-        while result in self.same:
-            result = self.same[result]
-        return result
-
     # Arguments
 
     def encode(self, item):
         """A followed argument as the builder takes it."""
         if isinstance(item, Result):
-            return self.reference(self.resolve(item))
+            return self.reference(self.pruned.resolve(item))
         if isinstance(item, list):
             return [self.encode(i) for i in item]
         if item is None or isinstance(item, (bool, int, float, str, complex)):
@@ -142,177 +138,71 @@ class Lowering:
     # Calls
 
     def run(self):
-        keep = self._live_calls()
-        for call in keep:
+        for call in self.pruned.calls:
             try:
                 self._emit(call)
             except NotAnExpression as error:
                 raise UnknownSize(call.node, error.expression) from error
 
-    def _live_calls(self):
-        """The calls that do something: checks, identities and what nobody uses are left out."""
-        calls = [c for c in self.flat.calls if not self._drop(c)]
-        written = self._written_storages(calls)
-        calls = [c for c in calls if not self._drop_fresh_copy(c, written)]
-        used = {self.resolve(r) for r in _results(self.flat.outputs)}
-        kept = []
-        for call in reversed(calls):
-            schema = _schema.schema_of(call.node.target)
-            args = self.flat.follow(call.node.args)
-            kwargs = {k: self.flat.follow(v) for k, v in call.node.kwargs.items()}
-            if not self._has_effect(schema, call, args, kwargs) and not any(
-                r in used for r in self._results_of(call.node)
-            ):
-                continue
-            used.update(self.resolve(r) for r in _results([args, list(kwargs.values())]))
-            kept.append(call)
-        return reversed(kept)
-
-    def _has_effect(self, schema, call, args, kwargs):
-        bound = schema.bind(args, kwargs)
-        return (
-            not schema.name.startswith("aten.")
-            or bool(_schema.written_arguments(schema, bound))
-            or _schema.is_random(schema, bound)
-        )
-
-    def _drop(self, call):
-        node = call.node
-        schema = _schema.schema_of(node.target)
-        if schema.is_check:
-            return True
-        if isinstance(node.meta.get("val"), torch.types.py_sym_types):
-            return self._is_size(node)
-        if not node.args:
-            return False
-        first = self.flat.follow(node.args[0])
-        if not isinstance(first, Result):
-            return False
-        bound = schema.bind(node.args, node.kwargs)
-        if _schema.drops_nothing(schema, bound) or (
-            _schema.may_be_identity(schema, bound) and self._is_same(Result(node), first)
-        ):
-            self.same[Result(node)] = self.resolve(first)
-            return True
-        return False
-
-    def _is_size(self, node):
-        try:
-            self.symbol(node.meta["val"])
-        except NotAnExpression:
-            return node.target is torch.ops.aten.sym_size.int
-        return True
-
-    def _is_same(self, result, first):
-        a, b = result.val, first.val
-        grads = self.flat.requires_grad
-        return (
-            isinstance(b, torch.Tensor)
-            and a.untyped_storage()._cdata == b.untyped_storage()._cdata
-            and a.dtype == b.dtype
-            and a.shape == b.shape
-            and a.stride() == b.stride()
-            and a.storage_offset() == b.storage_offset()
-            and grads.get(result) == grads.get(first)
-        )
-
-    def _written_storages(self, calls):
-        """Memory that a call changes or that leaves the graph."""
-        written = {_storage_of(r) for r in _results(self.flat.outputs)}
-        for call in calls:
-            schema = _schema.schema_of(call.node.target)
-            args = self.flat.follow(call.node.args)
-            kwargs = {k: self.flat.follow(v) for k, v in call.node.kwargs.items()}
-            bound = schema.bind(args, kwargs)
-            for name in _schema.written_arguments(schema, bound):
-                written.update(_storage_of(r) for r in _results(bound.get(name)))
-        return written
-
-    def _drop_fresh_copy(self, call, written):
-        """A copy of a constant that nothing changes is as good as the constant."""
-        node = call.node
-        if node.target is not torch.ops.aten.lift_fresh_copy.default:
-            return False
-        if _storage_of(Result(node)) in written:
-            return False
-        self.same[Result(node)] = self.resolve(self.flat.follow(node.args[0]))
-        return True
-
-    def _results_of(self, node):
-        val = node.meta.get("val")
-        if isinstance(val, (list, tuple)):
-            return [Result(node, i) for i in range(len(val))]
-        return [Result(node)]
-
     def _emit(self, call):
-        node = call.node
-        schema = _schema.schema_of(node.target)
-        args = self.flat.follow(node.args)
-        kwargs = {k: self.flat.follow(v) for k, v in node.kwargs.items()}
-        bound = schema.bind(args, kwargs)
-        random = _schema.is_random(schema, bound)
-        outputs, results = self._outputs(call, schema, bound)
+        schema = call.schema
+        outputs = self._outputs(call)
         record = {
-            "name": self._unique(node.name),
+            "name": self._unique(call.node.name),
             "op": schema.name,
-            "args": [self.encode(a) for a in args],
-            "kwargs": {k: self.encode(v) for k, v in kwargs.items()},
-            "written_args": self._places(
-                schema, len(args), kwargs, _schema.written_arguments(schema, bound)
-            ),
-            "aliased_args": self._places(schema, len(args), kwargs, schema.aliases),
+            "args": [self.encode(a) for a in call.args],
+            "kwargs": {k: self.encode(v) for k, v in call.kwargs.items()},
+            "written_args": self._places(call, _schema.written_arguments(schema, call.bound)),
+            "aliased_args": self._places(call, schema.aliases),
+            "random": _schema.is_random(schema, call.bound),
         }
-        if node.target is torch.ops.kerf.opaque.default:
-            self.opaque[args[1]].fill(record, self.core.Ref, self.weights)
-            random = True  # unknown: it may draw
+        if call.node.target is torch.ops.kerf.opaque.default:
+            self.opaque[call.args[1]].fill(record, self.core.Ref, self.weights)
         made = self.builder.add_node(
             **record,
             outputs=outputs,
-            scope=self._scope(node),
-            source=self.source(node),
+            scope=self._scope(call.node),
+            source=self.source(call.node),
             region=call.region,
             grad_enabled=call.modes.grad_enabled,
             autocast=[(kind, dtype_name(t), on) for kind, t, on in call.modes.autocast],
-            random=random,
         )
-        made = iter(made)
-        for result, output in zip(results, outputs, strict=True):
-            if output is not None:
-                self.values[result] = next(made)
+        tensors = [r for r, o in zip(call.results, outputs, strict=True) if o is not None]
+        self.values.update(zip(tensors, made, strict=True))
 
-    def _outputs(self, call, schema, bound):
-        results = self._results_of(call.node) if schema.returns else []
+    def _outputs(self, call):
         outputs = []
+        results = call.results
         for i, result in enumerate(results):
             name = call.node.name if len(results) == 1 else f"{call.node.name}.{i}"
             val = result.val
             if isinstance(val, torch.Tensor):
-                grad = self._requires_grad(result, call, bound)
+                grad = self._requires_grad(result, call)
                 outputs.append({"name": name, **self.spec(val, grad)})
             elif isinstance(val, torch.types.py_sym_types):
                 outputs.append({"name": name, "dtype": _SCALARS[type(val)], "scalar": True})
             else:
                 outputs.append(None)
-        return outputs, results
+        return outputs
 
-    def _requires_grad(self, result, call, bound):
+    def _requires_grad(self, result, call):
         known = self.flat.requires_grad.get(result)
         if known is not None:
             return known
         if not call.modes.grad_enabled or not result.val.is_floating_point():
             return False
-        return any(self.flat.requires_grad.get(r, False) for r in _results(list(bound.values())))
+        inputs = results_in([call.args, *call.kwargs.values()])
+        return any(self.flat.requires_grad.get(r, False) for r in inputs)
 
     @staticmethod
-    def _places(schema, num_positional, kwargs, names):
+    def _places(call, names):
         """Argument names as the builder wants them: position as text, or keyword."""
-        positions = {a[0]: i for i, a in enumerate(schema.arguments)}
         found = []
         for name in names:
-            if name in kwargs:
+            if name in call.kwargs:
                 found.append(name)
-            elif positions[name] < num_positional:
-                found.append(str(positions[name]))
+            elif call.schema.position(name) < len(call.args):
+                found.append(str(call.schema.position(name)))
         return found
 
     def _unique(self, name):
@@ -335,20 +225,6 @@ class Lowering:
         if found is None:
             found = self.sources[trace] = source_of(trace)
         return found
-
-
-def _results(item):
-    """All results in a followed argument."""
-    if isinstance(item, Result):
-        yield item
-    elif isinstance(item, (list, tuple)):
-        for i in item:
-            yield from _results(i)
-
-
-def _storage_of(result):
-    val = result.val
-    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
 
 
 # The wrapper that a model is traced in holds it under this name.

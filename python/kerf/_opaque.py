@@ -8,7 +8,6 @@ tensors where its code allows that, else for real on made-up inputs.
 """
 
 import contextlib
-import copy
 import dataclasses
 import json
 
@@ -57,7 +56,11 @@ class Output:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a block gives back and what it changes."""
+    """What a block gives back and what it changes.
+
+    ``spec`` describes a list: the result, and the arguments as the block left them where it changed
+    one that is no tensor (a cache that it added to), else null.
+    """
 
     outputs: list
     spec: object
@@ -99,6 +102,7 @@ class BlockCall:
             "written": [inputs[i] for i in self.outcome.written_inputs]
             + _distinct(ref, [weights[n] for n in changed]),
         }
+        record["random"] = True  # it may draw; nobody knows
         record["written_args"] = ["written"]
         record["aliased_args"] = (
             ["0"] if any(o.alias is not None for o in self.outcome.outputs) else []
@@ -188,18 +192,25 @@ class Blocks:
             call = BlockCall(path, weights, found.spec, outcome, batch())
             self.calls[key] = _calls[key] = call
             outputs = torch.ops.kerf.opaque(found.tensors, key)
-            return _pytree.build(
-                outcome.spec, outputs, device=found.tensors[0].device, module=self._find_module
+            value, changed = _pytree.build(
+                outcome.spec,
+                outputs,
+                device=_device_of(found.tensors),
+                batch=batch(),
+                module=self._find_module,
             )
+            if changed is not None:
+                _pytree.assign([list(args), kwargs], changed)
+            return value
 
         return enter
 
     def _suppose(self, signature):
-        """What another block of the same class did: of many layers only the first has to wait."""
-        kind = type(self.model.get_submodule(signature.path))
+        """What a block that looks the same did: of many layers only the first has to wait."""
+        kind = repr(self.model.get_submodule(signature.path))
         for other, outcome in self.known.items():
             alike = dataclasses.replace(other, path=signature.path) == signature
-            if alike and type(self.model.get_submodule(other.path)) is kind:
+            if alike and repr(self.model.get_submodule(other.path)) == kind:
                 self.supposed[signature] = outcome
                 return outcome
         return None
@@ -344,7 +355,7 @@ def _observe(call, blocks, signature, inputs, state, batch):
     args, kwargs = _pytree.build(
         json.loads(signature.spec), inputs, batch=batch, module=blocks._find_module
     )
-    found = _pytree.describe(call(args, kwargs), device=_device_of(inputs), modules=blocks._modules)
+    found = _call(call, args, kwargs, inputs, blocks._modules)
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(inputs)}
     tensors = [
         (
@@ -361,6 +372,18 @@ def _observe(call, blocks, signature, inputs, state, batch):
     return tensors, found.spec, written, changed
 
 
+def _call(call, args, kwargs, inputs, modules):
+    """The description of what a call gives back, and of its arguments if it has changed those."""
+    options = {"device": _device_of(inputs), "modules": modules}
+    before = _pytree.describe([args, kwargs], share=False, **options)
+    value = call(args, kwargs)
+    after = _pytree.describe([args, kwargs], share=False, **options)
+    same = before.spec == after.spec and all(
+        a is b for a, b in zip(before.tensors, after.tensors, strict=True)
+    )
+    return _pytree.describe([value, None if same else [args, kwargs]], **options)
+
+
 def _device_of(inputs):
     return inputs[0].device if inputs else None
 
@@ -368,10 +391,9 @@ def _device_of(inputs):
 def _fit(runs, sizes):
     """One outcome for all batch sizes, from runs at a few."""
     first = runs[0]
-    for other in runs[1:]:
-        alike = [len(r[0][i][0]) for r in (first, other) for i in range(len(first[0]))]
-        if first[1:] != other[1:] or len(first[0]) != len(other[0]) or not alike:
-            raise ProbeError("its results differ in structure from one batch size to another")
+    ranks = [[len(t[0]) for t in r[0]] for r in runs]
+    if any(r[2:] != first[2:] for r in runs) or any(r != ranks[0] for r in ranks):
+        raise ProbeError("its results differ in structure from one batch size to another")
     outputs = []
     for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
         outputs.append(
@@ -383,7 +405,29 @@ def _fit(runs, sizes):
                 alias,
             )
         )
-    return Outcome(outputs, copy.deepcopy(first[1]), first[2], first[3])
+    spec = _fit_spec([r[1] for r in runs], sizes)
+    return Outcome(outputs, spec, first[2], first[3])
+
+
+def _fit_spec(specs, sizes):
+    """One description for all batch sizes: numbers that follow the batch become expressions."""
+    first = specs[0]
+    if any(type(s) is not type(first) for s in specs):
+        raise ProbeError("its results differ in structure from one batch size to another")
+    if isinstance(first, dict):
+        if any(s.keys() != first.keys() for s in specs):
+            raise ProbeError("its results differ in structure from one batch size to another")
+        return {key: _fit_spec([s[key] for s in specs], sizes) for key in first}
+    if isinstance(first, list):
+        if any(len(s) != len(first) for s in specs):
+            raise ProbeError("its results differ in structure from one batch size to another")
+        return [_fit_spec(list(items), sizes) for items in zip(*specs, strict=True)]
+    if all(s == first for s in specs):
+        return first
+    if type(first) is not int:
+        raise ProbeError("its results differ from one batch size to another")
+    slope, rest = _line(specs, sizes)
+    return {"sym": f"{slope}*B+({rest})"}
 
 
 def _line(values, sizes):
@@ -402,10 +446,10 @@ def run_block(model, args, kwargs, batch):
     call_args, call_kwargs = _pytree.build(
         spec, inputs, device=_device_of(inputs), batch=batch, module=find
     )
-    value = find(kwargs["module"])(*call_args, **call_kwargs)
+    module = find(kwargs["module"])
     modules = {id(m): path for path, m in model.named_modules()}
-    found = _pytree.describe(value, device=_device_of(inputs), modules=modules)
-    if found.spec != json.loads(kwargs["out_spec"]):
+    found = _call(lambda a, k: module(*a, **k), call_args, call_kwargs, inputs, modules)
+    if found.spec != _pytree.at_batch(json.loads(kwargs["out_spec"]), batch):
         raise RuntimeError(
             f"[opaque] block '{kwargs['module']}' gave a result of another structure than when it "
             "was traced; expected the same for all inputs; trace it inside a larger block"

@@ -389,6 +389,48 @@ _BUILD = {
 }
 
 
+def assign(target, source):
+    """Makes the mutable parts of ``target`` equal to ``source``, which has the same outer form."""
+    if target is source or type(target) is not type(source):
+        return
+    if isinstance(target, (list, tuple)):
+        for a, b in zip(target, source, strict=False):
+            assign(a, b)
+        if isinstance(target, list):
+            target[:] = [a if _is_mutable(a) else b for a, b in _padded(target, source)]
+    elif isinstance(target, dict):
+        for key, value in source.items():
+            assign(target.get(key), value)
+        kept = {k: target[k] if _is_mutable(target.get(k)) else v for k, v in source.items()}
+        dict.clear(target)
+        dict.update(target, kept)
+    elif _is_mutable(target):
+        fields, new = target.__dict__, source.__dict__
+        assign(fields, new)
+
+
+def _padded(target, source):
+    return [(target[i] if i < len(target) else None, b) for i, b in enumerate(source)]
+
+
+def _is_mutable(value):
+    """Something others may hold on to: it has to be changed in place, not exchanged."""
+    if isinstance(value, (torch.Tensor, torch.nn.Module, type, types.FunctionType)):
+        return False
+    return isinstance(value, (list, dict)) or hasattr(value, "__dict__")
+
+
+def at_batch(spec, batch):
+    """A description with its expressions in B replaced by their values."""
+    if isinstance(spec, dict):
+        if "sym" in spec:
+            return evaluate(spec["sym"], batch)
+        return {key: at_batch(value, batch) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [at_batch(value, batch) for value in spec]
+    return spec
+
+
 def first_difference(traced, given, path=""):
     """Where two descriptions differ, as (path, part of ``traced``, part of ``given``), or None."""
     if type(traced) is not type(given):

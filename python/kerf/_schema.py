@@ -72,6 +72,9 @@ class Schema:
         bound.update(kwargs)
         return bound
 
+    def position(self, name):
+        return next(i for i, a in enumerate(self.arguments) if a[0] == name)
+
     @property
     def is_check(self):
         return self.name.startswith(_CHECKS)

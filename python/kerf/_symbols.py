@@ -6,6 +6,7 @@ The grammar is that of ``kerf::Expr``: + - * // % **, max(a, b), min(a, b), B an
 """
 
 import ast
+import math
 import operator
 
 import sympy
@@ -45,14 +46,15 @@ class Symbols:
         """An int for what is fixed, else an expression in B. Raises NotAnExpression."""
         if isinstance(value, int):
             return value
-        expr = value.node.expr if isinstance(value, torch.SymInt) else value
+        if not isinstance(value, torch.SymInt):
+            raise NotAnExpression(value.node.expr)
+        expr = value.node.expr
         found = self._texts.get(expr)
         if found is None:
             found = self._texts[expr] = self._print(expr)
         return found
 
     def _print(self, expr):
-        expr = sympy.sympify(expr)
         if expr.is_Integer:
             return int(expr)
         return _Printer(self._known, expr).text(expr)
@@ -101,6 +103,28 @@ class _Printer:
         if len(args) == 1:
             return first
         return f"{function}({first},{self.nested(function, args[1:])})"
+
+
+def batch_limits(dim):
+    """What the model takes for granted about its batch size, in words."""
+    env = dim.node.shape_env
+    limits = []
+    for guard in env.guards:
+        expr = env.simplify(guard.expr) if guard.expr is not None else None
+        if type(expr).__name__ != "Equality" or not expr.args[1].is_zero:
+            continue
+        left = expr.args[0]
+        if type(left).__name__ in ("Mod", "PythonMod") and left.args[1].is_Integer:
+            factor = left.args[0].as_coeff_Mul()[0]
+            step = int(left.args[1]) // math.gcd(int(left.args[1]), int(factor))
+            limits.append(f"the batch must be a multiple of {step}")
+    step = max(dim.node.expr.as_coefficients_dict().values())
+    if step > 1:
+        limits.append(f"the batch must be a multiple of {int(step)}")
+    upper = env.bound_sympy(dim.node.expr).upper
+    if upper.is_Integer and upper < 2**31:
+        limits.append(f"the batch must be at most {int(upper)}")
+    return list(dict.fromkeys(limits))
 
 
 _OPERATORS = {

@@ -15,15 +15,15 @@ from kerf._errors import ExportError
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
-from kerf._symbols import NotAnExpression, Symbols
+from kerf._symbols import NotAnExpression, Symbols, batch_limits
 
 
 @dataclasses.dataclass
 class TraceTimes:
     """Seconds spent in ``torch.export`` and in Kerf itself."""
 
-    export_seconds: float = 0.0
-    kerf_seconds: float = 0.0
+    export_seconds: float
+    kerf_seconds: float
 
 
 def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
@@ -51,11 +51,11 @@ def trace_timed(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=()
     """``trace``, and how long it took: ``(graph, TraceTimes)``."""
     from kerf import _core
 
-    tracer = Tracer(_core, model, args, kwargs, batch_dims, basic_blocks, opaque)
     started = time.perf_counter()
+    tracer = Tracer(_core, model, args, kwargs, batch_dims, basic_blocks, opaque)
     graph = tracer.run()
-    tracer.times.kerf_seconds = time.perf_counter() - started - tracer.times.export_seconds
-    return graph, tracer.times
+    exporting = tracer.exporter.seconds
+    return graph, TraceTimes(exporting, time.perf_counter() - started - exporting)
 
 
 class Tracer:
@@ -73,7 +73,6 @@ class Tracer:
         self.blocks = _opaque.Blocks(model, _opaque.find_blocks(model, basic_blocks))
         self.exporter = Exporter(model, self.signature, self.blocks, self.device)
         self.notes = []
-        self.times = TraceTimes()
 
     def run(self):
         while True:
@@ -91,23 +90,25 @@ class Tracer:
     def _export(self):
         first_blame = None
         while True:
-            started = time.perf_counter()
             try:
-                program = self.exporter.run(example_tensors(self.tensors, self.batch), self.batch)
+                program = self.exporter.run(self._examples(), self.batch)
             except _opaque.ProbeNeeded as need:
                 self._probe(need.signature, first_blame)
                 continue
             except Exception as error:
+                if not self.blocks.confirm(self.batch.traced_size):
+                    continue  # it failed on what was supposed about a block
                 modules = {id(m.__dict__): path for path, m in self.model.named_modules()}
                 blame = _blame.find_blame(error, modules)
                 first_blame = first_blame or blame
-                self._hide(blame.module, first_blame, error)
+                self._hide(blame.module, first_blame)
                 continue
-            finally:
-                self.times.export_seconds += time.perf_counter() - started
             if not self.blocks.confirm(self.batch.traced_size):
                 continue
             return program
+
+    def _examples(self):
+        return example_tensors(self.tensors, self.batch, self.device)
 
     def _probe(self, signature, blame):
         try:
@@ -115,19 +116,23 @@ class Tracer:
         except _opaque.ProbeError as error:
             reason = f"the block cannot run by itself: {error}"
             blame = blame or _blame.Blame(signature.path, "", "", reason)
-            self._hide(_parent(signature.path), blame, error)
+            self._hide(_parent(signature.path), blame)
 
-    def _hide(self, path, blame, error):
+    def _hide(self, path, blame):
         """Makes the module at ``path`` opaque, or one around it when it is already."""
-        while path and self.blocks.covers(path):
+        while path and (self.blocks.covers(path) or not self._is_callable(path)):
             path = _parent(path)
         if not path or not self.may_hide:
-            raise self._refusal(blame) from error
+            raise self._refusal(blame) from None
         self.blocks.add(path)
         self.notes.append(
             f"module '{path}' runs as Python, as one block: {blame.reason}"
             + (f" at {blame.location}" if blame.location else "")
         )
+
+    def _is_callable(self, path):
+        holders = (torch.nn.ModuleList, torch.nn.ModuleDict)
+        return not isinstance(self.model.get_submodule(path), holders)
 
     def _hide_node(self, node, what):
         """Hides a node that no graph can hold, with all that share its data-dependent sizes."""
@@ -136,27 +141,31 @@ class Tracer:
         reason = f"{node.target} gives {what}, which depends on the values inside a tensor"
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             reason = f"{node.target} is control flow over the values inside a tensor"
-        self._hide(path, _blame.Blame(path, location, "", reason), None)
+        self._hide(path, _blame.Blame(path, location, "", reason, data_dependent=True))
 
     def _refusal(self, blame):
         where = f" at {blame.location}" if blame.location else ""
         line = f" (`{blame.line}`)" if blame.line else ""
         owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
-        if self.model.training:
-            fix = (
-                "switch it off for training (layer drop: a probability of 0), or trace after "
-                "model.eval()"
-            )
-        elif not self.may_hide:
-            fix = "allow opaque='auto', or change that line"
+        if not blame.data_dependent:
+            expected = "a call that works"
+            fix = "check that the model runs on this example by itself"
         else:
-            fix = "move it into a submodule, which can then run as one opaque block"
+            expected = "code that takes the same way for all inputs"
+            fix = self._fix()
         return ExportError(
-            f"[trace] {owner}{where}{line} cannot be captured: {blame.reason}; expected code that "
-            f"runs the same way for all inputs; {fix}",
+            f"[trace] {owner}{where}{line} cannot be captured: {blame.reason}; expected "
+            f"{expected}; {fix}",
             location=blame.location,
             module=blame.module,
         )
+
+    def _fix(self):
+        if self.model.training:
+            return "trace after model.eval(), or take it out of the training forward"
+        if not self.may_hide:
+            return "allow opaque='auto', or change that line"
+        return "move it into a submodule, which can then run as one opaque block"
 
     # From the exported program to the graph
 
@@ -201,16 +210,21 @@ class Tracer:
                     raise _BatchIsStatic(f"batch is static: dim {dim} of {path} is {size}")
                 dims.append(size)
                 continue
-            notes.append(
-                f"dim {dim} of {path} is fixed to {size}{_where_fixed(node, size, inputs)}"
-            )
+            notes.append(f"dim {dim} of {path} is fixed to {size}{self._where_fixed(size)}")
         if dims:
             builder.set_batch(self.batch.size)
+            notes.extend(batch_limits(dims[0]))
         elif self.batch.traced_size != self.batch.size:
             # Traced at two for a batch of one: the fixed graph has to be one for a batch of one.
             raise _BatchIsStatic("batch is static: " + notes[-1])
         else:
             notes[-1] = "batch is static: " + notes[-1]
+
+    def _where_fixed(self, size):
+        for number, location in self.exporter.fixed:
+            if number == int(size) and location:
+                return f" at {location}"
+        return ""
 
     def _add_inputs(self, builder, lowering, placeholders):
         inputs = placeholders[InputKind.USER_INPUT]
@@ -325,19 +339,6 @@ def _attribute(model, name):
 
 def _parent(path):
     return path.rpartition(".")[0]
-
-
-def _where_fixed(node, size, inputs):
-    """Where in the user's code a size was compared with a number."""
-    mode = node.meta["val"].fake_mode
-    for guard in getattr(mode.shape_env, "guards", ()):
-        expr = guard.expr
-        if type(expr).__name__ == "Equality" and int(size) in expr.args:
-            stack = getattr(guard.sloc, "user_stack", None) or getattr(guard, "stack", None)
-            location = source_of("".join(stack.format())) if stack else ""
-            if location:
-                return f" at {location}"
-    return ""
 
 
 def _with_texts(spec, symbols):
