@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every model of the zoo, traced once, gives eager's numbers at other batch sizes, bit by bit."""
+
+import copy
+
+import models
+import pytest
+import reference
+import torch
+
+from kerf import _core
+
+ZOO = [*models.FLOOR, *models.OTHERS]
+LAYER_DROP = {"whisper", "opt", "bart", "pegasus", "marian", "wav2vec2"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums over several threads may be taken in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_graph_gives_eager_numbers_at_any_batch(name):
+    model, args, kwargs = models.build(name)
+    recording = reference.record(model, args, kwargs)
+    assert not recording.graph.is_static
+    assert _core.parse_graph(str(recording.graph)) == recording.graph
+    for batch in (1, 2, 3, 5):
+        call = models.batch_of(batch, args, kwargs)
+        with torch.no_grad():
+            expected, after = run_eager(model, copy.deepcopy(call))
+            reference.assert_same(expected, recording.run(*copy.deepcopy(call)))
+        for buffer_name, buffer in model.named_buffers():
+            assert torch.equal(buffer, after[buffer_name]), buffer_name
+
+
+def run_eager(model, call):
+    """The result, and the buffers as the call left them; the model keeps those it had."""
+    before = {n: b.clone() for n, b in model.named_buffers()}
+    args, kwargs = call
+    result = model(*args, **kwargs)
+    after = {n: b.clone() for n, b in model.named_buffers()}
+    for name, buffer in model.named_buffers():
+        buffer.copy_(before[name])
+    return result, after
+
+
+@pytest.mark.parametrize("name", [n for n in ZOO if n not in LAYER_DROP])
+def test_train_mode_is_captured(name):
+    model, args, kwargs = models.build(name)
+    graph = reference.record(model.train(), args, kwargs).graph
+    assert graph.training
+    drops = [m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)]
+    if any(p > 0 for p in drops):
+        assert any(n["random"] for n in graph.nodes)
+
+
+def test_batch_norm_in_train_mode_writes_its_statistics():
+    model, args, kwargs = models.build("resnet")
+    recording = reference.record(model.train(), args, kwargs)
+    norms = [r for r, _ in recording.nodes if r["op"] == "aten.batch_norm.default"]
+    assert norms
+    assert all(len(r["written_args"]) == 2 for r in norms)
+    with torch.no_grad():
+        expected, after = run_eager(model, copy.deepcopy((args, kwargs)))
+        reference.assert_same(expected, recording.run(args, kwargs))
+    for name, buffer in model.named_buffers():
+        assert torch.equal(buffer, after[name]), name
+
+
+def test_tied_weights_are_one_weight_with_two_names():
+    model, args, kwargs = models.build("llama_tied")
+    graph = reference.record(model, args, kwargs).graph
+    tied = [w["names"] for w in graph.weights if len(w["names"]) > 1]
+    assert tied == [["model.embed_tokens.weight", "lm_head.weight"]]
+
+
+def test_names_and_scopes_are_the_models_own():
+    model, args, kwargs = models.build("gpt2")
+    graph = reference.record(model, args, kwargs).graph
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    named = {n for w in graph.weights if w["kind"] == "parameter" for n in w["names"]}
+    assert named == set(parameters)
+    paths = {path for path, _ in model.named_modules()}
+    assert {n["scope"] for n in graph.nodes} <= paths
+    assert all(n["source"].startswith("transformers/") for n in graph.nodes)
