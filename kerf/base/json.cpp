@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace kerf {
 namespace {
@@ -53,8 +54,46 @@ void check_depth(std::string_view text, std::string_view source, ErrorKind kind)
 
 // What nlohmann says after its own tag and position.
 std::string reason_of(std::string_view what) {
-  const std::size_t at = what.find(": ");
-  return std::string(at == std::string_view::npos ? what : what.substr(at + 2));
+  const std::size_t at = what.find("] ");
+  if (at != std::string_view::npos) what.remove_prefix(at + 2);
+  const std::size_t place = what.find(": ");
+  return std::string(place == std::string_view::npos ? what : what.substr(place + 2));
+}
+
+// Reads the text again for the place of its first error: the exception for a number that is too
+// large does not know it.
+struct Locator : nlohmann::json_sax<Json> {
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+    // Counts from 1; points at the offending character, or past the end.
+    offset = position == 0 ? 0 : position - 1;
+    return false;
+  }
+  std::size_t offset = 0;
+};
+
+// "1.12" and nothing else.
+std::optional<FormatVersion> parse_version(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  FormatVersion out;
+  const auto [dot, major_status] = std::from_chars(text.data(), end, out.major);
+  if (major_status != std::errc{} || dot == end || *dot != '.') return std::nullopt;
+  const auto [rest, minor_status] = std::from_chars(dot + 1, end, out.minor);
+  if (minor_status != std::errc{} || rest != end || out.major < 0 || out.minor < 0) {
+    return std::nullopt;
+  }
+  return out;
 }
 
 }  // namespace
@@ -63,9 +102,10 @@ Json parse_json(std::string_view text, std::string_view source, ErrorKind kind) 
   check_depth(text, source, kind);
   try {
     return Json::parse(text.begin(), text.end());
-  } catch (const Json::parse_error& error) {
-    // `byte` counts from 1 and points past the offending character.
-    const Place place = place_of(text, error.byte == 0 ? 0 : error.byte - 1);
+  } catch (const Json::exception& error) {
+    Locator locator;
+    Json::sax_parse(text.begin(), text.end(), &locator);
+    const Place place = place_of(text, locator.offset);
     throw Error(kind, fmt::format("[base.json] {}:{}:{}: {}; expected complete JSON; the file may be "
                                   "truncated: write it again",
                                   source, place.line, place.column, reason_of(error.what())));
@@ -88,21 +128,13 @@ void check_format_header(const Json& json, std::string_view format, FormatVersio
                                   source, found, format));
   }
   const std::string version = reader.text("version");
-  const std::size_t dot = version.find('.');
-  int major = -1;
-  int minor = -1;
-  if (dot != std::string::npos) {
-    std::from_chars(version.data(), version.data() + dot, major);
-    std::from_chars(version.data() + dot + 1, version.data() + version.size(), minor);
-  }
-  if (major != supported.major || minor < 0 || minor > supported.minor) {
-    throw Error(kind, fmt::format("[base.json] {} has {} version {}; this Kerf reads {}.0 to {}.{}; "
-                                  "{}",
-                                  source, format, version, supported.major, supported.major,
-                                  supported.minor,
-                                  major >= supported.major ? "install a newer Kerf"
-                                                           : "write the file again with this Kerf"));
-  }
+  const auto parsed = parse_version(version);
+  if (parsed && parsed->major == supported.major && parsed->minor <= supported.minor) return;
+  const bool newer = parsed && parsed->major >= supported.major;
+  throw Error(kind, fmt::format("[base.json] {} has {} version {}; this Kerf reads {}.0 to {}.{}; {}",
+                                source, format, version, supported.major, supported.major,
+                                supported.minor,
+                                newer ? "install a newer Kerf" : "write the file again with this Kerf"));
 }
 
 bool JsonReader::has(std::string_view key) const {

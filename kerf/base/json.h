@@ -36,11 +36,13 @@ void check_format_header(const Json& json, std::string_view format, FormatVersio
 
 // Reads typed fields of one object and says where it stands when something is wrong:
 //   JsonReader reader(json, "plan.json", ErrorKind::invalid_plan);
-//   auto count = reader.child("cluster").number<int>("n");
+//   auto count = reader.child("cluster").integer("n", 1, 1024);
+// Keeps a pointer to `json`, which must outlive it.
 class JsonReader {
  public:
   JsonReader(const Json& json, std::string path, ErrorKind kind)
       : json_(&json), path_(std::move(path)), kind_(kind) {}
+  JsonReader(Json&&, std::string, ErrorKind) = delete;
 
   const Json& json() const { return *json_; }
   const std::string& path() const { return path_; }
@@ -54,7 +56,7 @@ class JsonReader {
   bool boolean(std::string_view key) const;
   double number(std::string_view key) const;  // finite
   std::int64_t integer(std::string_view key) const;
-  // A count or index: 0 <= value <= limit.
+  // A count or index: low <= value <= high.
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const;
 
   std::string as_text() const;
