@@ -24,10 +24,34 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
                                          std::strerror(errno), hint));
 }
 
-// Unique among the threads of this process and among processes.
+// Unique among the threads of this process and among processes, in the same folder. Not made from
+// the file's name, which may be as long as names can be.
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
-  return fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter.fetch_add(1));
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  return fmt::format("{}.kerf.tmp.{}.{}", folder, ::getpid(), counter.fetch_add(1));
+}
+
+// The file a path leads to, links followed. Renaming over a link would leave its target as it was.
+std::string resolve(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_symlink(path, failed)) return path;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, failed);
+  return failed ? path : target.string();
+}
+
+bool is_device_or_pipe(const std::string& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  return std::filesystem::is_other(status);
+}
+
+void write_content(const std::string& path, std::string_view content, const std::string& shown) {
+  File file(std::fopen(path.c_str(), "wb"), &std::fclose);
+  if (!file) fail("write", shown, "check that the folder exists and can be written");
+  const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
+  if (!written || std::fflush(file.get()) != 0) fail("write", shown, "check the free space");
 }
 
 }  // namespace
@@ -50,24 +74,18 @@ std::string read_file(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  const std::string temporary = temporary_name(path);
-  {
-    File file(std::fopen(temporary.c_str(), "wb"), &std::fclose);
-    if (!file) fail("write", path, "check that the folder exists and can be written");
-    const bool written = std::fwrite(content.data(), 1, content.size(), file.get()) == content.size();
-    if (!written || std::fflush(file.get()) != 0) {
-      const int reason = errno;
-      file.reset();
-      std::remove(temporary.c_str());
-      errno = reason;
-      fail("write", path, "check the free space");
+  // A rename over /dev/null or a pipe would put a file in its place.
+  if (is_device_or_pipe(path)) return write_content(path, content, path);
+  const std::string target = resolve(path);
+  const std::string temporary = temporary_name(target);
+  try {
+    write_content(temporary, content, path);
+    if (std::rename(temporary.c_str(), target.c_str()) != 0) {
+      fail("write", path, "check that the path is a file that may be replaced");
     }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
+  } catch (const Error&) {
     std::remove(temporary.c_str());
-    errno = reason;
-    fail("write", path, "check that the path is a file that may be replaced");
+    throw;
   }
 }
 

@@ -11,7 +11,8 @@ namespace kerf {
 std::string read_file(const std::string& path);
 
 // Writes to a temporary name in the same folder, then renames: readers see the old file or the new
-// one, never half of one, and a failure leaves the old one alone. Throws Error(io).
+// one, never half of one, and a failure leaves the old one alone. Links are followed; devices and
+// pipes are written to as they are. Throws Error(io).
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace kerf
