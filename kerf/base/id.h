@@ -7,6 +7,7 @@
 #pragma once
 
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,7 +19,8 @@ template <class Tag>
 class Id {
  public:
   constexpr Id() = default;
-  template <class Integer>
+  template <std::integral Integer>
+    requires(!std::same_as<Integer, bool>)
   explicit constexpr Id(Integer value) : value_(static_cast<std::uint32_t>(value)) {}
 
   constexpr std::size_t index() const { return value_; }

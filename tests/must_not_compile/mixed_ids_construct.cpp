@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+// expect-error: no matching|no viable
+#include "kerf/base/id.h"
+
+kerf::NodeId node{1};
+kerf::ValueId value{1};
+kerf::NodeId copy{node};
+#ifdef KERF_MUST_NOT_COMPILE
+kerf::NodeId bad{value};
+#endif

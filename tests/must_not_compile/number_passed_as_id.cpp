@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+// expect-error: could not convert|cannot convert|no viable conversion|no matching
+#include "kerf/base/id.h"
+
+kerf::NodeId node{1};
+void visit(kerf::NodeId);
+void good() { visit(kerf::NodeId{1}); }
+#ifdef KERF_MUST_NOT_COMPILE
+void bad() { visit(1); }
+#endif
