@@ -46,7 +46,7 @@ struct Nanoseconds {
 // and, for a negative or absurd size (over 2^60 bytes), why it is refused.
 Bytes parse_bytes(std::string_view text);
 
-// For people, three significant digits: "1.50 GiB", "17 B", "3.20 ms", "41.0 us". 
+// For people, three significant digits: "1.50 GiB", "17 B", "3.20 ms", "41.0 us".
 std::string to_string(Bytes bytes);
 std::string to_string(Nanoseconds time);
 
