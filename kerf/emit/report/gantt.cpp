@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/emit/report/gantt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace kerf {
+namespace {
+
+constexpr int kSmallestWidth = 8;
+
+char symbol(const Event& event) {
+  if (event.kind == EventKind::transfer) return '~';
+  return static_cast<char>('0' + event.microbatch % 10);
+}
+
+// One device's row: for each column how much of it is idle and which event covers most of it.
+class Row {
+ public:
+  Row(int width, Nanoseconds span) : width_(static_cast<std::size_t>(width)), span_(span) {}
+
+  void draw(const Event& event) {
+    const double scale = static_cast<double>(width_) / span_.count;
+    const double start = event.start.count * scale;
+    const double end = event.end.count * scale;
+    const std::size_t last = std::min(width_, static_cast<std::size_t>(end) + 1);
+    for (auto c = static_cast<std::size_t>(start); c < last; ++c) {
+      const double from = std::max(start, static_cast<double>(c));
+      const double covered = std::min(end, static_cast<double>(c + 1)) - from;
+      idle_[c] -= covered;
+      if (covered > most_[c]) most_[c] = covered, symbols_[c] = symbol(event);
+    }
+  }
+
+  std::string text() const {
+    std::string out = symbols_;
+    for (std::size_t c = 0; c < width_; ++c) {
+      if (idle_[c] >= most_[c]) out[c] = '.';
+    }
+    return out;
+  }
+
+ private:
+  std::size_t width_;
+  Nanoseconds span_;
+  std::vector<double> idle_ = std::vector<double>(width_, 1.0);
+  std::vector<double> most_ = std::vector<double>(width_, 0.0);
+  std::string symbols_ = std::string(width_, '.');
+};
+
+std::string heading(const Timeline& timeline) {
+  return fmt::format("{} step {}: {} stage{}, {} micro-batch{}, bubble {:.1f} %\n", timeline.origin,
+                     to_string(timeline.end()), timeline.num_stages,
+                     timeline.num_stages == 1 ? "" : "s", timeline.n_microbatches,
+                     timeline.n_microbatches == 1 ? "" : "es", timeline.bubble() * 100);
+}
+
+std::size_t widest_name(const Timeline& timeline) {
+  std::size_t widest = 0;
+  for (const std::string& name : timeline.devices) widest = std::max(widest, name.size());
+  return widest;
+}
+
+}  // namespace
+
+std::string draw_timeline(const Timeline& timeline, int width) {
+  width = std::max(width, kSmallestWidth);
+  const Nanoseconds span = timeline.end();
+  std::string out = heading(timeline);
+  if (span.count <= 0) return out;
+  std::vector<Row> rows(timeline.devices.size(), Row(width, span));
+  for (const Event& event : timeline.events) rows[event.device.index()].draw(event);
+  const std::size_t label = widest_name(timeline);
+  for (std::size_t d = 0; d < rows.size(); ++d) {
+    out += fmt::format("{:<{}}  {}  busy {:.0f} %\n", timeline.devices[d], label, rows[d].text(),
+                       timeline.busy(DeviceId(d)) / span * 100);
+  }
+  const std::string end = to_string(span);
+  return out + fmt::format("{:<{}}  0{:>{}}\n", "", label, end, width - 1);
+}
+
+}  // namespace kerf

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/emit/report/report_json.h"
+
+#include "kerf/emit/report/cut_out.h"
+
+namespace kerf {
+namespace {
+
+constexpr FormatVersion kVersion{1, 0};
+
+double seconds(Nanoseconds time) { return time.count * 1e-9; }
+
+Json profile_json(const Plan& plan) {
+  Json json;
+  json["source"] = to_string(plan.profile_source);
+  json["device_kind"] = plan.profile_kind;
+  json["batch"] = plan.profile_batch;
+  return json;
+}
+
+Json stage_json(const Plan& plan, const Stage& stage, Bytes cut) {
+  Json json;
+  json["device"] = plan.cluster.device(stage.device).name;
+  json["num_nodes"] = stage.nodes.size();
+  json["time_s"] = seconds(stage.time);
+  json["weight_bytes"] = stage.weights.count;
+  json["activation_bytes"] = stage.activations.count;
+  json["input_bytes"] = stage.inputs.count;
+  json["output_bytes"] = stage.outputs.count;
+  json["cut_bytes"] = cut.count;
+  return json;
+}
+
+Json device_json(const Plan& plan, std::size_t d) {
+  const DeviceMemory& memory = plan.memory[d];
+  Json json;
+  json["device"] = plan.cluster.devices[d].name;
+  json["compute_s"] = seconds(plan.loads[d].compute);
+  json["communication_s"] = seconds(plan.loads[d].communication);
+  json["weight_bytes"] = memory.weights.count;
+  json["activation_bytes"] = memory.activations.count;
+  json["predicted_bytes"] = memory.predicted.count;
+  json["limit_bytes"] = memory.limited ? Json(memory.limit.count) : Json(nullptr);
+  return json;
+}
+
+Json bound_json(const Plan& plan) {
+  const LowerBound& bound = plan.lower_bound;
+  Json json;
+  json["name"] = bound.name;
+  json["value_s"] = seconds(bound.value);
+  json["gap"] = bound.value.count > 0 ? Json(plan.busiest / bound.value - 1) : Json(nullptr);
+  json["argument"] = bound.argument;
+  return json;
+}
+
+}  // namespace
+
+Json report_json(const Plan& plan) {
+  Json json = format_header("kerf-report", kVersion);
+  json["graph"] = plan.graph_name;
+  json["graph_hash"] = plan.graph_hash;
+  json["method"] = plan.method;
+  json["truncated"] = plan.truncated;
+  json["objective"] = to_string(plan.objective);
+  json["comm_model"] = plan.comm_model;
+  json["schedule"] = plan.schedule;
+  json["n_microbatches"] = plan.n_microbatches;
+  json["batch"] = plan.batch;
+  json["micro_batch"] = plan.micro_batch;
+  json["profile"] = profile_json(plan);
+  json["stages"] = Json::array();
+  const std::vector<Bytes> cut = cut_bytes_of_stages(plan);
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+    json["stages"].push_back(stage_json(plan, plan.stages[s], cut[s]));
+  }
+  json["devices"] = Json::array();
+  for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
+    json["devices"].push_back(device_json(plan, d));
+  }
+  json["cut_bytes"] = plan.cut_bytes().count;
+  json["busiest_s"] = seconds(plan.busiest);
+  json["lower_bound"] = bound_json(plan);
+  json["bubble"] = plan.bubble;
+  json["latency_s"] = seconds(plan.latency);
+  json["step_time_s"] = seconds(plan.step_time);
+  json["throughput"] = plan.throughput;
+  json["notes"] = plan.notes;
+  return json;
+}
+
+}  // namespace kerf

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/emit/report/table.h"
+
+#include <fmt/format.h>
+
+#include "kerf/emit/report/cut_out.h"
+#include "kerf/emit/report/text_table.h"
+
+namespace kerf {
+namespace {
+
+using Align = TextTable::Align;
+
+std::string time_or_dash(Nanoseconds time) { return time.count > 0 ? to_string(time) : "-"; }
+
+std::string bytes_or_dash(Bytes bytes) { return bytes.count > 0 ? to_string(bytes) : "-"; }
+
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string heading(const Plan& plan) {
+  std::string out = fmt::format(
+      "{}: {} on {}, method {}", plan.graph_name,
+      counted(static_cast<std::int64_t>(plan.num_stages()), "stage"),
+      counted(static_cast<std::int64_t>(plan.cluster.num_devices()), "device"), plan.method);
+  if (plan.truncated) out += " (stopped early: a better plan may exist)";
+  return out + '\n';
+}
+
+std::string batches(const Plan& plan) {
+  if (plan.batch == 0) return "fixed, 1 micro-batch";
+  if (plan.n_microbatches == 1) return fmt::format("{} in 1 micro-batch", plan.batch);
+  const bool uneven = plan.batch % plan.n_microbatches != 0;
+  return fmt::format("{} in {} micro-batches of {}{}", plan.batch, plan.n_microbatches,
+                     uneven ? "at most " : "", plan.micro_batch);
+}
+
+std::string profile_line(const Plan& plan) {
+  return fmt::format("{} on {}{}", to_string(plan.profile_source), plan.profile_kind,
+                     plan.profile_batch == 0 ? std::string(", fixed batch")
+                                             : fmt::format(", batch {}", plan.profile_batch));
+}
+
+std::string stage_rows(const Plan& plan) {
+  TextTable table({{"stage", Align::right},
+                   {"device", Align::left},
+                   {"nodes", Align::right},
+                   {"time", Align::right},
+                   {"weights", Align::right},
+                   {"activations", Align::right},
+                   {"bytes cut", Align::right}});
+  const std::vector<Bytes> cut = cut_bytes_of_stages(plan);
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+    const Stage& stage = plan.stages[s];
+    table.add({std::to_string(s), plan.cluster.device(stage.device).name,
+               std::to_string(stage.nodes.size()), to_string(stage.time), to_string(stage.weights),
+               to_string(stage.activations), bytes_or_dash(cut[s])});
+  }
+  return table.str();
+}
+
+std::string device_rows(const Plan& plan) {
+  TextTable table({{"device", Align::left},
+                   {"compute", Align::right},
+                   {"transfers", Align::right},
+                   {"weights", Align::right},
+                   {"activations", Align::right},
+                   {"memory", Align::right},
+                   {"limit", Align::right},
+                   {"used", Align::right}});
+  for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
+    const DeviceMemory& memory = plan.memory[d];
+    const double share =
+        memory.limited && memory.limit.count > 0
+            ? static_cast<double>(memory.predicted.count) / static_cast<double>(memory.limit.count)
+            : 0;
+    table.add({plan.cluster.devices[d].name, time_or_dash(plan.loads[d].compute),
+               time_or_dash(plan.loads[d].communication), to_string(memory.weights),
+               to_string(memory.activations), to_string(memory.predicted),
+               memory.limited ? to_string(memory.limit) : "none",
+               memory.limited ? percent(share) : ""});
+  }
+  return table.str();
+}
+
+std::string bound_text(const Plan& plan) {
+  const LowerBound& bound = plan.lower_bound;
+  if (bound.name.empty()) return "none known";
+  std::string out = fmt::format("{} ({})", to_string(bound.value), bound.name);
+  if (bound.value.count > 0) {
+    const double gap = plan.busiest / bound.value - 1;
+    out += gap < 5e-4 ? ", reached" : fmt::format(", gap {}", percent(gap));
+  }
+  return out;
+}
+
+std::string predictions(const Plan& plan) {
+  const auto line = [](std::string_view label, const std::string& text) {
+    return fmt::format("{:<20}{}\n", label, text);
+  };
+  const std::string rate =
+      fmt::format("{:.3g} {} a second", plan.throughput, plan.batch == 0 ? "steps" : "samples");
+  std::string out;
+  out += line("batch", fmt::format("{}, schedule {}", batches(plan), plan.schedule));
+  out += line("costs", profile_line(plan));
+  out += line("busiest device", to_string(plan.busiest) + " a micro-batch");
+  out += line("lower bound", bound_text(plan));
+  if (!plan.lower_bound.argument.empty()) out += line("", plan.lower_bound.argument);
+  out += line("bytes cut", fmt::format("{} a micro-batch", to_string(plan.cut_bytes())));
+  out += line("bubble", percent(plan.bubble));
+  out += line("latency", to_string(plan.latency) + " for one micro-batch");
+  out += line("predicted step time", fmt::format("{}, {}", to_string(plan.step_time), rate));
+  return out;
+}
+
+}  // namespace
+
+std::string plan_table(const Plan& plan) {
+  std::string out =
+      heading(plan) + '\n' + stage_rows(plan) + '\n' + device_rows(plan) + '\n' + predictions(plan);
+  for (const std::string& note : plan.cluster.notes) out += "note: " + note + '\n';
+  for (const std::string& note : plan.notes) out += "note: " + note + '\n';
+  return out;
+}
+
+}  // namespace kerf
