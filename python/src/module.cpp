@@ -5,7 +5,14 @@
 PYBIND11_MODULE(_core, m) {
   using namespace kerf::bindings;
   m.doc() = "Kerf's C++ core: graphs, costs, plans. Use it through the package kerf.";
+  m.attr("__version__") = KERF_VERSION;
   init_errors(m);
   init_graph(m);
   init_graph_builder(m);
+  init_device(m);
+  init_profile(m);
+  init_timeline(m);
+  init_plan(m);
+  init_simulate(m);
+  init_runtime(m);
 }

@@ -13,5 +13,13 @@ namespace py = pybind11;
 void init_errors(py::module_& m);
 void init_graph(py::module_& m);
 void init_graph_builder(py::module_& m);
+void init_device(py::module_& m);
+void init_profile(py::module_& m);
+void init_plan(py::module_& m);
+void init_timeline(py::module_& m);
+void init_simulate(py::module_& m);
+void init_verify(py::module_& m);
+void init_partition(py::module_& m);
+void init_runtime(py::module_& m);
 
 }  // namespace kerf::bindings

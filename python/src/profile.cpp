@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/profile/profile.h"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include "kerf/profile/estimate.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+double seconds(Nanoseconds time) { return time.count * 1e-9; }
+
+std::string summary(const Profile& profile) {
+  return fmt::format("kerf.Profile({}, {}, batch {}, {} nodes, forward {})",
+                     to_string(profile.source), profile.device_kind,
+                     profile.batch == 0 ? "static" : std::to_string(profile.batch),
+                     profile.nodes.size(), to_string(profile.total_forward()));
+}
+
+Source parse_source(const std::string& name) {
+  for (const Source source : {Source::measured, Source::estimated, Source::given}) {
+    if (to_string(source) == name) return source;
+  }
+  throw Error(
+      ErrorKind::invalid_argument,
+      fmt::format("[profile.profile] source '{}'; expected measured, estimated or given", name));
+}
+
+// A profile from times alone: sizes follow from the graph's shapes.
+Profile from_times(const Graph& graph, const std::vector<double>& forward, std::int64_t batch,
+                   const std::string& device_kind, const std::string& source) {
+  if (forward.size() != graph.num_nodes()) {
+    throw Error(ErrorKind::invalid_profile,
+                fmt::format("[profile.profile] {} times for {} nodes; expected one for each",
+                            forward.size(), graph.num_nodes()));
+  }
+  Profile profile;
+  profile.graph_hash = graph.hash();
+  profile.device_kind = device_kind;
+  profile.batch = graph.is_static() ? 0 : batch == 0 ? graph.data().example_batch : batch;
+  profile.source = parse_source(source);
+  for (std::size_t n = 0; n < forward.size(); ++n) {
+    NodeCost cost = node_sizes(graph, NodeId(n), profile.batch);
+    cost.forward = Nanoseconds{forward[n] * 1e9};
+    cost.source = profile.source;
+    profile.nodes.push_back(cost);
+  }
+  return profile;
+}
+
+// Plain tuples, so that a pickle needs no graph (the file form goes by node name and does).
+py::tuple state_of(const Profile& p) {
+  py::list nodes;
+  for (const NodeCost& n : p.nodes) {
+    nodes.append(py::make_tuple(n.forward.count, n.forward_spread.count, n.samples, n.flops, n.macs,
+                                n.moved.count, n.weights.count, n.inputs.count, n.outputs.count,
+                                n.saved.count, n.peak.count, static_cast<int>(n.source)));
+  }
+  py::list unknown;
+  for (const UnknownOp& u : p.unknown_ops) unknown.append(py::make_tuple(u.op, u.count, u.share));
+  return py::make_tuple(p.graph_hash, p.device_kind, p.batch, static_cast<int>(p.source), nodes,
+                        unknown, p.notes);
+}
+
+Bytes bytes_at(const py::tuple& record, std::size_t i) { return {record[i].cast<std::int64_t>()}; }
+
+NodeCost cost_from(const py::tuple& r) {
+  NodeCost n;
+  n.forward = {r[0].cast<double>()};
+  n.forward_spread = {r[1].cast<double>()};
+  n.samples = r[2].cast<int>();
+  n.flops = r[3].cast<double>();
+  n.macs = r[4].cast<double>();
+  n.moved = bytes_at(r, 5);
+  n.weights = bytes_at(r, 6);
+  n.inputs = bytes_at(r, 7);
+  n.outputs = bytes_at(r, 8);
+  n.saved = bytes_at(r, 9);
+  n.peak = bytes_at(r, 10);
+  n.source = static_cast<Source>(r[11].cast<int>());
+  return n;
+}
+
+Profile from_state(const py::tuple& state) {
+  Profile p;
+  p.graph_hash = state[0].cast<std::string>();
+  p.device_kind = state[1].cast<std::string>();
+  p.batch = state[2].cast<std::int64_t>();
+  p.source = static_cast<Source>(state[3].cast<int>());
+  for (const py::handle record : state[4]) p.nodes.push_back(cost_from(record.cast<py::tuple>()));
+  for (const py::handle item : state[5]) {
+    const auto record = item.cast<py::tuple>();
+    p.unknown_ops.push_back(
+        {record[0].cast<std::string>(), record[1].cast<std::int64_t>(), record[2].cast<double>()});
+  }
+  p.notes = state[6].cast<std::vector<std::string>>();
+  return p;
+}
+
+void bind_node_cost(py::module_& m) {
+  py::class_<NodeCost>(m, "NodeCost", "What one node costs: seconds and bytes.")
+      .def_property_readonly("forward", [](const NodeCost& n) { return seconds(n.forward); })
+      .def_property_readonly("forward_spread",
+                             [](const NodeCost& n) { return seconds(n.forward_spread); })
+      .def_readonly("samples", &NodeCost::samples)
+      .def_readonly("flops", &NodeCost::flops)
+      .def_readonly("macs", &NodeCost::macs)
+      .def_property_readonly("moved_bytes", [](const NodeCost& n) { return n.moved.count; })
+      .def_property_readonly("weight_bytes", [](const NodeCost& n) { return n.weights.count; })
+      .def_property_readonly("input_bytes", [](const NodeCost& n) { return n.inputs.count; })
+      .def_property_readonly("output_bytes", [](const NodeCost& n) { return n.outputs.count; })
+      .def_property_readonly("saved_bytes", [](const NodeCost& n) { return n.saved.count; })
+      .def_property_readonly("peak_bytes", [](const NodeCost& n) { return n.peak.count; })
+      .def_property_readonly("source",
+                             [](const NodeCost& n) { return std::string(to_string(n.source)); });
+}
+
+}  // namespace
+
+void init_profile(py::module_& m) {
+  bind_node_cost(m);
+  py::class_<Profile>(m, "Profile", "What every node of one graph costs on one kind of device.")
+      .def_static("from_times", &from_times, py::arg("graph"), py::arg("forward"),
+                  py::arg("batch") = 0, py::arg("device_kind") = "cpu", py::arg("source") = "given",
+                  "From forward times in seconds, one for each node of the graph.")
+      .def_readonly("graph_hash", &Profile::graph_hash)
+      .def_readonly("device_kind", &Profile::device_kind)
+      .def_readonly("batch", &Profile::batch)
+      .def_property_readonly("source",
+                             [](const Profile& p) { return std::string(to_string(p.source)); })
+      .def_property_readonly(
+          "nodes", [](const Profile& p) { return p.nodes; },
+          "NodeCost records, in the graph's order.")
+      .def_property_readonly(
+          "unknown_ops",
+          [](const Profile& p) {
+            std::vector<std::tuple<std::string, std::int64_t, double>> out;
+            for (const UnknownOp& u : p.unknown_ops) {
+              out.emplace_back(u.op, u.count, u.share);
+            }
+            return out;
+          },
+          "Operators without a formula: (name, count, share of the time).")
+      .def_property_readonly("notes", [](const Profile& p) { return p.notes; })
+      .def_property_readonly("total_forward",
+                             [](const Profile& p) { return seconds(p.total_forward()); })
+      .def(
+          "save",
+          [](const Profile& p, const std::filesystem::path& path, const Graph& graph) {
+            save_profile(p, graph, path);
+          },
+          py::arg("path"), py::arg("graph"))
+      .def("__len__", [](const Profile& p) { return p.nodes.size(); })
+      .def("__repr__", &summary)
+      .def(
+          "__eq__", [](const Profile& a, const Profile& b) { return a == b; }, py::is_operator())
+      .def(py::pickle(&state_of, &from_state));
+
+  m.def(
+      "load_profile",
+      [](const std::filesystem::path& path, const Graph& graph) {
+        return load_profile(path, graph);
+      },
+      py::arg("path"), py::arg("graph"), py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "estimate",
+      [](const Graph& graph, const std::string& kind, std::int64_t batch) {
+        return estimate(graph, device_kind(kind), batch);
+      },
+      py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
+      py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace kerf::bindings

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/simulate/simulate.h"
+
+#include <pybind11/stl.h>
+
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+
+void init_simulate(py::module_& m) {
+  m.def(
+      "simulate",
+      [](const Plan& plan, std::optional<int> n_microbatches) {
+        return n_microbatches ? simulate(plan, *n_microbatches) : simulate(plan);
+      },
+      py::arg("plan"), py::arg("n_microbatches") = py::none(),
+      py::call_guard<py::gil_scoped_release>(),
+      "One step of the plan, event by event; also with another number of micro-batches.");
+}
+
+}  // namespace kerf::bindings

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/timeline.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include "kerf/base/error.h"
+#include "kerf/base/file.h"
+#include "kerf/emit/report/compare.h"
+#include "kerf/emit/report/gantt.h"
+#include "kerf/emit/report/trace.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+double seconds(Nanoseconds time) { return time.count * 1e-9; }
+
+// An event with names in place of ids, so that it stands alone.
+struct EventRecord {
+  Event event;
+  std::string device;
+  std::string from;
+};
+
+std::string name_of(const Timeline& timeline, DeviceId id) {
+  return id.valid() ? timeline.devices.at(id.index()) : std::string();
+}
+
+std::vector<EventRecord> events_of(const Timeline& timeline) {
+  std::vector<EventRecord> out;
+  for (const Event& event : timeline.events) {
+    out.push_back({event, name_of(timeline, event.device), name_of(timeline, event.from)});
+  }
+  return out;
+}
+
+py::dict memory_of(const Timeline& timeline) {
+  py::dict out;
+  for (const MemoryCurve& curve : timeline.memory) {
+    std::vector<std::pair<double, std::int64_t>> points;
+    for (const MemoryPoint& point : curve.points) {
+      points.emplace_back(seconds(point.time), point.bytes.count);
+    }
+    out[py::str(name_of(timeline, curve.device))] = points;
+  }
+  return out;
+}
+
+double busy(const Timeline& timeline, const std::string& device) {
+  for (std::size_t d = 0; d < timeline.devices.size(); ++d) {
+    if (timeline.devices[d] == device) return seconds(timeline.busy(DeviceId(d)));
+  }
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[plan.timeline] no device '{}'; expected one of {}", device,
+                          fmt::join(timeline.devices, ", ")));
+}
+
+std::string summary(const Timeline& timeline) {
+  return fmt::format("kerf.Timeline({}, {} stages, {} micro-batches, step {})", timeline.origin,
+                     timeline.num_stages, timeline.n_microbatches, to_string(timeline.end()));
+}
+
+void bind_event(py::module_& m) {
+  py::class_<EventRecord>(m, "Event", "What a device did between two moments, in seconds.")
+      .def_property_readonly(
+          "kind", [](const EventRecord& r) { return std::string(to_string(r.event.kind)); })
+      .def_readonly("device", &EventRecord::device)
+      .def_property_readonly("stage", [](const EventRecord& r) { return r.event.stage.index(); })
+      .def_property_readonly("microbatch", [](const EventRecord& r) { return r.event.microbatch; })
+      .def_property_readonly(
+          "phase", [](const EventRecord& r) { return std::string(to_string(r.event.phase)); })
+      .def_property_readonly("start", [](const EventRecord& r) { return seconds(r.event.start); })
+      .def_property_readonly("end", [](const EventRecord& r) { return seconds(r.event.end); })
+      .def_property_readonly("bytes", [](const EventRecord& r) { return r.event.bytes.count; })
+      .def_property_readonly("tensor", [](const EventRecord& r) { return r.event.tensor; })
+      .def_readonly("from_device", &EventRecord::from)
+      .def("__repr__", [](const EventRecord& r) {
+        return fmt::format("kerf.Event({} on {}, stage {}, micro-batch {}, {} .. {})",
+                           to_string(r.event.kind), r.device, r.event.stage.index(),
+                           r.event.microbatch, to_string(r.event.start), to_string(r.event.end));
+      });
+}
+
+}  // namespace
+
+void init_timeline(py::module_& m) {
+  bind_event(m);
+  py::class_<Timeline>(m, "Timeline", "What happened in one step: simulated or measured.")
+      .def_readonly("origin", &Timeline::origin)
+      .def_readonly("graph_hash", &Timeline::graph_hash)
+      .def_readonly("devices", &Timeline::devices)
+      .def_readonly("num_stages", &Timeline::num_stages)
+      .def_readonly("n_microbatches", &Timeline::n_microbatches)
+      .def_property_readonly("events", &events_of)
+      .def_property_readonly("memory", &memory_of,
+                             "For each device the points (seconds, bytes) of its memory curve.")
+      .def_property_readonly("step_time", [](const Timeline& t) { return seconds(t.end()); })
+      .def_property_readonly("bubble", &Timeline::bubble)
+      .def("busy", &busy, py::arg("device"), "Seconds of compute and transfers of a device.")
+      .def("draw", &draw_timeline, py::arg("width") = kDefaultGanttWidth,
+           "The timeline as text, a row for each device.")
+      .def(
+          "save",
+          [](const Timeline& t, const std::filesystem::path& path) { save_timeline(t, path); },
+          py::arg("path"))
+      .def(
+          "save_trace",
+          [](const Timeline& t, const std::filesystem::path& path) {
+            write_file(path, chrome_trace(t));
+          },
+          py::arg("path"), "For chrome://tracing and ui.perfetto.dev.")
+      .def("__len__", [](const Timeline& t) { return t.events.size(); })
+      .def("__repr__", &summary)
+      .def("__str__", [](const Timeline& t) { return draw_timeline(t); })
+      .def(
+          "__eq__", [](const Timeline& a, const Timeline& b) { return a == b; }, py::is_operator())
+      .def(py::pickle([](const Timeline& t) { return print_timeline(t); },
+                      [](const std::string& text) { return parse_timeline(text, "pickle"); }));
+
+  m.def(
+      "load_timeline", [](const std::filesystem::path& path) { return load_timeline(path); },
+      py::arg("path"));
+  m.def("compare", &compare_timelines, py::arg("predicted"), py::arg("measured"),
+        "Predicted against measured times, as lines for people.");
+}
+
+}  // namespace kerf::bindings
