@@ -139,6 +139,18 @@ class FootprintWalk {
     return last;
   }
 
+  // A write to memory of another stage is done out of place, into a copy that stays to the end.
+  Bytes copied(NodeId node) const {
+    Bytes sum;
+    for (const ValueId id : graph_.node(node).written) {
+      const Value& value = graph_.value(id);
+      if (value.scalar || facts_[value.storage.index()].weight) continue;
+      const NodeId maker = facts_[value.storage.index()].maker;
+      if (!maker.valid() || stage_of(maker) != stage_of(node)) sum += value.bytes(micro_batch_);
+    }
+    return sum;
+  }
+
   // One pass over the graph; each stage's nodes come up in the order in which it runs them.
   void find_activations() {
     std::vector<Bytes> allocated(graph_.num_nodes());
@@ -149,6 +161,7 @@ class FootprintWalk {
       const NodeId last = last_touch(StorageId{s});
       if (last.valid()) released[last.index()] += storage_bytes(StorageId{s});
     }
+    for (std::size_t i = 0; i < graph_.num_nodes(); ++i) allocated[i] += copied(NodeId{i});
     std::vector<Bytes> live(footprints_.size());
     for (std::size_t i = 0; i < graph_.num_nodes(); ++i) {
       const std::size_t stage = stage_of_[i].index();

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/bounds/bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kerf::partition {
+namespace {
+
+struct Unit {
+  double time = 0;           // on the profiled kind
+  std::int64_t weights = 0;  // storages that no other unit uses
+};
+
+std::vector<Unit> collect_units(const Problem& problem) {
+  const Graph& graph = problem.graph;
+  const std::vector<std::size_t> unit_of = indivisible_units(graph);
+  std::vector<Unit> units;
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    if (unit_of[n] >= units.size()) units.resize(unit_of[n] + 1);
+    units[unit_of[n]].time += problem.node_time(NodeId{n}).count;
+  }
+  // A storage that several units use may be anywhere: it counts for none of them.
+  constexpr std::size_t kUnused = static_cast<std::size_t>(-1);
+  constexpr std::size_t kShared = static_cast<std::size_t>(-2);
+  std::vector<std::size_t> owner(graph.storages().size(), kUnused);
+  for (const Weight& weight : graph.weights()) {
+    const Value& value = graph.value(weight.value);
+    if (value.scalar) continue;
+    for (const NodeId user : graph.consumers(weight.value)) {
+      std::size_t& own = owner[value.storage.index()];
+      own = own == kUnused || own == unit_of[user.index()] ? unit_of[user.index()] : kShared;
+    }
+  }
+  for (std::size_t s = 0; s < owner.size(); ++s) {
+    if (owner[s] < units.size()) {
+      units[owner[s]].weights += graph.storages()[s].bytes.eval(problem.micro_batch());
+    }
+  }
+  return units;
+}
+
+LowerBound work_bound(const Problem& problem, double total) {
+  double speed = 0;
+  for (const Device& device : problem.cluster.devices) speed += device.speed;
+  return {
+      "work", Nanoseconds{total / speed},
+      fmt::format("all nodes take {} on a device of speed 1, and the {} devices have speed {:.4g} "
+                  "together",
+                  to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
+}
+
+LowerBound unit_bound(const Problem& problem, const std::vector<Unit>& units) {
+  double largest = 0;
+  double speed = 0;
+  for (const Unit& unit : units) largest = std::max(largest, unit.time);
+  for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
+  return {"unit", Nanoseconds{largest / speed},
+          fmt::format("the longest piece that cannot be cut takes {} and the fastest device has "
+                      "speed {:.4g}",
+                      to_string(Nanoseconds{largest}), speed)};
+}
+
+// The most work whose own weights fit into `limit`: pieces with most time a byte first, the last
+// one in part. No set of whole pieces does more.
+double most_work_within(const std::vector<Unit>& by_density, std::int64_t limit) {
+  double work = 0;
+  double room = static_cast<double>(limit);
+  for (const Unit& unit : by_density) {
+    const auto weights = static_cast<double>(unit.weights);
+    if (weights <= room) {
+      work += unit.time;
+      room -= weights;
+    } else {
+      work += unit.time * room / weights;
+      break;
+    }
+  }
+  return work;
+}
+
+struct Memory {
+  double speed = 0;
+  double most_work = 0;
+};
+
+// The least T at which the memories, each doing at most T x speed and at most what fits into it,
+// can do everything; negative when even without a limit on T they cannot.
+double least_time(std::vector<Memory> memories, double total) {
+  std::sort(memories.begin(), memories.end(), [](const Memory& a, const Memory& b) {
+    return a.most_work * b.speed < b.most_work * a.speed;
+  });
+  double speed = 0;
+  for (const Memory& memory : memories) speed += memory.speed;
+  for (const Memory& memory : memories) {
+    if (total <= memory.most_work / memory.speed * speed) return total / speed;
+    total -= memory.most_work;
+    speed -= memory.speed;
+  }
+  return -1;
+}
+
+LowerBound memory_bound(const Problem& problem, std::vector<Unit> units, double total) {
+  std::sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
+    return a.time * static_cast<double>(b.weights) > b.time * static_cast<double>(a.weights);
+  });
+  std::stable_partition(units.begin(), units.end(), [](const Unit& u) { return u.weights == 0; });
+  const Cluster& cluster = problem.cluster;
+  std::vector<Memory> memories;
+  for (int g = 0; g < cluster.num_memory_groups(); ++g) {
+    Memory memory;
+    for (const DeviceId device : cluster.group(g)) memory.speed += cluster.device(device).speed;
+    memory.most_work =
+        cluster.group_limited(g) ? most_work_within(units, cluster.group_limit(g).count) : total;
+    memories.push_back(memory);
+  }
+  const double time = std::max(0.0, least_time(std::move(memories), total));
+  return {
+      "memory", Nanoseconds{time},
+      "a device does no more than the work whose weights fit into its memory, the rest is left to "
+      "the others"};
+}
+
+}  // namespace
+
+std::vector<LowerBound> lower_bounds(const Problem& problem) {
+  const std::vector<Unit> units = collect_units(problem);
+  double total = 0;
+  for (const Unit& unit : units) total += unit.time;
+  return {work_bound(problem, total), unit_bound(problem, units),
+          memory_bound(problem, units, total)};
+}
+
+LowerBound best_lower_bound(const Problem& problem) {
+  const std::vector<LowerBound> bounds = lower_bounds(problem);
+  // A gain below rounding is none: the simpler argument stays.
+  const LowerBound* best = &bounds.front();
+  for (const LowerBound& bound : bounds) {
+    if (bound.value.count > best->value.count * (1 + 1e-9)) best = &bound;
+  }
+  return *best;
+}
+
+}  // namespace kerf::partition

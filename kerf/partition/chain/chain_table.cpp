@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problem: split a sequence into one interval for each device, in order, some empty, minimising the
+// largest load. Source: the PipeDream recurrence (Narayanan et al. 2019; specs/autopipe.md 2.4)
+// with true loads: an interval's load is not monotone (taking in a consumer can save a transfer),
+// so all pairs of ends are candidates, except those that bounds rule out. Optimal.
+//   best(p, i) = min( best(p+1, i),  min over j > i of max(load_p(i, j), best(p+1, j)) )
+#include "kerf/partition/chain/chain_table.h"
+
+#include <algorithm>
+
+namespace kerf::partition {
+namespace {
+
+// Sums in another order differ in the last digits; a bound must not rule out its own solution.
+constexpr double kSlack = 1 + 1e-9;
+
+// Best link from any device before `to`; equal ones leave the model exact.
+void model_link(const Cluster& cluster, std::size_t to, DeviceModel& device, bool& exact) {
+  const auto per_byte = [](const Link& link) {
+    return link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0.0;
+  };
+  for (std::size_t from = 0; from < to; ++from) {
+    const Link& link = cluster.link(DeviceId{from}, DeviceId{to});
+    if (from == 0) {
+      device.latency = link.latency.count;
+      device.per_byte = per_byte(link);
+      continue;
+    }
+    exact &= link.latency.count == device.latency && per_byte(link) == device.per_byte;
+    device.latency = std::min(device.latency, link.latency.count);
+    device.per_byte = std::min(device.per_byte, per_byte(link));
+  }
+}
+
+}  // namespace
+
+ChainModel make_chain_model(const Problem& problem) {
+  const Cluster& cluster = problem.cluster;
+  ChainModel model;
+  model.n_microbatches = problem.n_microbatches;
+  for (std::size_t d = 0; d < cluster.num_devices(); ++d) {
+    DeviceModel device;
+    const int group = cluster.devices[d].memory_group;
+    device.slowness = 1 / cluster.devices[d].speed;
+    device.alone = cluster.group(group).size() == 1;
+    if (cluster.group_limited(group)) device.limit = cluster.group_limit(group).count;
+    model_link(cluster, d, device, model.exact);
+    model.exact &= device.alone;
+    model.devices.push_back(device);
+  }
+  return model;
+}
+
+ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
+    : intervals_(intervals),
+      model_(model),
+      width_(model.devices.size() + 1),
+      best_((intervals.num_nodes() + 1) * width_),
+      next_((intervals.num_nodes() + 1) * width_) {}
+
+void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, double cap) {
+  std::fill(best_.begin(), best_.end(), kNever);
+  const std::size_t end = intervals_.num_nodes();
+  for (std::size_t d = 0; d < width_; ++d) {
+    best_[end * width_ + d] = 0;
+    next_[end * width_ + d] = static_cast<std::int32_t>(end);
+  }
+  for (std::size_t start = end; start-- > 0;) {
+    if (cuttable[start]) solve_from(start, cuttable, measure, cap);
+  }
+}
+
+ChainTable::Range ChainTable::useful_devices(std::size_t position, Measure measure,
+                                             double cap) const {
+  Range range{0, model_.devices.size()};
+  if (measure == Measure::overflow || cap == kNever) return range;
+  const double before = intervals_.work_before(position);
+  const double after = intervals_.work_before(intervals_.num_nodes()) - before;
+  double room = 0;
+  while (range.low < range.high && room * kSlack < before) {
+    room += cap / model_.devices[range.low++].slowness;
+  }
+  if (room * kSlack < before) return {range.high, range.high};
+  room = 0;
+  std::size_t first = model_.devices.size();
+  while (first > range.low && room * kSlack < after) room += cap / model_.devices[--first].slowness;
+  // Devices `first` and those before it leave enough room; later ones do not.
+  range.high = room * kSlack < after ? range.low : std::min(range.high, first + 1);
+  return range;
+}
+
+void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable, Measure measure,
+                            double cap) {
+  const Range range = useful_devices(start, measure, cap);
+  double* const best = &best_[start * width_];
+  std::int32_t* const next = &next_[start * width_];
+  if (range.low >= range.high) return;
+  double fastest = kNever;
+  std::int64_t largest = 0;
+  for (std::size_t p = range.low; p < range.high; ++p) {
+    fastest = std::min(fastest, model_.devices[p].slowness);
+    largest = std::max(largest, model_.devices[p].limit);
+  }
+  intervals_.scan(start, [&](std::size_t end, const IntervalFigures& figures) {
+    // Time and least memory only grow: nothing further on can be any good.
+    if (measure == Measure::overflow) {
+      if (largest != kNoLimit && static_cast<double>(figures.least_memory() - largest) > cap) {
+        return false;
+      }
+    } else if (figures.time * fastest > cap * kSlack || figures.least_memory() > largest) {
+      return false;
+    }
+    if (!cuttable[end]) return true;
+    const double* const rest = &best_[end * width_];
+    for (std::size_t p = range.low; p < range.high; ++p) {
+      const DeviceModel& device = model_.devices[p];
+      const std::int64_t memory = device.memory(figures, model_.n_microbatches);
+      double measured = 0;
+      if (measure == Measure::overflow) {
+        measured = device.limit == kNoLimit
+                       ? 0
+                       : std::max(0.0, static_cast<double>(memory - device.limit));
+      } else {
+        if (memory > device.limit) continue;
+        measured = device.load(figures);
+      }
+      if (measured > cap) continue;
+      const double whole =
+          measure == Measure::sum ? measured + rest[p + 1] : std::max(measured, rest[p + 1]);
+      if (whole < best[p]) {
+        best[p] = whole;
+        next[p] = static_cast<std::int32_t>(end);
+      }
+    }
+    return true;
+  });
+  // Leaving a device out, only where that is better.
+  for (std::size_t p = model_.devices.size(); p-- > 0;) {
+    if (best[p + 1] < best[p]) {
+      best[p] = best[p + 1];
+      next[p] = static_cast<std::int32_t>(start);
+    }
+  }
+}
+
+std::vector<std::size_t> ChainTable::cuts() const {
+  std::vector<std::size_t> cuts{0};
+  for (std::size_t p = 0; p + 1 < width_; ++p) {
+    cuts.push_back(static_cast<std::size_t>(next_[cuts.back() * width_ + p]));
+  }
+  return cuts;
+}
+
+}  // namespace kerf::partition

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/chain/intervals.h"
+
+namespace kerf::partition {
+namespace {
+
+constexpr std::int32_t kBefore = -1;  // before the first node
+constexpr std::int32_t kAlways = std::numeric_limits<std::int32_t>::max();
+
+std::int32_t position(NodeId node) { return static_cast<std::int32_t>(node.index()); }
+
+// The positions j in (from, to] at which a storage is left behind.
+struct Span {
+  std::int32_t from;
+  std::int32_t to;
+};
+
+}  // namespace
+
+// Gathers each node's changes, then packs them. The rules are those of simulate/footprint.cpp, and
+// a test holds the two together.
+struct Intervals::Collector {
+  struct StorageFacts {
+    bool weight = false;
+    bool given = false;
+    std::int32_t maker = kBefore;  // kBefore: graph input or weight
+    std::int32_t last = kBefore;
+    bool result = false;
+    std::vector<ValueId> values;
+  };
+
+  const Problem& problem;
+  const Graph& graph;
+  std::int64_t batch;
+  std::vector<std::vector<Change>> before;
+  std::vector<std::vector<Change>> after;
+  std::vector<StorageFacts> storages;
+  std::vector<bool> is_result;
+
+  explicit Collector(const Problem& given)
+      : problem(given),
+        graph(given.graph),
+        batch(given.micro_batch()),
+        before(graph.num_nodes()),
+        after(graph.num_nodes()),
+        storages(graph.storages().size()),
+        is_result(graph.num_values()) {
+    for (const GraphOutput& output : graph.outputs()) {
+      for_each_value(output.leaf, [&](ValueId id) { is_result[id.index()] = true; });
+    }
+    for (std::size_t i = 0; i < graph.num_values(); ++i) note_value(ValueId{i});
+  }
+
+  void note_value(ValueId id) {
+    const Value& value = graph.value(id);
+    if (value.scalar) return;
+    StorageFacts& facts = storages[value.storage.index()];
+    for (const NodeId user : graph.consumers(id)) facts.last = std::max(facts.last, position(user));
+    if (value.origin != Origin::node) {
+      facts.given = true;
+      facts.weight |= value.origin == Origin::weight;
+      return;
+    }
+    const std::int32_t maker = position(value.producer);
+    facts.maker = facts.values.empty() ? maker : std::min(facts.maker, maker);
+    facts.last = std::max(facts.last, maker);
+    facts.result |= is_result[id.index()];
+    facts.values.push_back(id);
+  }
+
+  std::int64_t storage_bytes(std::size_t storage) const {
+    return graph.storages()[storage].bytes.eval(batch);
+  }
+
+  void collect_values(Intervals& intervals) {
+    for (std::size_t i = 0; i < graph.num_values(); ++i) {
+      const Value& value = graph.values()[i];
+      if (value.scalar || value.origin == Origin::weight) continue;
+      const bool made = value.origin == Origin::node;
+      const std::int64_t bytes = value.bytes(batch).count;
+      std::int32_t previous = made ? position(value.producer) : kBefore;
+      for (const NodeId user : graph.consumers(ValueId{i})) {
+        before[user.index()].push_back(
+            {previous, kAlways, made ? Kind::received : Kind::input, bytes});
+        if (made) {
+          intervals.received_[user.index()].push_back({previous, position(value.producer), bytes});
+        }
+        previous = position(user);
+      }
+    }
+  }
+
+  void collect_weights() {
+    std::vector<std::vector<NodeId>> users(storages.size());
+    for (const Weight& weight : graph.weights()) {
+      const Value& value = graph.value(weight.value);
+      if (value.scalar) continue;
+      for (const NodeId user : graph.consumers(weight.value)) {
+        users[value.storage.index()].push_back(user);
+      }
+    }
+    for (std::size_t s = 0; s < users.size(); ++s) {
+      std::sort(users[s].begin(), users[s].end());
+      std::int32_t previous = kBefore;
+      for (const NodeId user : users[s]) {
+        if (position(user) == previous) continue;
+        before[user.index()].push_back({previous, kAlways, Kind::weight, storage_bytes(s)});
+        previous = position(user);
+      }
+    }
+  }
+
+  // Allocated by the maker, released after the last use unless the caller gets it.
+  void collect_lifetimes(Intervals& intervals) {
+    for (std::size_t s = 0; s < storages.size(); ++s) {
+      StorageFacts& facts = storages[s];
+      if (facts.given) facts.maker = kBefore;
+      if (facts.maker == kBefore) continue;
+      intervals.nodes_[static_cast<std::size_t>(facts.maker)].allocated += storage_bytes(s);
+      if (facts.result) continue;
+      after[static_cast<std::size_t>(facts.last)].push_back(
+          {kBefore, facts.maker, Kind::release, -storage_bytes(s)});
+    }
+    // A write to memory of an earlier stage goes into a copy.
+    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+      for (const ValueId id : graph.nodes()[n].written) {
+        const Value& value = graph.value(id);
+        if (value.scalar || storages[value.storage.index()].weight) continue;
+        before[n].push_back({storages[value.storage.index()].maker, kAlways, Kind::allocate,
+                             value.bytes(batch).count});
+      }
+    }
+  }
+
+  // Where a value is left behind: from its maker to its last use, or to the end for a result.
+  Span held_span(ValueId id) const {
+    const auto users = graph.consumers(id);
+    const std::int32_t maker = position(graph.value(id).producer);
+    if (is_result[id.index()]) return {maker, kAlways};
+    return {maker, users.empty() ? maker : position(users.back())};
+  }
+
+  void add_held(Span span, std::int32_t low, std::int32_t high, std::int64_t bytes) {
+    if (span.from >= span.to) return;
+    after[static_cast<std::size_t>(span.from)].push_back({low, high, Kind::held, bytes});
+    if (span.to == kAlways) return;
+    after[static_cast<std::size_t>(span.to)].push_back({low, high, Kind::held, -bytes});
+  }
+
+  void collect_held() {
+    for (std::size_t s = 0; s < storages.size(); ++s) {
+      const StorageFacts& facts = storages[s];
+      if (facts.weight || facts.values.empty()) continue;
+      // Allocated inside: the storage is left behind wherever one of its values is.
+      if (facts.maker != kBefore) {
+        for (const Span& span : joined_spans(facts)) {
+          add_held(span, kBefore, facts.maker, storage_bytes(s));
+        }
+      }
+      // Allocated before: each view made inside counts by itself.
+      for (const ValueId id : facts.values) {
+        const std::int64_t bytes = std::min(graph.value(id).bytes(batch).count, storage_bytes(s));
+        const std::int32_t maker = position(graph.value(id).producer);
+        if (maker > facts.maker) add_held(held_span(id), facts.maker, maker, bytes);
+      }
+    }
+  }
+
+  std::vector<Span> joined_spans(const StorageFacts& facts) const {
+    std::vector<Span> spans;
+    for (const ValueId id : facts.values) spans.push_back(held_span(id));
+    std::sort(spans.begin(), spans.end(),
+              [](const Span& a, const Span& b) { return a.from < b.from; });
+    std::vector<Span> joined;
+    for (const Span& span : spans) {
+      if (span.from >= span.to) continue;
+      if (!joined.empty() && span.from <= joined.back().to) {
+        joined.back().to = std::max(joined.back().to, span.to);
+      } else {
+        joined.push_back(span);
+      }
+    }
+    return joined;
+  }
+
+  void collect_crossings(Intervals& intervals) const {
+    std::vector<std::int64_t> change(graph.num_nodes() + 2);
+    for (std::size_t i = 0; i < graph.num_values(); ++i) {
+      const Value& value = graph.values()[i];
+      const auto users = graph.consumers(ValueId{i});
+      if (value.scalar || value.origin != Origin::node || users.empty()) continue;
+      change[value.producer.index() + 1] += value.bytes(batch).count;
+      change[users.back().index() + 1] -= value.bytes(batch).count;
+    }
+    std::int64_t sum = 0;
+    for (std::size_t p = 0; p <= graph.num_nodes(); ++p) {
+      intervals.crossing_.push_back(sum += change[p]);
+    }
+  }
+
+  void pack(Intervals& intervals) const {
+    const auto size = [&] { return static_cast<std::uint32_t>(intervals.changes_.size()); };
+    for (std::size_t n = 0; n < intervals.nodes_.size(); ++n) {
+      intervals.nodes_[n].first = size();
+      intervals.changes_.insert(intervals.changes_.end(), before[n].begin(), before[n].end());
+      intervals.nodes_[n].after = size();
+      intervals.changes_.insert(intervals.changes_.end(), after[n].begin(), after[n].end());
+      intervals.nodes_[n].end = size();
+    }
+  }
+};
+
+Intervals::Intervals(const Problem& problem)
+    : nodes_(problem.graph.num_nodes()), received_(problem.graph.num_nodes()) {
+  work_before_.push_back(0);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    nodes_[n].time = problem.node_time(NodeId{n}).count;
+    nodes_[n].workspace = problem.profile.nodes[n].workspace().count;
+    work_before_.push_back(work_before_.back() + nodes_[n].time);
+  }
+  Collector collector(problem);
+  collector.collect_values(*this);
+  collector.collect_weights();
+  collector.collect_lifetimes(*this);
+  collector.collect_held();
+  collector.collect_crossings(*this);
+  collector.pack(*this);
+}
+
+}  // namespace kerf::partition

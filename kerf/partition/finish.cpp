@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/finish.h"
+
+#include <fmt/format.h>
+
+#include "kerf/partition/bounds/bounds.h"
+
+namespace kerf {
+
+std::optional<Infeasible> find_overflow(const Plan& plan) {
+  std::optional<Infeasible> worst;
+  for (std::size_t d = 0; d < plan.memory.size(); ++d) {
+    const DeviceMemory& memory = plan.memory[d];
+    if (!memory.limited || memory.predicted <= memory.limit) continue;
+    const Bytes excess = memory.predicted - memory.limit;
+    if (worst && worst->short_by >= excess) continue;
+    worst = Infeasible{.method = plan.method,
+                       .tightest = DeviceId{d},
+                       .device = plan.cluster.devices[d].name,
+                       .needed = memory.predicted,
+                       .limit = memory.limit,
+                       .short_by = excess,
+                       .what_would_help = fmt::format(
+                           "give every device {} more, add a device, or use smaller micro-batches",
+                           to_string(excess))};
+  }
+  return worst;
+}
+
+Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
+                                      std::vector<std::vector<NodeId>> stages,
+                                      std::vector<DeviceId> devices, std::string method) {
+  Plan plan = make_plan(problem, std::move(stages), std::move(devices), std::move(method));
+  plan.lower_bound = partition::best_lower_bound(problem);
+  if (std::optional<Infeasible> overflow = find_overflow(plan)) return *std::move(overflow);
+  return plan;
+}
+
+Outcome<Plan, Infeasible> replace_problem(const Plan& plan, const Problem& problem) {
+  check_plan_matches(plan, problem.graph);
+  std::vector<std::vector<NodeId>> stages;
+  for (const Stage& stage : plan.stages) stages.push_back(stage.nodes);
+  return finish_plan(problem, std::move(stages), plan.stage_devices(), plan.method);
+}
+
+}  // namespace kerf

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/partition.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kerf/partition/baseline/baseline.h"
+#include "kerf/partition/chain/chain.h"
+#include "kerf/partition/exact/exact.h"
+
+namespace kerf {
+namespace partition {
+
+std::vector<Entry> methods() {
+  return {
+      {"chain", "best contiguous split of the graph's order, devices in the order given (default)",
+       chain},
+      {"even", "pieces of equal node counts, blind to cost", even},
+      {"single", "everything on the fastest device that holds it", single},
+      {"exact", "branch and bound over all acyclic splits; for small graphs", exact},
+  };
+}
+
+const Entry* find_method(std::string_view name) {
+  static const std::vector<Entry> all = methods();
+  for (const Entry& entry : all) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace partition
+
+Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
+                               const partition::Options& options) {
+  const partition::Entry* entry = partition::find_method(method);
+  if (entry == nullptr) {
+    std::vector<std::string_view> names;
+    for (const partition::Entry& known : partition::methods()) names.push_back(known.name);
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] unknown method '{}'; expected one of {}", method,
+                            fmt::join(names, ", ")));
+  }
+  check_problem(problem);
+  if (problem.objective != Objective::throughput) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] method '{}' cannot minimise '{}' yet; use throughput",
+                            method, to_string(problem.objective)));
+  }
+  if (problem.graph.num_nodes() == 0) {
+    throw Error(ErrorKind::invalid_graph,
+                fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
+                            problem.graph.name()));
+  }
+  return entry->method(problem, options);
+}
+
+}  // namespace kerf
