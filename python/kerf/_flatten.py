@@ -34,7 +34,7 @@ def ambient_modes(device_types):
     """The state of the calling thread."""
     autocast = tuple(
         (kind, torch.get_autocast_dtype(kind), True)
-        for kind in device_types
+        for kind in sorted(device_types)
         if torch.is_autocast_enabled(kind)
     )
     return Modes(torch.is_grad_enabled(), autocast)

@@ -227,12 +227,13 @@ class Lowering:
         return found
 
 
-# The wrapper that a model is traced in holds it under this name.
-MODEL = "model"
+# The wrapper that a model is traced in holds it under this name, which no model uses.
+MODEL = "_kerf_model"
 
 
 def strip_model(path):
-    return path[len(MODEL) + 1 :] if path.startswith(MODEL + ".") else ""
+    """The model's own path for something in the wrapper; export leaves the prefix off at times."""
+    return "" if path == MODEL else path.removeprefix(MODEL + ".")
 
 
 def module_of(node):

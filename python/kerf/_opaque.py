@@ -2,28 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks that run as the original Python module, as one operator in a trace.
 
-Such a block is entered through ``kerf::opaque``, which the trace records and does not look into. To
-know what comes out of it, the block is run by itself at a few batch sizes (``probe``): on fake
-tensors where its code allows that, else for real on made-up inputs.
+Such a block is entered through ``kerf::opaque``, which the trace records and does not look into;
+what comes out of it is known from a probe.
 """
 
 import contextlib
 import dataclasses
 import json
 
-import sympy
 import torch
 
 from kerf import _pytree
+from kerf._probe import (
+    Outcome,
+    ProbeError,
+    at,
+    device_of,
+    observed_call,
+    probe,
+    signature_of,
+    symbol_text,
+)
 
 _library = torch.library.Library("kerf", "FRAGMENT")
 _library.define("opaque(Tensor[] inputs, str key) -> Tensor[]")
 
 _calls = {}  # key -> BlockCall, for the length of a trace
-
-
-class ProbeError(Exception):
-    """A block whose outputs cannot be described; says why."""
 
 
 class ProbeNeeded(BaseException):
@@ -32,40 +36,6 @@ class ProbeNeeded(BaseException):
     def __init__(self, signature):
         super().__init__(signature)
         self.signature = signature
-
-
-@dataclasses.dataclass(frozen=True)
-class Signature:
-    """What a block was called with, at any batch size."""
-
-    path: str
-    spec: str  # how the tensors nest, as JSON
-    inputs: tuple  # of (shape as (a, b) of a*B + b, dtype, device, requires_grad)
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """One tensor that comes out. Sizes are (a, b) of a*B + b; ``alias`` is an input's number."""
-
-    shape: tuple
-    strides: tuple
-    offset: tuple
-    dtype: torch.dtype
-    alias: int | None
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What a block gives back and what it changes.
-
-    ``spec`` describes a list: the result, and the arguments as the block left them where it changed
-    one that is no tensor (a cache that it added to), else null.
-    """
-
-    outputs: list
-    spec: object
-    written_inputs: list
-    written_weights: list  # names below the block
 
 
 @dataclasses.dataclass
@@ -82,10 +52,10 @@ class BlockCall:
         return [self._fake_output(o, inputs) for o in self.outcome.outputs]
 
     def _fake_output(self, output, inputs):
-        shape = [_at(s, self.batch) for s in output.shape]
-        strides = [_at(s, self.batch) for s in output.strides]
+        shape = [at(s, self.batch) for s in output.shape]
+        strides = [at(s, self.batch) for s in output.strides]
         if output.alias is not None:
-            return inputs[output.alias].as_strided(shape, strides, _at(output.offset, self.batch))
+            return inputs[output.alias].as_strided(shape, strides, at(output.offset, self.batch))
         return inputs_device(inputs).new_empty_strided(shape, strides, dtype=output.dtype)
 
     def fill(self, record, ref, weights):
@@ -117,11 +87,6 @@ def inputs_device(inputs):
     if not inputs:
         raise ProbeError("a block without tensor inputs")
     return inputs[0]
-
-
-def _at(size, batch):
-    slope, rest = size
-    return slope * batch + rest if slope else rest
 
 
 def _real(inputs, key):
@@ -181,9 +146,9 @@ class Blocks:
                 [list(args), kwargs],
                 share=False,
                 modules=self._modules,
-                symbol=_linear_text(batch()),
+                symbol=symbol_text,
             )
-            signature = _signature(path, found, batch())
+            signature = signature_of(path, found)
             outcome = self.known.get(signature) or self._suppose(signature)
             if outcome is None:
                 raise ProbeNeeded(signature)
@@ -195,7 +160,7 @@ class Blocks:
             value, changed = _pytree.build(
                 outcome.spec,
                 outputs,
-                device=_device_of(found.tensors),
+                device=device_of(found.tensors),
                 batch=batch(),
                 module=self._find_module,
             )
@@ -215,227 +180,12 @@ class Blocks:
                 return outcome
         return None
 
-    def confirm(self, batch):
-        """Probes what was only supposed in the last trace. False when one differs: trace again."""
-        alike = True
-        for signature, outcome in self.supposed.items():
-            self.probe(signature, batch)
-            alike = alike and self.known[signature] == outcome
-        self.supposed = {}
-        return alike
-
     def _find_module(self, path):
         return self.model.get_submodule(path)
 
     def probe(self, signature, batch):
         """Finds out what a block does when called like this. Raises ProbeError."""
-        sizes = [batch, batch + 1, batch + 3]
-        runs = []
-        for size in sizes:
-            runs.append(_run(self, signature, size))
-        self.known[signature] = _fit(runs, sizes)
-
-
-def _linear_text(batch):
-    """Symbolic integers inside a block's arguments, as expressions in B."""
-
-    def text(value):
-        slope, rest = linear(value, batch)
-        return f"{slope}*B+({rest})" if slope else rest
-
-    return text
-
-
-def linear(size, batch):
-    """``size`` as (a, b) of a*B + b, where ``batch`` is B. Raises ProbeError."""
-    if isinstance(size, int):
-        return 0, size
-    at = [_value_at(size, batch, n) for n in (2, 3, 5)]
-    slope = at[1] - at[0]
-    rest = at[0] - 2 * slope
-    if at[2] != 5 * slope + rest:
-        raise ProbeError(f"a size of {size} is not linear in the batch")
-    return slope, rest
-
-
-def _value_at(size, batch, n):
-    expr = size.node.expr
-    value = expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(n)))
-    if not value.is_Integer:
-        raise ProbeError(f"a size of {size} is no whole number")
-    return int(value)
-
-
-def _signature(path, found, batch):
-    inputs = tuple(
-        (tuple(linear(d, batch) for d in t.shape), t.dtype, t.device, t.requires_grad)
-        for t in found.tensors
-    )
-    return Signature(path, json.dumps(found.spec), inputs)
-
-
-# Probing
-
-
-def _run(blocks, signature, batch):
-    """Runs a block at a batch size: on fake tensors if it lets itself, else for real."""
-    module = blocks.model.get_submodule(signature.path)
-    try:
-        return _run_fake(blocks, module, signature, batch)
-    except Exception as error:
-        weights = [*module.parameters(), *module.buffers()]
-        if any(w.is_meta for w in weights):
-            raise ProbeError(f"it runs on real weights only: {error}") from error
-    first = _run_real(blocks, module, signature, batch, seed=1)
-    again = _run_real(blocks, module, signature, batch, seed=2)
-    if first != again:
-        raise ProbeError("the shapes that come out of it depend on the values that go in")
-    return first
-
-
-def _run_fake(blocks, module, signature, batch):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        inputs = [
-            torch.empty([_at(s, batch) for s in shape], dtype=dtype, device=device)
-            for shape, dtype, device, _ in signature.inputs
-        ]
-        state = {
-            n: mode.from_tensor(t)
-            for n, t in [
-                *module.named_parameters(remove_duplicate=False),
-                *module.named_buffers(remove_duplicate=False),
-            ]
-        }
-        with torch.no_grad():
-            return _observe(
-                lambda a, k: torch.func.functional_call(module, state, a, k, tie_weights=False),
-                blocks,
-                signature,
-                inputs,
-                state,
-                batch,
-            )
-
-
-def _run_real(blocks, module, signature, batch, seed):
-    state = dict(module.named_buffers(remove_duplicate=False))
-    saved = {n: t.clone() for n, t in state.items()}
-    devices = [d for _, _, d, _ in signature.inputs if d.type == "cuda"]
-    with torch.random.fork_rng(devices), torch.no_grad():
-        torch.manual_seed(seed)
-        inputs = [
-            _made_up([_at(s, batch) for s in shape], dtype, device)
-            for shape, dtype, device, _ in signature.inputs
-        ]
-        try:
-            return _observe(lambda a, k: module(*a, **k), blocks, signature, inputs, state, batch)
-        except Exception as error:
-            raise ProbeError(
-                f"running it by itself raised {type(error).__name__}: {error}"
-            ) from error
-        finally:
-            for name, value in saved.items():
-                state[name].copy_(value)
-
-
-def _made_up(shape, dtype, device):
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(shape, device=device).to(dtype)
-    # Small numbers: they may be used as indices.
-    return torch.randint(0, 2, shape, device=device).to(dtype)
-
-
-def _observe(call, blocks, signature, inputs, state, batch):
-    """Runs ``call`` and describes what came out: comparable between runs."""
-    versions = [t._version for t in inputs]
-    state_versions = {n: t._version for n, t in state.items()}
-    args, kwargs = _pytree.build(
-        json.loads(signature.spec), inputs, batch=batch, module=blocks._find_module
-    )
-    found = _call(call, args, kwargs, inputs, blocks._modules)
-    storages = {t.untyped_storage()._cdata: i for i, t in enumerate(inputs)}
-    tensors = [
-        (
-            tuple(t.shape),
-            t.stride(),
-            t.storage_offset(),
-            t.dtype,
-            storages.get(t.untyped_storage()._cdata),
-        )
-        for t in found.tensors
-    ]
-    written = [i for i, t in enumerate(inputs) if t._version != versions[i]]
-    changed = [n for n, t in state.items() if t._version != state_versions[n]]
-    return tensors, found.spec, written, changed
-
-
-def _call(call, args, kwargs, inputs, modules):
-    """The description of what a call gives back, and of its arguments if it has changed those."""
-    options = {"device": _device_of(inputs), "modules": modules}
-    before = _pytree.describe([args, kwargs], share=False, **options)
-    value = call(args, kwargs)
-    after = _pytree.describe([args, kwargs], share=False, **options)
-    same = before.spec == after.spec and all(
-        a is b for a, b in zip(before.tensors, after.tensors, strict=True)
-    )
-    return _pytree.describe([value, None if same else [args, kwargs]], **options)
-
-
-def _device_of(inputs):
-    return inputs[0].device if inputs else None
-
-
-def _fit(runs, sizes):
-    """One outcome for all batch sizes, from runs at a few."""
-    first = runs[0]
-    ranks = [[len(t[0]) for t in r[0]] for r in runs]
-    if any(r[2:] != first[2:] for r in runs) or any(r != ranks[0] for r in ranks):
-        raise ProbeError("its results differ in structure from one batch size to another")
-    outputs = []
-    for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
-        outputs.append(
-            Output(
-                tuple(_line([r[0][i][0][d] for r in runs], sizes) for d in range(len(shape))),
-                tuple(_line([r[0][i][1][d] for r in runs], sizes) for d in range(len(strides))),
-                _line([r[0][i][2] for r in runs], sizes),
-                dtype,
-                alias,
-            )
-        )
-    spec = _fit_spec([r[1] for r in runs], sizes)
-    return Outcome(outputs, spec, first[2], first[3])
-
-
-def _fit_spec(specs, sizes):
-    """One description for all batch sizes: numbers that follow the batch become expressions."""
-    first = specs[0]
-    if any(type(s) is not type(first) for s in specs):
-        raise ProbeError("its results differ in structure from one batch size to another")
-    if isinstance(first, dict):
-        if any(s.keys() != first.keys() for s in specs):
-            raise ProbeError("its results differ in structure from one batch size to another")
-        return {key: _fit_spec([s[key] for s in specs], sizes) for key in first}
-    if isinstance(first, list):
-        if any(len(s) != len(first) for s in specs):
-            raise ProbeError("its results differ in structure from one batch size to another")
-        return [_fit_spec(list(items), sizes) for items in zip(*specs, strict=True)]
-    if all(s == first for s in specs):
-        return first
-    if type(first) is not int:
-        raise ProbeError("its results differ from one batch size to another")
-    slope, rest = _line(specs, sizes)
-    return {"sym": f"{slope}*B+({rest})"}
-
-
-def _line(values, sizes):
-    slope = (values[1] - values[0]) // (sizes[1] - sizes[0])
-    rest = values[0] - slope * sizes[0]
-    if any(v != slope * n + rest for v, n in zip(values, sizes, strict=True)):
-        raise ProbeError("a size that comes out of it is not linear in the batch")
-    return slope, rest
+        self.known[signature] = probe(self.model, self._modules, signature, batch)
 
 
 def run_block(model, args, kwargs, batch):
@@ -444,11 +194,11 @@ def run_block(model, args, kwargs, batch):
     find = model.get_submodule
     spec = json.loads(kwargs["in_spec"])
     call_args, call_kwargs = _pytree.build(
-        spec, inputs, device=_device_of(inputs), batch=batch, module=find
+        spec, inputs, device=device_of(inputs), batch=batch, module=find
     )
     module = find(kwargs["module"])
     modules = {id(m): path for path, m in model.named_modules()}
-    found = _call(lambda a, k: module(*a, **k), call_args, call_kwargs, inputs, modules)
+    found = observed_call(lambda a, k: module(*a, **k), call_args, call_kwargs, inputs, modules)
     if found.spec != _pytree.at_batch(json.loads(kwargs["out_spec"]), batch):
         raise RuntimeError(
             f"[opaque] block '{kwargs['module']}' gave a result of another structure than when it "

@@ -15,6 +15,7 @@ from kerf._errors import ExportError
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
+from kerf._probe import ProbeError
 from kerf._symbols import NotAnExpression, Symbols, batch_limits
 
 
@@ -73,6 +74,7 @@ class Tracer:
         self.blocks = _opaque.Blocks(model, _opaque.find_blocks(model, basic_blocks))
         self.exporter = Exporter(model, self.signature, self.blocks, self.device)
         self.notes = []
+        self.hidden = {}  # path of a block -> why it is one
 
     def run(self):
         while True:
@@ -81,9 +83,11 @@ class Tracer:
                 return self._lower(program)
             except (UnknownSize, UnsupportedCall) as error:
                 self._hide_node(error.node, str(error))
-            except _BatchIsStatic as error:
-                self.notes.append(str(error))
-                self.batch = self.batch.without(range(len(self.tensors)))
+            except _NotBatched as error:
+                self.notes.extend(error.reasons)
+                self.batch = self.batch.without(error.inputs)
+                if not self.batch.size:
+                    self.notes[-1] = "batch is static: " + self.notes[-1]
 
     # Export, with blocks made opaque until it succeeds
 
@@ -96,16 +100,15 @@ class Tracer:
                 self._probe(need.signature, first_blame)
                 continue
             except Exception as error:
-                if not self.blocks.confirm(self.batch.traced_size):
+                if not self._confirm(first_blame):
                     continue  # it failed on what was supposed about a block
                 modules = {id(m.__dict__): path for path, m in self.model.named_modules()}
                 blame = _blame.find_blame(error, modules)
                 first_blame = first_blame or blame
                 self._hide(blame.module, first_blame)
                 continue
-            if not self.blocks.confirm(self.batch.traced_size):
-                continue
-            return program
+            if self._confirm(first_blame):
+                return program
 
     def _examples(self):
         return example_tensors(self.tensors, self.batch, self.device)
@@ -113,10 +116,17 @@ class Tracer:
     def _probe(self, signature, blame):
         try:
             self.blocks.probe(signature, self.batch.traced_size)
-        except _opaque.ProbeError as error:
+        except ProbeError as error:
             reason = f"the block cannot run by itself: {error}"
             blame = blame or _blame.Blame(signature.path, "", "", reason)
             self._hide(_parent(signature.path), blame)
+
+    def _confirm(self, blame):
+        """Probes the blocks that were only supposed to do what another did: did they?"""
+        supposed, self.blocks.supposed = self.blocks.supposed, {}
+        for signature in supposed:
+            self._probe(signature, blame)
+        return all(self.blocks.known.get(s) == outcome for s, outcome in supposed.items())
 
     def _hide(self, path, blame):
         """Makes the module at ``path`` opaque, or one around it when it is already."""
@@ -125,10 +135,8 @@ class Tracer:
         if not path or not self.may_hide:
             raise self._refusal(blame) from None
         self.blocks.add(path)
-        self.notes.append(
-            f"module '{path}' runs as Python, as one block: {blame.reason}"
-            + (f" at {blame.location}" if blame.location else "")
-        )
+        where = f" at {blame.location}" if blame.location else ""
+        self.hidden[path] = f"module '{path}' runs as Python, as one block: {blame.reason}{where}"
 
     def _is_callable(self, path):
         holders = (torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -174,7 +182,8 @@ class Tracer:
         builder = self.core.GraphBuilder(type(self.model).__name__, self.model.training)
         symbols = Symbols()
         placeholders = _placeholders(program)
-        notes = [*self.notes, *self.exporter.notes]
+        hidden = [note for path, note in self.hidden.items() if path in self.blocks.paths]
+        notes = [*self.notes, *hidden, *self.exporter.notes]
         self._define_batch(builder, symbols, placeholders, notes)
         scopes = {p: builder.add_scope(p, type(m).__name__) for p, m in self.model.named_modules()}
         lowering = Lowering(
@@ -199,26 +208,32 @@ class Tracer:
             if not self.notes:
                 notes.append("batch is static: no batch dimension in the inputs")
             return
-        inputs = placeholders[InputKind.USER_INPUT]
-        dims = []
-        for (node, _), dim, path in zip(inputs, self.batch.dims, self.signature.paths, strict=True):
-            if dim is None:
-                continue
-            size = node.meta["val"].shape[dim]
-            if isinstance(size, torch.SymInt) and size.node.expr.free_symbols:
-                if not symbols.define(size):
-                    raise _BatchIsStatic(f"batch is static: dim {dim} of {path} is {size}")
-                dims.append(size)
-                continue
-            notes.append(f"dim {dim} of {path} is fixed to {size}{self._where_fixed(size)}")
-        if dims:
-            builder.set_batch(self.batch.size)
-            notes.extend(batch_limits(dims[0]))
-        elif self.batch.traced_size != self.batch.size:
-            # Traced at two for a batch of one: the fixed graph has to be one for a batch of one.
-            raise _BatchIsStatic("batch is static: " + notes[-1])
-        else:
+        sizes = self._batch_sizes(placeholders)
+        fixed = {i: s for i, s in sizes.items() if not _is_symbolic(s)}
+        reasons = [
+            f"dim {self.batch.dims[i]} of {self.signature.paths[i]} is fixed to {size}"
+            f"{self._where_fixed(size)}"
+            for i, size in fixed.items()
+        ]
+        if fixed and self.batch.traced_size != self.batch.size:
+            # What is fixed was traced at two for a batch of one, and has to be one of one.
+            raise _NotBatched(fixed, reasons)
+        notes.extend(reasons)
+        open_sizes = [s for i, s in sizes.items() if i not in fixed]
+        if not open_sizes:
             notes[-1] = "batch is static: " + notes[-1]
+            return
+        for i, size in sizes.items():
+            if i not in fixed and not symbols.define(size):
+                raise _NotBatched(sizes, [f"the batch has to be {size}"])
+        builder.set_batch(self.batch.size)
+        notes.extend(batch_limits(open_sizes[0]))
+
+    def _batch_sizes(self, placeholders):
+        """Number of an input -> the size of its batch dimension, as traced."""
+        nodes = [node for node, _ in placeholders[InputKind.USER_INPUT]]
+        dims = enumerate(self.batch.dims)
+        return {i: nodes[i].meta["val"].shape[d] for i, d in dims if d is not None}
 
     def _where_fixed(self, size):
         for number, location in self.exporter.fixed:
@@ -276,13 +291,21 @@ class Tracer:
 
     def _set_outputs(self, builder, lowering, flat):
         found = self.exporter.result
-        spec = _with_texts(found.spec, lowering.symbols)
+        try:
+            spec = _with_texts(found.spec, lowering.symbols)
+        except NotAnExpression as error:
+            raise _NotBatched(range(len(self.tensors)), [f"the result holds {error}"]) from error
         leaves = [lowering.encode(leaf) for leaf in flat.outputs]
         builder.set_outputs(leaves, found.paths, self.signature.to_json(), Result(spec).to_json())
 
 
-class _BatchIsStatic(Exception):
-    """The batch has to be traced as a number after all; says why."""
+class _NotBatched(Exception):
+    """Inputs that have to be traced with a number for their batch after all, and why."""
+
+    def __init__(self, inputs, reasons):
+        super().__init__(reasons)
+        self.inputs = inputs
+        self.reasons = reasons
 
 
 _WEIGHT_KINDS = {
@@ -341,17 +364,15 @@ def _parent(path):
     return path.rpartition(".")[0]
 
 
+def _is_symbolic(size):
+    return isinstance(size, torch.SymInt) and bool(size.node.expr.free_symbols)
+
+
 def _with_texts(spec, symbols):
     """The description with its symbolic numbers written as expressions in B."""
     if isinstance(spec, dict):
         if "sym" in spec:
-            size = spec["sym"]
-            if not isinstance(size, torch.SymInt):
-                raise _BatchIsStatic(f"batch is static: the result holds {size}")
-            try:
-                text = symbols.text(size)
-            except NotAnExpression as error:
-                raise _BatchIsStatic(f"batch is static: the result holds {size}") from error
+            text = symbols.text(spec["sym"])
             return text if isinstance(text, int) else {"sym": text}
         return {k: _with_texts(v, symbols) for k, v in spec.items()}
     if isinstance(spec, list):

@@ -1,0 +1,262 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What comes out of a block, found by running it alone at a few batch sizes.
+
+It runs on fake tensors where its code allows that, else for real on made-up inputs, twice: what
+comes out must depend on the shapes that go in, never on the values. Sizes are kept as (a, b), which
+stands for a*B + b.
+"""
+
+import dataclasses
+import json
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from kerf import _pytree
+
+
+class ProbeError(Exception):
+    """A block whose outputs cannot be described; says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a block was called with, at any batch size."""
+
+    path: str
+    spec: str  # how the tensors nest, as JSON
+    inputs: tuple  # of (shape as (a, b) of a*B + b, dtype, device, requires_grad)
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """One tensor that comes out. Sizes are (a, b) of a*B + b; ``alias`` is an input's number."""
+
+    shape: tuple
+    strides: tuple
+    offset: tuple
+    dtype: torch.dtype
+    alias: int | None
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a block gives back and what it changes.
+
+    ``spec`` describes a list: the result, and the arguments as the block left them where it changed
+    one that is no tensor (a cache that it added to), else null.
+    """
+
+    outputs: list
+    spec: object
+    written_inputs: list
+    written_weights: list  # names below the block
+
+
+def at(size, batch):
+    slope, rest = size
+    return slope * batch + rest if slope else rest
+
+
+def symbol_text(size):
+    """A symbolic integer inside a block's arguments, as an expression in B."""
+    slope, rest = linear(size)
+    return f"{slope}*B+({rest})" if slope else rest
+
+
+def linear(size):
+    """``size`` as (a, b) of a*B + b; all symbols in it stand for B. Raises ProbeError."""
+    if isinstance(size, int):
+        return 0, size
+    two, three, five = (_value_at(size, n) for n in (2, 3, 5))
+    slope = three - two
+    rest = two - 2 * slope
+    if five != 5 * slope + rest:
+        raise ProbeError(f"a size of {size} is not linear in the batch")
+    return slope, rest
+
+
+def _value_at(size, n):
+    expr = size.node.expr
+    value = expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(n)))
+    if not value.is_Integer:
+        raise ProbeError(f"a size of {size} is no whole number")
+    return int(value)
+
+
+def signature_of(path, found):
+    inputs = tuple(
+        (tuple(linear(d) for d in t.shape), t.dtype, t.device, t.requires_grad)
+        for t in found.tensors
+    )
+    return Signature(path, json.dumps(found.spec), inputs)
+
+
+def probe(model, modules, signature, batch):
+    """The Outcome of a block that is called like this. Raises ProbeError."""
+    sizes = [batch, batch + 1, batch + 3]
+    return _fit([_run(model, modules, signature, size) for size in sizes], sizes)
+
+
+def _run(model, modules, signature, batch):
+    """Runs a block at a batch size: on fake tensors if it lets itself, else for real."""
+    module = model.get_submodule(signature.path)
+    try:
+        return _run_fake(model, modules, module, signature, batch)
+    except Exception as error:
+        weights = [*module.parameters(), *module.buffers()]
+        if any(w.is_meta for w in weights):
+            raise ProbeError(f"it runs on real weights only: {error}") from error
+    first = _run_real(model, modules, module, signature, batch, seed=1)
+    again = _run_real(model, modules, module, signature, batch, seed=2)
+    if first != again:
+        raise ProbeError("the shapes that come out of it depend on the values that go in")
+    return first
+
+
+def _run_fake(model, modules, module, signature, batch):
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        inputs = [
+            torch.empty([at(s, batch) for s in shape], dtype=dtype, device=device)
+            for shape, dtype, device, _ in signature.inputs
+        ]
+        state = {
+            n: mode.from_tensor(t)
+            for n, t in [
+                *module.named_parameters(remove_duplicate=False),
+                *module.named_buffers(remove_duplicate=False),
+            ]
+        }
+        with torch.no_grad():
+            return _observe(
+                lambda a, k: torch.func.functional_call(module, state, a, k, tie_weights=False),
+                model,
+                modules,
+                signature,
+                inputs,
+                state,
+                batch,
+            )
+
+
+def _run_real(model, modules, module, signature, batch, seed):
+    state = dict(module.named_buffers(remove_duplicate=False))
+    saved = {n: t.clone() for n, t in state.items()}
+    devices = [d for _, _, d, _ in signature.inputs if d.type == "cuda"]
+    with torch.random.fork_rng(devices), torch.no_grad():
+        torch.manual_seed(seed)
+        inputs = [
+            _made_up([at(s, batch) for s in shape], dtype, device)
+            for shape, dtype, device, _ in signature.inputs
+        ]
+        try:
+            return _observe(
+                lambda a, k: module(*a, **k), model, modules, signature, inputs, state, batch
+            )
+        except Exception as error:
+            raise ProbeError(
+                f"running it by itself raised {type(error).__name__}: {error}"
+            ) from error
+        finally:
+            for name, value in saved.items():
+                state[name].copy_(value)
+
+
+def _made_up(shape, dtype, device):
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(shape, device=device).to(dtype)
+    # Small numbers: they may be used as indices.
+    return torch.randint(0, 2, shape, device=device).to(dtype)
+
+
+def _observe(call, model, modules, signature, inputs, state, batch):
+    """Runs ``call`` and describes what came out: comparable between runs."""
+    versions = [t._version for t in inputs]
+    state_versions = {n: t._version for n, t in state.items()}
+    args, kwargs = _pytree.build(
+        json.loads(signature.spec), inputs, batch=batch, module=model.get_submodule
+    )
+    found = observed_call(call, args, kwargs, inputs, modules)
+    storages = {t.untyped_storage()._cdata: i for i, t in enumerate(inputs)}
+    tensors = [
+        (
+            tuple(t.shape),
+            t.stride(),
+            t.storage_offset(),
+            t.dtype,
+            storages.get(t.untyped_storage()._cdata),
+        )
+        for t in found.tensors
+    ]
+    written = [i for i, t in enumerate(inputs) if t._version != versions[i]]
+    changed = [n for n, t in state.items() if t._version != state_versions[n]]
+    return tensors, found.spec, written, changed
+
+
+def observed_call(call, args, kwargs, inputs, modules):
+    """The description of what a call gives back, and of its arguments if it has changed those."""
+    options = {"device": device_of(inputs), "modules": modules}
+    before = _pytree.describe([args, kwargs], share=False, **options)
+    value = call(args, kwargs)
+    after = _pytree.describe([args, kwargs], share=False, **options)
+    same = before.spec == after.spec and all(
+        a is b for a, b in zip(before.tensors, after.tensors, strict=True)
+    )
+    return _pytree.describe([value, None if same else [args, kwargs]], **options)
+
+
+def device_of(inputs):
+    return inputs[0].device if inputs else None
+
+
+def _fit(runs, sizes):
+    """One outcome for all batch sizes, from runs at a few."""
+    first = runs[0]
+    ranks = [[len(t[0]) for t in r[0]] for r in runs]
+    if any(r[2:] != first[2:] for r in runs) or any(r != ranks[0] for r in ranks):
+        raise ProbeError("its results differ in structure from one batch size to another")
+    outputs = []
+    for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
+        outputs.append(
+            Output(
+                tuple(_line([r[0][i][0][d] for r in runs], sizes) for d in range(len(shape))),
+                tuple(_line([r[0][i][1][d] for r in runs], sizes) for d in range(len(strides))),
+                _line([r[0][i][2] for r in runs], sizes),
+                dtype,
+                alias,
+            )
+        )
+    spec = _fit_spec([r[1] for r in runs], sizes)
+    return Outcome(outputs, spec, first[2], first[3])
+
+
+def _fit_spec(specs, sizes):
+    """One description for all batch sizes: numbers that follow the batch become expressions."""
+    first = specs[0]
+    if any(type(s) is not type(first) for s in specs):
+        raise ProbeError("its results differ in structure from one batch size to another")
+    if isinstance(first, dict):
+        if any(s.keys() != first.keys() for s in specs):
+            raise ProbeError("its results differ in structure from one batch size to another")
+        return {key: _fit_spec([s[key] for s in specs], sizes) for key in first}
+    if isinstance(first, list):
+        if any(len(s) != len(first) for s in specs):
+            raise ProbeError("its results differ in structure from one batch size to another")
+        return [_fit_spec(list(items), sizes) for items in zip(*specs, strict=True)]
+    if all(s == first for s in specs):
+        return first
+    if type(first) is not int:
+        raise ProbeError("its results differ from one batch size to another")
+    slope, rest = _line(specs, sizes)
+    return {"sym": f"{slope}*B+({rest})"}
+
+
+def _line(values, sizes):
+    slope = (values[1] - values[0]) // (sizes[1] - sizes[0])
+    rest = values[0] - slope * sizes[0]
+    if any(v != slope * n + rest for v, n in zip(values, sizes, strict=True)):
+        raise ProbeError("a size that comes out of it is not linear in the batch")
+    return slope, rest
