@@ -482,6 +482,16 @@ def xlnet():
     return _finish(XLNetLMHeadModel(config), input_ids=ids())
 
 
+def xlm():
+    more = {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": 99}
+    return _decoder("XLMConfig", "XLMWithLMHeadModel", **more)
+
+
+def longformer():
+    """Its encoder looks at the values of the attention mask."""
+    return _decoder("LongformerConfig", "LongformerModel", attention_window=4)
+
+
 def _seq2seq(config, model):
     import transformers as t
 
@@ -610,6 +620,8 @@ OTHERS = {
         albert,
         deberta,
         xlnet,
+        xlm,
+        longformer,
         bart,
         pegasus,
         marian,

@@ -69,9 +69,21 @@ def test_comparison_with_a_number_makes_the_graph_static_and_says_where():
     ).replace("tests/python/", "")
 
 
-def test_static_example_of_one_sample_is_traced_at_one():
-    sizes, graph = shapes(lambda m, x: m.linear(x).view(x.shape[0] // 2 * 2, 4), torch.zeros(2, 4))
-    assert graph.inputs[0]["shape"] in (["B", 4], [2, 4])
+def test_what_is_fixed_for_an_example_of_one_sample_is_fixed_to_one():
+    """One sample is traced as two; a graph of a fixed size has to be one of the example's."""
+    sizes, graph = shapes(lambda m, x: m.linear(x) if x.shape[0] == 2 else x, torch.zeros(1, 4))
+    assert sizes == [[1, 4]]
+    assert graph.num_nodes == 0
+    assert graph.notes[0].startswith("batch is static: dim 0 of args.0 is fixed to 2 at ")
+
+
+def test_an_input_that_is_fixed_alone_leaves_the_others_their_batch():
+    def forward(m, x, mask):
+        return m.linear(x) * mask.view(2, 2, 2).sum()
+
+    sizes, graph = shapes(forward, torch.zeros(2, 4), torch.zeros(2, 4))
+    assert sizes == [["B", 4], [2, 4]]
+    assert "dim 0 of args.1 is fixed to 2" in graph.notes[0]
 
 
 def test_limits_of_the_batch_are_noted():

@@ -10,9 +10,11 @@ import reference
 import torch
 
 from kerf import _core
+from kerf._errors import ExportError
 
 ZOO = [*models.FLOOR, *models.OTHERS]
-LAYER_DROP = {"whisper", "opt", "bart", "pegasus", "marian", "wav2vec2"}
+# They branch on the values of a tensor in train mode: on a random number, or on the mask.
+DATA_DEPENDENT = {"whisper", "opt", "bart", "pegasus", "marian", "wav2vec2", "longformer"}
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,7 @@ def run_eager(model, call):
     return result, after
 
 
-@pytest.mark.parametrize("name", [n for n in ZOO if n not in LAYER_DROP])
+@pytest.mark.parametrize("name", [n for n in ZOO if n not in DATA_DEPENDENT])
 def test_train_mode_is_captured(name):
     model, args, kwargs = models.build(name)
     graph = reference.record(model.train(), args, kwargs).graph
@@ -58,6 +60,13 @@ def test_train_mode_is_captured(name):
     drops = [m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)]
     if any(p > 0 for p in drops):
         assert any(n["random"] for n in graph.nodes)
+
+
+@pytest.mark.parametrize("name", sorted(DATA_DEPENDENT))
+def test_branches_on_values_are_refused_in_train_mode(name):
+    model, args, kwargs = models.build(name)
+    with pytest.raises(ExportError, match=r"modeling_\w+\.py:\d+ \(`.*if"):
+        reference.record(model.train(), args, kwargs)
 
 
 def test_batch_norm_in_train_mode_writes_its_statistics():
