@@ -5,12 +5,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <limits>
 
 #include "kerf/base/error.h"
 
 namespace kerf {
 namespace {
+
+constexpr int kMaxTreeDepth = 64;
+constexpr int kMaxTreeSize = 512;
 
 [[noreturn]] void overflow() {
   throw Error(ErrorKind::invalid_graph,
@@ -23,20 +28,37 @@ std::int64_t checked_add(std::int64_t a, std::int64_t b) {
   return out;
 }
 
+std::int64_t checked_subtract(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (__builtin_sub_overflow(a, b, &out)) overflow();
+  return out;
+}
+
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
   if (__builtin_mul_overflow(a, b, &out)) overflow();
   return out;
 }
 
+void check_divisor(std::int64_t b) {
+  if (b != 0) return;
+  throw Error(ErrorKind::invalid_graph,
+              "[graph.expr] division by zero in a size; expected a non-zero divisor; check the graph");
+}
+
 std::int64_t checked_floor_div(std::int64_t a, std::int64_t b) {
-  if (b == 0) {
-    throw Error(ErrorKind::invalid_graph,
-                "[graph.expr] division by zero in a size; expected a non-zero divisor; check the graph");
-  }
+  check_divisor(b);
   if (b == -1) return checked_multiply(a, -1);
   const std::int64_t quotient = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? quotient - 1 : quotient;
+}
+
+// Takes the sign of the divisor, as in Python.
+std::int64_t checked_modulo(std::int64_t a, std::int64_t b) {
+  check_divisor(b);
+  if (b == -1) return 0;  // the machine's own would overflow on the smallest number
+  const std::int64_t rest = a % b;
+  return (rest != 0 && ((rest < 0) != (b < 0))) ? rest + b : rest;
 }
 
 std::int64_t checked_power(std::int64_t base, std::int64_t exponent) {
@@ -55,11 +77,10 @@ std::int64_t checked_power(std::int64_t base, std::int64_t exponent) {
 std::int64_t apply(Expr::Op op, std::int64_t a, std::int64_t b) {
   switch (op) {
     case Expr::Op::add: return checked_add(a, b);
-    case Expr::Op::subtract: return checked_add(a, checked_multiply(b, -1));
+    case Expr::Op::subtract: return checked_subtract(a, b);
     case Expr::Op::multiply: return checked_multiply(a, b);
     case Expr::Op::floor_div: return checked_floor_div(a, b);
-    case Expr::Op::modulo:
-      return checked_add(a, checked_multiply(checked_multiply(checked_floor_div(a, b), b), -1));
+    case Expr::Op::modulo: return checked_modulo(a, b);
     case Expr::Op::max: return std::max(a, b);
     case Expr::Op::min: return std::min(a, b);
     case Expr::Op::power: return checked_power(a, b);
@@ -131,6 +152,7 @@ class Parser {
   }
   Expr factor() {
     if (take("-")) {
+      if (take_smallest()) return Expr(std::numeric_limits<std::int64_t>::min());
       if (++depth_ > kMaxDepth) fail("fewer signs");
       Expr out = Expr(0) - factor();
       --depth_;
@@ -139,6 +161,14 @@ class Parser {
     Expr base = atom();
     if (take("**")) return power(base, atom());
     return base;
+  }
+  // The one number whose digits do not fit without their sign.
+  bool take_smallest() {
+    static constexpr std::string_view kDigits = "9223372036854775808";
+    skip();
+    const std::string_view rest = text_.substr(at_);
+    const bool more = rest.size() > kDigits.size() && (std::isdigit(rest[kDigits.size()]) != 0);
+    return !more && take(kDigits);
   }
   Expr atom() {
     skip();
@@ -178,6 +208,8 @@ struct Expr::Tree {
   Op op;
   Expr a;
   Expr b;
+  int depth;
+  int size;  // operations
 };
 
 Expr Expr::linear(std::int64_t constant, std::int64_t slope) {
@@ -198,24 +230,51 @@ std::int64_t Expr::eval(std::int64_t batch) const {
   return checked_add(constant_, checked_multiply(slope_, batch));
 }
 
+// As an operand of any operator: trees bring their own parentheses.
+std::string Expr::operand() const {
+  const bool bare = tree_ != nullptr || (slope_ == 0 && constant_ >= 0) ||
+                    (slope_ == 1 && constant_ == 0);
+  return bare ? str() : "(" + str() + ")";
+}
+
 std::string Expr::str() const {
   if (tree_) {
-    const std::string a = tree_->a.str();
-    const std::string b = tree_->b.str();
+    const auto infix = [&](std::string_view sign) {
+      return fmt::format("({}{}{})", tree_->a.operand(), sign, tree_->b.operand());
+    };
     switch (tree_->op) {
-      case Op::add: return fmt::format("({}+{})", a, b);
-      case Op::subtract: return fmt::format("({}-({}))", a, b);
-      case Op::multiply: return fmt::format("(({})*({}))", a, b);
-      case Op::floor_div: return fmt::format("(({})//({}))", a, b);
-      case Op::modulo: return fmt::format("(({})%({}))", a, b);
-      case Op::max: return fmt::format("max({},{})", a, b);
-      case Op::min: return fmt::format("min({},{})", a, b);
-      case Op::power: return fmt::format("(({})**({}))", a, b);
+      case Op::add: return infix("+");
+      case Op::subtract: return infix("-");
+      case Op::multiply: return infix("*");
+      case Op::floor_div: return infix("//");
+      case Op::modulo: return infix("%");
+      case Op::max: return fmt::format("max({},{})", tree_->a.str(), tree_->b.str());
+      case Op::min: return fmt::format("min({},{})", tree_->a.str(), tree_->b.str());
+      case Op::power: return infix("**");
     }
   }
   if (slope_ == 0) return std::to_string(constant_);
-  std::string out = slope_ == 1 ? "B" : fmt::format("{}*B", slope_);
-  if (constant_ != 0) out += fmt::format("{:+d}", constant_);
+  const std::string out = slope_ == 1 ? "B" : fmt::format("{}*B", slope_);
+  // A minus would be read as a sign of digits that do not fit.
+  if (constant_ == std::numeric_limits<std::int64_t>::min()) {
+    return fmt::format("{}+{}", constant_, out);
+  }
+  return constant_ == 0 ? out : fmt::format("{}{:+d}", out, constant_);
+}
+
+// Bounded, so that printing, comparing and destroying may recurse, and so that the text of any
+// expression nests less deeply than the parser allows.
+Expr Expr::tree(Op op, const Expr& a, const Expr& b) {
+  const int depth = 1 + std::max(a.tree_ ? a.tree_->depth : 0, b.tree_ ? b.tree_->depth : 0);
+  const int size = 1 + (a.tree_ ? a.tree_->size : 0) + (b.tree_ ? b.tree_->size : 0);
+  if (depth > kMaxTreeDepth || size > kMaxTreeSize) {
+    throw Error(ErrorKind::invalid_graph,
+                fmt::format("[graph.expr] a size has too many operations ({}, {} deep); expected at "
+                            "most {}, {} deep; trace with a fixed batch",
+                            size, depth, kMaxTreeSize, kMaxTreeDepth));
+  }
+  Expr out;
+  out.tree_ = std::make_shared<const Tree>(Tree{op, a, b, depth, size});
   return out;
 }
 
@@ -244,9 +303,7 @@ Expr Expr::binary(Op op, const Expr& a, const Expr& b) {
   if (a.is_constant() && a.constant_ == 1 && op == Op::multiply) return b;
   if (a.is_constant() && a.constant_ == 0 && op == Op::add) return b;
   if (b.is_constant() && b.constant_ == 0 && (op == Op::add || op == Op::subtract)) return a;
-  Expr out;
-  out.tree_ = std::make_shared<const Tree>(Tree{op, a, b});
-  return out;
+  return tree(op, a, b);
 }
 
 Expr operator+(const Expr& a, const Expr& b) { return Expr::binary(Expr::Op::add, a, b); }

@@ -15,7 +15,7 @@ namespace kerf {
 //   Expr rows = Expr::parse("12*B + 1");  rows.eval(4) == 49;  rows.str() == "12*B+1";
 //
 // Division and remainder round towards minus infinity, as in Python. Arithmetic that would overflow
-// 64 bits throws Error(invalid_graph).
+// 64 bits, and a tree of more operations than any model's size needs, throw Error(invalid_graph).
 class Expr {
  public:
   Expr(std::int64_t constant = 0) : constant_(constant) {}  // NOLINT: numbers are expressions
@@ -46,6 +46,8 @@ class Expr {
  private:
   struct Tree;
   static Expr binary(Op op, const Expr& a, const Expr& b);
+  static Expr tree(Op op, const Expr& a, const Expr& b);
+  std::string operand() const;
 
   std::int64_t constant_ = 0;
   std::int64_t slope_ = 0;
