@@ -6,7 +6,7 @@
 form from the one that was traced. ``Result`` puts the graph's outputs together again.
 """
 
-import base64
+import ctypes
 import inspect
 import json
 
@@ -30,7 +30,6 @@ class Signature:
         self.defaults = dict(map(tuple, spec["defaults"]))
         self.arguments = dict(map(tuple, spec["arguments"]))  # name -> description
         self.paths = spec["paths"]
-        self.constants = spec.get("constants", {})
 
     @classmethod
     def of_call(cls, model, args, kwargs, device):
@@ -64,7 +63,6 @@ class Signature:
                 "defaults": list(self.defaults.items()),
                 "arguments": list(self.arguments.items()),
                 "paths": self.paths,
-                "constants": self.constants,
             }
         )
 
@@ -179,34 +177,25 @@ def _short(spec):
     return text if len(text) < 80 else text[:77] + "..."
 
 
-# Constants: tensors that a forward makes out of literals. They are in no state_dict, so the graph
-# carries their values along.
-
-
-def encode_constant(tensor):
-    raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return {
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "shape": list(tensor.shape),
-        "data": base64.b64encode(bytes(raw.tolist())).decode(),
-    }
-
-
-def decode_constant(spec):
-    raw = torch.tensor(list(base64.b64decode(spec["data"])), dtype=torch.uint8)
-    return raw.view(getattr(torch, spec["dtype"])).reshape(spec["shape"])
+def element_bytes(tensor):
+    """The elements of a tensor in C order, for constants that a graph carries along."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return ctypes.string_at(flat.data_ptr(), flat.numel()) if flat.numel() else b""
 
 
 def find_weight(model, signature, record):
-    """The tensor behind a weight of the graph: the model's own, or a constant of the graph."""
+    """The tensor behind a weight of the graph (a record of ``graph.weights``): the model's own, or
+    a constant that a forward makes out of literals and that is nowhere in the model."""
     for name in record["names"]:
-        if name in signature.constants:
-            return decode_constant(signature.constants[name])
         owner, _, attribute = name.rpartition(".")
         try:
             return getattr(model.get_submodule(owner), attribute)
         except AttributeError:
             continue
+    if record["kind"] == "constant":
+        raw = torch.frombuffer(bytearray(record["data"] or b"\0"), dtype=torch.uint8)
+        dtype = getattr(torch, record["dtype"])
+        return raw[: len(record["data"])].view(dtype).reshape(record["shape"]).clone()
     raise ValueError(
         f"[call] the model has no {record['kind']} '{record['names'][0]}'; expected the model that "
         "was traced; trace this one"

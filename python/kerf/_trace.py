@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind
 
 from kerf import _blame, _opaque
 from kerf._batch import example_tensors, find_batch
-from kerf._call import Result, Signature, encode_constant
+from kerf._call import Result, Signature, element_bytes
 from kerf._errors import ExportError
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
@@ -270,7 +270,6 @@ class Tracer:
                 entry = groups.setdefault(id(tensor), entry)
                 entry[2].append(name)
                 entry[3].append(node)
-        self.signature.constants = {}
         for tensor, kind, names, nodes in groups.values():
             value = self._add_weight(builder, lowering, tensor, kind, names, nodes)
             for node in nodes:
@@ -278,15 +277,15 @@ class Tracer:
             lowering.weights.update(dict.fromkeys(names, value))
 
     def _add_weight(self, builder, lowering, tensor, kind, names, nodes):
-        if kind == "constant" and _attribute(self.model, names[0]) is not tensor:
-            self.signature.constants[names[0]] = encode_constant(tensor)
+        literal = kind == "constant" and _attribute(self.model, names[0]) is not tensor
+        data = element_bytes(tensor) if literal else b""
         # The graph's views of a weight are views of its stand-in; both are one memory.
         storage = tensor.untyped_storage()
         key = lowering.storage_key(storage)
         for node in nodes:
             lowering.storages[node.meta["val"].untyped_storage()._cdata] = key
         return builder.add_weight(
-            names=names, kind=kind, **lowering.spec(tensor, tensor.requires_grad)
+            names=names, kind=kind, data=data, **lowering.spec(tensor, tensor.requires_grad)
         )
 
     def _set_outputs(self, builder, lowering, flat):

@@ -74,7 +74,7 @@ class Recording:
         self.values = {}
         for (_, value), tensor in zip(self.inputs, tensors, strict=True):
             self.values[value] = tensor
-        for weight, value in self.weights:
+        for (_, value), weight in zip(self.weights, self.graph.weights, strict=True):
             self.values[value] = _call.find_weight(self.model, signature, weight)
         for n in order or range(len(self.nodes)):
             self._step(*self.nodes[n])
