@@ -10,6 +10,7 @@ modes it ran under, and every name is followed to the call that made it.
 import dataclasses
 import functools
 import operator
+from typing import NamedTuple
 
 import torch
 import torch.fx
@@ -66,8 +67,7 @@ class Call:
         return [Result(self.node)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """One result of a call: ``index`` is None when the call has one result only."""
 
     node: torch.fx.Node
