@@ -3,6 +3,7 @@
 #include "kerf/device/devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>

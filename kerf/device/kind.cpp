@@ -3,6 +3,7 @@
 #include "kerf/device/kind.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
 

@@ -4,6 +4,7 @@
 // plan.json. Everything is written by name or with its unit in the key; nodes are listed once at
 // the top in the graph's order, so that a file can be read, edited and loaded without the graph.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <unordered_map>

@@ -3,6 +3,7 @@
 #include "kerf/plan/schedule/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
