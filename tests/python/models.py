@@ -210,6 +210,31 @@ def resnet():
     return _finish(ResNet(), image())
 
 
+class GatedBlock(ResidualBlock):
+    """Squeeze and excitation before the last ReLU: the gate reads what the ReLU then overwrites."""
+
+    def __init__(self, width_in, width, stride):
+        super().__init__(width_in, width, stride)
+        self.gate = nn.Linear(width, width)
+
+    def forward(self, x):
+        out = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        out += x if self.downsample is None else self.downsample(x)
+        squeezed = out.mean((2, 3))
+        out = self.relu(out)
+        return out * torch.sigmoid(self.gate(squeezed))[:, :, None, None]
+
+
+class GatedResNet(ResNet):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(GatedBlock(8, 8, 1), GatedBlock(8, 16, 2), GatedBlock(16, 32, 2))
+
+
+def gated_resnet():
+    return _finish(GatedResNet(), image())
+
+
 class Inception(nn.Module):
     """Parallel branches joined by a concatenation, twice."""
 
@@ -377,6 +402,7 @@ FLOOR = {
         mixtral,
         whisper,
         resnet,
+        gated_resnet,
         inception,
         lstm,
         unet,
