@@ -5,6 +5,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ScalarOps.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
 #include <fmt/format.h>
@@ -61,6 +62,13 @@ c10::IValue to_enum(const EnumName& name, const c10::TypePtr& type) {
     if (name.name == "channels_last_3d") return c10::IValue(c10::MemoryFormat::ChannelsLast3d);
   }
   misfit(fmt::format("{}({})", name.type, name.name), type);
+}
+
+// A number where the schema wants a tensor: as Python's x + 1, a number that does not decide dtypes.
+c10::IValue to_wrapped_number(const c10::Scalar& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
 }
 
 c10::IValue to_integer(std::int64_t value, const c10::TypePtr& type) {
@@ -134,15 +142,23 @@ c10::IValue to_ivalue(const Argument& argument, const c10::TypePtr& type, std::i
     // int[2] may be written as one number.
     return to_list({argument}, list_type->getElementType(), batch, device);
   }
+  const bool wants_tensor = type->kind() == c10::TypeKind::TensorType;
   if (const auto* flag = argument.find<bool>()) {
+    if (wants_tensor) return to_wrapped_number(*flag);
     if (type->kind() == c10::TypeKind::IntType) return static_cast<std::int64_t>(*flag);
     if (type->kind() == c10::TypeKind::FloatType) return *flag ? 1.0 : 0.0;
     return *flag;
   }
-  if (const auto* size = argument.find<Expr>()) return to_integer(size->eval(batch), type);
-  if (const auto* number = argument.find<double>()) return *number;
+  if (const auto* size = argument.find<Expr>()) {
+    const std::int64_t number = size->eval(batch);
+    return wants_tensor ? to_wrapped_number(number) : to_integer(number, type);
+  }
+  if (const auto* number = argument.find<double>()) {
+    return wants_tensor ? to_wrapped_number(*number) : c10::IValue(*number);
+  }
   if (const auto* number = argument.find<std::complex<double>>()) {
-    return c10::IValue(c10::complex<double>(number->real(), number->imag()));
+    const c10::complex<double> value(number->real(), number->imag());
+    return wants_tensor ? to_wrapped_number(value) : c10::IValue(value);
   }
   if (const auto* text = argument.find<std::string>()) return *text;
   if (const auto* dtype = argument.find<DType>()) return c10::IValue(to_scalar_type(*dtype));

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
@@ -100,6 +101,8 @@ void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) 
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs,
                                          int n_microbatches, bool record) {
   const std::lock_guard lock(mutex_);
+  // Cutting and joining happen on this thread: what leaves is no inference tensor either.
+  const c10::InferenceMode no_inference_mode(false);
   const c10::AutoGradMode no_grad(false);
   backend_.weights().prepare_run();
   Result result;

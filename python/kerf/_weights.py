@@ -75,8 +75,8 @@ def plan_devices(graph, plan):
     """For each weight the accelerator of the first stage that uses it; None for CPU stages."""
     stage_device = {}
     for stage in plan.stages:
-        device = torch_device(plan.cluster, stage["device"])
-        for node in stage["nodes"]:
+        device = torch_device(plan.cluster, stage.device)
+        for node in stage.nodes:
             stage_device[node] = device
     wanted = {}
     for node in graph.nodes:

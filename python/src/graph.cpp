@@ -3,6 +3,9 @@
 #include "kerf/graph/graph.h"
 
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <filesystem>
 
 #include "kerf/graph/passes/reorder.h"
 #include "kerf/graph/text.h"
@@ -166,7 +169,7 @@ void init_graph(py::module_& m) {
                                }
                                return out;
                              })
-      .def("save", [](const Graph& g, const std::string& path) { save_graph(g, path); },
+      .def("save", [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
            py::arg("path"), "Writes the text form; the file is replaced whole or not at all.")
       .def("text", &print_graph, "The text form, as `save` writes it.")
       .def("__len__", &Graph::num_nodes)
@@ -176,7 +179,8 @@ void init_graph(py::module_& m) {
       .def(py::pickle([](const Graph& g) { return print_graph(g); },
                       [](const std::string& text) { return parse_graph(text, "pickle"); }));
 
-  m.def("load_graph", &load_graph, py::arg("path"));
+  m.def("load_graph", [](const std::filesystem::path& path) { return load_graph(path.string()); },
+        py::arg("path"));
   m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"));
   // For tests of reordering.
   m.def("random_order",
