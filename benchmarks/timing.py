@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing on noisy machines: contenders take turns, ratios are taken within a turn.
 
-Each turn runs A B A. The ratio of the two A runs of all turns tells what this machine calls "equal":
-a difference between A and B within that spread is noise.
+Each turn runs A B A. The ratio of the two A runs of all turns tells what this machine calls
+"equal": a difference between A and B within that spread is noise.
 """
 
 import dataclasses

@@ -69,11 +69,10 @@ class Pipeline:
 
     def _check_mode(self):
         if self._model.training != self.graph.training:
-            mode = {True: "train", False: "eval"}
+            now, traced = ("train", "eval") if self._model.training else ("eval", "train")
             raise ValueError(
-                f"[pipeline] the model is in {mode[self._model.training]} mode; the graph was traced "
-                f"in {mode[self.graph.training]} mode; call model.{mode[self.graph.training]}() or "
-                "trace again"
+                f"[pipeline] the model is in {now} mode; the graph was traced in {traced} mode; "
+                f"call model.{traced}() or trace again"
             )
 
     def close(self):
