@@ -3,6 +3,7 @@
 #include "kerf/simulate/footprint.h"
 
 #include <algorithm>
+#include <set>
 
 namespace kerf {
 namespace {
@@ -139,16 +140,20 @@ class FootprintWalk {
     return last;
   }
 
-  // A write to memory of another stage is done out of place, into a copy that stays to the end.
-  Bytes copied(NodeId node) const {
-    Bytes sum;
-    for (const ValueId id : graph_.node(node).written) {
-      const Value& value = graph_.value(id);
-      if (value.scalar || facts_[value.storage.index()].weight) continue;
-      const NodeId maker = facts_[value.storage.index()].maker;
-      if (!maker.valid() || stage_of(maker) != stage_of(node)) sum += value.bytes(micro_batch_);
+  // A stage that writes to memory of another one clones the storage first, and keeps the clone to
+  // its end. (Memory of the caller is never cloned: all its users are in one stage.)
+  void add_clones(std::vector<Bytes>& allocated) const {
+    std::vector<std::set<StorageId>> cloned(footprints_.size());
+    for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
+      for (const ValueId id : graph_.nodes()[n].written) {
+        const StorageId storage = graph_.value(id).storage;
+        if (!storage.valid() || !facts_[storage.index()].maker.valid()) continue;
+        if (stage_of(facts_[storage.index()].maker) == stage_of_[n]) continue;
+        if (cloned[stage_of_[n].index()].insert(storage).second) {
+          allocated[n] += storage_bytes(storage);
+        }
+      }
     }
-    return sum;
   }
 
   // One pass over the graph; each stage's nodes come up in the order in which it runs them.
@@ -161,7 +166,7 @@ class FootprintWalk {
       const NodeId last = last_touch(StorageId{s});
       if (last.valid()) released[last.index()] += storage_bytes(StorageId{s});
     }
-    for (std::size_t i = 0; i < graph_.num_nodes(); ++i) allocated[i] += copied(NodeId{i});
+    add_clones(allocated);
     std::vector<Bytes> live(footprints_.size());
     for (std::size_t i = 0; i < graph_.num_nodes(); ++i) {
       const std::size_t stage = stage_of_[i].index();

@@ -3,6 +3,7 @@
 #include "kerf/simulate/memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -103,42 +104,42 @@ class MemoryEngine {
     return buffers;
   }
 
-  // The most that is live on the device beside its weights, under any timing.
+  // The most that is live on the device beside its weights, under any timing. Moments are numbered:
+  // 2 i while action i runs, 2 i + 1 when it has run and the next one may have to wait.
   Bytes peak(DeviceId device) const {
     const std::vector<Action>& actions = schedule_[device.index()];
     const std::vector<StageBuffers> buffers = buffers_of(device);
-    // change[i]: what becomes held before action i (or, for i = size, at the end), less what is
-    // released by then.
-    std::vector<Bytes> change(actions.size() + 2);
+    std::vector<Bytes> change(2 * actions.size() + 2);
     for (std::size_t i = 0; i < actions.size(); ++i) {
       for (const auto& [group, bytes] : buffers[actions[i].stage.index()].held) {
-        change[i + 1] += bytes;
-        change[release(device, i, group)] -= bytes;
+        change[2 * i + 1] += bytes;
+        change[std::min(release(device, actions[i].microbatch, group), change.size() - 1)] -= bytes;
       }
     }
     Bytes held;
     Bytes most;
-    for (std::size_t i = 0; i <= actions.size(); ++i) {
-      held += change[i];
+    for (std::size_t moment = 0; moment < 2 * actions.size(); ++moment) {
+      held += change[moment];
       most = std::max(most, held);
-      if (i == actions.size()) break;
-      const std::size_t stage = actions[i].stage.index();
+      if (moment % 2 == 1) continue;
+      const std::size_t stage = actions[moment / 2].stage.index();
       most = std::max(most, held + footprints_[stage].activations + buffers[stage].inputs);
     }
     return most;
   }
 
-  // The first action of the device by whose start every user of what action i left has surely run;
-  // past the end when nothing guarantees it.
-  std::size_t release(DeviceId device, std::size_t i, const HeldGroup& group) const {
-    const std::vector<Action>& actions = schedule_[device.index()];
-    const std::size_t never = actions.size() + 1;
-    if (group.result) return never;
-    std::size_t low = i + 1;
+  // The first moment of the device at which every user has surely run the micro-batch: a user on
+  // the device itself when it has run, another one when an action starts that depends on it.
+  std::size_t release(DeviceId device, int microbatch, const HeldGroup& group) const {
+    constexpr auto kNever = std::numeric_limits<std::size_t>::max();
+    if (group.result) return kNever;
+    std::size_t moment = 0;
     for (const StageId user : group.users) {
-      low = std::max(low, progress_.first_after(device, user, actions[i].microbatch));
+      const std::size_t first = progress_.first_after(device, user, microbatch);
+      const bool here = stage_devices_[user.index()] == device;
+      moment = std::max(moment, here ? 2 * first - 1 : 2 * first);
     }
-    return std::min(low, never);
+    return moment;
   }
 
   const Graph& graph_;

@@ -6,8 +6,9 @@
 // What is counted on a device, in bytes, for one micro-batch size:
 //   weights      storages of the weights its stages use, once each;
 //   action       while a stage runs: what its nodes have allocated and not yet released, by storage
-//                (views cost nothing) and from first to last use, workspace included; and its input
-//                buffers (tensors from other memories, graph inputs), which stay to its end;
+//                (views cost nothing) and from first to last use, workspace and clones of written
+//                storages of other stages included; and its input buffers (tensors from other
+//                memories, graph inputs), which stay to its end;
 //   held         between actions: tensors made here, until the last stage that uses them has run;
 //                tensors received for several stages of this device, until the last one has run;
 //                results of the model, until the step ends.

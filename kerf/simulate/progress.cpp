@@ -71,8 +71,8 @@ std::size_t Progress::first_after(DeviceId device, StageId stage, int microbatch
   const auto found = std::partition_point(clocks.begin(), clocks.end(), [&](const auto& clock) {
     return clock[place.device] <= place.index;
   });
-  return found == clocks.end() ? num_actions_[device.index()] + 1
-                               : static_cast<std::size_t>(found - clocks.begin());
+  if (found != clocks.end()) return static_cast<std::size_t>(found - clocks.begin());
+  return num_actions_[device.index()] + (place.device == device.index() ? 0 : 1);
 }
 
 }  // namespace kerf

@@ -21,7 +21,8 @@ class Progress {
   Progress(const Schedule& schedule, std::span<const std::vector<StageId>> after);
 
   // The index of the first action of `device` that cannot start before `stage` has run
-  // `microbatch`; the number of its actions plus one when there is none.
+  // `microbatch`; when there is none, one past the last if the stage is on the device itself and
+  // two past it otherwise.
   std::size_t first_after(DeviceId device, StageId stage, int microbatch) const;
 
  private:

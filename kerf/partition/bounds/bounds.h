@@ -20,8 +20,8 @@ std::vector<LowerBound> lower_bounds(const Problem& problem);
 // The largest of them; the first of equals.
 LowerBound best_lower_bound(const Problem& problem);
 
-// Nodes that must share a stage: units[node] numbers them by first node. Glued groups, and whatever
-// lies on a cycle once they are merged.
+// Nodes that must share a stage: units[node] numbers them by first node. Glued groups are one each,
+// all other nodes stand alone.
 std::vector<std::size_t> indivisible_units(const Graph& graph);
 
 }  // namespace kerf::partition

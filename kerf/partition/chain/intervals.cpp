@@ -122,13 +122,17 @@ struct Intervals::Collector {
       after[static_cast<std::size_t>(facts.last)].push_back(
           {kBefore, facts.maker, Kind::release, -storage_bytes(s)});
     }
-    // A write to memory of an earlier stage goes into a copy.
+    // The first write to a storage of an earlier stage clones it.
+    std::vector<std::int32_t> previous(storages.size(), kBefore);
     for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
       for (const ValueId id : graph.nodes()[n].written) {
-        const Value& value = graph.value(id);
-        if (value.scalar || storages[value.storage.index()].weight) continue;
-        before[n].push_back({storages[value.storage.index()].maker, kAlways, Kind::allocate,
-                             value.bytes(batch).count});
+        const StorageId storage = graph.value(id).storage;
+        if (!storage.valid() || storages[storage.index()].maker == kBefore) continue;
+        std::int32_t& writer = previous[storage.index()];
+        if (writer == static_cast<std::int32_t>(n)) continue;
+        before[n].push_back({std::max(writer, storages[storage.index()].maker), kAlways,
+                             Kind::allocate, storage_bytes(storage.index())});
+        writer = static_cast<std::int32_t>(n);
       }
     }
   }

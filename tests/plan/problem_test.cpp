@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kerf/device/devices.h"
+#include "kerf/graph/text.h"
+#include "kerf/plan/timeline.h"
+#include "kerf/profile/estimate.h"
+
+namespace kerf {
+namespace {
+
+using ::testing::HasSubstr;
+
+Problem small_problem(bool is_static = false) {
+  Problem problem;
+  const std::string batch = is_static ? "" : "batch 6\n";
+  const std::string size = is_static ? "6" : "B";
+  problem.graph = parse_graph("kerf-graph 1.0\ngraph \"small\"\n" + batch + "input %x: f32[" +
+                              size + ", 4] = \"args.0\"\n%y: f32[" + size +
+                              ", 4] = aten.relu.default(%x)\noutput \"y\" = %y\n");
+  problem.profile = estimate(problem.graph, device_kind("cpu"));
+  problem.cluster = parse_devices("cpu:0");
+  return problem;
+}
+
+std::string error_of(const Problem& problem) {
+  try {
+    check_problem(problem);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(AProblem, IsEvaluatedAtTheMicroBatchRoundedUp) {
+  Problem problem = small_problem();
+  problem.n_microbatches = 4;
+  EXPECT_EQ(problem.batch_size(), 6);
+  EXPECT_EQ(problem.micro_batch(), 2);
+  problem.batch = 9;
+  EXPECT_EQ(problem.micro_batch(), 3);
+  EXPECT_DOUBLE_EQ(problem.node_time(NodeId{0}).count, problem.profile.nodes[0].forward.count / 2)
+      << "profiled at 6, used at 3";
+  EXPECT_EQ(error_of(problem), "no error");
+}
+
+TEST(AProblem, RefusesMicroBatchesThatCannotBe) {
+  Problem problem = small_problem();
+  problem.n_microbatches = 7;
+  EXPECT_THAT(error_of(problem), HasSubstr("7 micro-batches of a batch of 6"));
+  problem.n_microbatches = 0;
+  EXPECT_THAT(error_of(problem), HasSubstr("n_microbatches is 0"));
+  Problem fixed = small_problem(true);
+  EXPECT_EQ(error_of(fixed), "no error");
+  EXPECT_EQ(fixed.micro_batch(), 0);
+  fixed.n_microbatches = 2;
+  EXPECT_THAT(error_of(fixed), HasSubstr("static"));
+}
+
+TEST(AProblem, RefusesUnknownNamesAndForeignProfiles) {
+  Problem problem = small_problem();
+  problem.comm_model = "pigeon";
+  EXPECT_THAT(error_of(problem), HasSubstr("pigeon"));
+  problem = small_problem();
+  problem.schedule = "zigzag";
+  EXPECT_THAT(error_of(problem), HasSubstr("zigzag"));
+  problem = small_problem();
+  problem.profile = small_problem(true).profile;
+  EXPECT_THAT(error_of(problem), HasSubstr(problem.graph.hash()));
+  EXPECT_THROW(parse_objective("beauty"), Error);
+  EXPECT_EQ(parse_objective("step"), Objective::step);
+}
+
+Timeline small_timeline() {
+  Timeline timeline;
+  timeline.graph_hash = "abc";
+  timeline.devices = {"cpu:0", "cpu:1", "cpu:2"};
+  timeline.num_stages = 2;
+  timeline.n_microbatches = 1;
+  Event event;
+  event.device = DeviceId{0};
+  event.stage = StageId{0};
+  event.end = Nanoseconds{10};
+  timeline.events.push_back(event);
+  event.kind = EventKind::transfer;
+  event.device = DeviceId{1};
+  event.stage = StageId{1};
+  event.start = Nanoseconds{10};
+  event.end = Nanoseconds{12.5};
+  event.bytes = Bytes{99};
+  event.tensor = "h";
+  event.from = DeviceId{0};
+  timeline.events.push_back(event);
+  timeline.memory = {{DeviceId{1}, {{Nanoseconds{0}, Bytes{5}}, {Nanoseconds{3}, Bytes{7}}}}};
+  return timeline;
+}
+
+TEST(ATimeline, ComesBackFromItsFile) {
+  const Timeline timeline = small_timeline();
+  EXPECT_EQ(parse_timeline(print_timeline(timeline)), timeline);
+}
+
+TEST(ATimeline, KnowsItsEndAndTheIdleShareOfTheDevicesInUse) {
+  const Timeline timeline = small_timeline();
+  EXPECT_EQ(timeline.end(), Nanoseconds{12.5});
+  EXPECT_EQ(timeline.busy(DeviceId{1}), Nanoseconds{2.5});
+  EXPECT_DOUBLE_EQ(timeline.bubble(), (0.2 + 0.8) / 2);
+  EXPECT_EQ(Timeline{}.bubble(), 0);
+}
+
+TEST(ATimeline, RefusesEventsOutsideItsHeader) {
+  std::string text = print_timeline(small_timeline());
+  const std::string from = "\"stage\": 1";
+  text.replace(text.find(from), from.size(), "\"stage\": 2");
+  EXPECT_THROW(parse_timeline(text), Error);
+  for (std::size_t length = 0; length + 2 < text.size(); length += 11) {
+    EXPECT_THROW(parse_timeline(text.substr(0, length)), Error);
+  }
+}
+
+}  // namespace
+}  // namespace kerf
