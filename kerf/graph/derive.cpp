@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What follows from a graph's records. Linear in nodes and edges but for glue, which looks at every
-// pair (write, later access) of one memory.
+// What follows from a graph's records: nearly linear in nodes and edges. Glue is in
+// derive_glue.cpp.
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -36,18 +36,6 @@ void renumber_argument(Argument& argument, const std::vector<ValueId>& map) {
   if (auto* list = std::get_if<Argument::List>(&argument.data)) {
     for (Argument& element : *list) renumber_argument(element, map);
   }
-}
-
-// A plain union-find with path halving.
-std::uint32_t find_root(std::vector<std::uint32_t>& parent, std::uint32_t x) {
-  while (parent[x] != x) x = parent[x] = parent[parent[x]];
-  return x;
-}
-
-void unite(std::vector<std::uint32_t>& parent, std::uint32_t a, std::uint32_t b) {
-  a = find_root(parent, a);
-  b = find_root(parent, b);
-  if (a != b) parent[std::max(a, b)] = std::min(a, b);
 }
 
 }  // namespace
@@ -120,6 +108,7 @@ void GraphDerivation::derive_inputs() {
   std::vector<std::vector<ValueId>> inputs(data.nodes.size());
   std::vector<std::vector<NodeId>> consumers(data.values.size());
   std::vector<NodeId> last_user(data.values.size());
+  std::vector<std::size_t> mention(data.values.size());  // position among the node's inputs
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
     const NodeId node(n);
     for (const NamedArgument& argument : data.nodes[n].args) {
@@ -131,9 +120,9 @@ void GraphDerivation::derive_inputs() {
       });
     }
     // The order of mention, so that equal graphs list them alike.
+    for (std::size_t i = 0; i < inputs[n].size(); ++i) mention[inputs[n][i].index()] = i;
     const auto by_mention = [&](ValueId a, ValueId b) {
-      return std::find(inputs[n].begin(), inputs[n].end(), a) <
-             std::find(inputs[n].begin(), inputs[n].end(), b);
+      return mention[a.index()] < mention[b.index()];
     };
     for (auto* list : {&data.nodes[n].written, &data.nodes[n].may_alias}) {
       std::sort(list->begin(), list->end(), by_mention);
@@ -176,16 +165,20 @@ void GraphDerivation::derive_memory() {
     if (class_written_[root]) members[root].push_back(StorageId(s));
   }
 
+  // Where nothing is ever written, aliasing has no consequences and is left out.
+  const auto add_memory = [&](StorageId storage, std::vector<StorageId>& out) {
+    const auto all = members.find(alias_class(storage));
+    if (all == members.end()) return out.push_back(storage);
+    out.insert(out.end(), all->second.begin(), all->second.end());
+  };
   std::vector<std::vector<StorageId>> reads(data.nodes.size());
   std::vector<std::vector<StorageId>> writes(data.nodes.size());
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
     for (const ValueId id : content_.inputs.row(n)) {
-      if (storage_of(id).valid()) reads[n].push_back(storage_of(id));
+      if (storage_of(id).valid()) add_memory(storage_of(id), reads[n]);
     }
     for (const ValueId id : data.nodes[n].written) {
-      if (!storage_of(id).valid()) continue;
-      const auto& all = members[alias_class(storage_of(id))];
-      writes[n].insert(writes[n].end(), all.begin(), all.end());
+      if (storage_of(id).valid()) add_memory(storage_of(id), writes[n]);
     }
     sort_unique(reads[n]);
     sort_unique(writes[n]);
@@ -253,86 +246,6 @@ void GraphDerivation::derive_adjacency() {
   }
   set_rows(content_.predecessors, predecessors);
   set_rows(content_.successors, successors);
-}
-
-// Is `value` a name of the memory that was made by `writer` itself, or a view of such a name? Then
-// it carries the written content with it wherever it is sent.
-bool GraphDerivation::descends_from(ValueId id, NodeId writer, std::uint32_t memory) {
-  const GraphData& data = content_.data;
-  for (;;) {
-    const Value& value = data.values[id.index()];
-    if (value.origin != Origin::node || value.producer < writer) return false;
-    if (value.producer == writer) return true;
-    // Views and in-place operators have one alias source; where there are more, be careful.
-    ValueId source;
-    for (const ValueId input : content_.inputs.row(value.producer.index())) {
-      const StorageId storage = data.values[input.index()].storage;
-      if (!storage.valid() || alias_class(storage) != memory) continue;
-      if (source.valid()) return false;
-      source = input;
-    }
-    if (!source.valid()) return false;
-    id = source;
-  }
-}
-
-void GraphDerivation::derive_glue() {
-  const GraphData& data = content_.data;
-  std::vector<std::uint32_t> group(data.nodes.size());
-  std::iota(group.begin(), group.end(), 0U);
-  const auto glue = [&](NodeId a, NodeId b) {
-    unite(group, static_cast<std::uint32_t>(a.index()), static_cast<std::uint32_t>(b.index()));
-  };
-  const auto in_class = [&](ValueId id, std::uint32_t memory) {
-    const StorageId storage = data.values[id.index()].storage;
-    return storage.valid() && alias_class(storage) == memory;
-  };
-
-  // Memory that outlives the run: a stage must not see it before another stage's write.
-  std::vector<bool> outside(data.storages.size(), false);
-  for (const Value& value : data.values) {
-    if (value.origin != Origin::node && value.storage.valid()) {
-      outside[alias_class(value.storage)] = true;
-    }
-  }
-
-  const auto accessors = accessors_by_class();
-  for (std::size_t c = 0; c < accessors.size(); ++c) {
-    const auto memory = static_cast<std::uint32_t>(c);
-    const auto& nodes = accessors[c];
-    for (std::size_t w = 0; w < nodes.size(); ++w) {
-      if (outside[memory]) {
-        glue(nodes.front(), nodes[w]);
-        continue;
-      }
-      if (!writes_class(nodes[w], memory)) continue;
-      for (std::size_t r = w + 1; r < nodes.size(); ++r) {
-        for (const ValueId input : content_.inputs.row(nodes[r].index())) {
-          if (in_class(input, memory) && !descends_from(input, nodes[w], memory)) {
-            glue(nodes[w], nodes[r]);
-          }
-        }
-      }
-      // A result that is read by the caller counts as a reader where it was made.
-      for (const GraphOutput& output : data.outputs) {
-        for_each_value(output.leaf, [&](ValueId id) {
-          const Value& value = data.values[id.index()];
-          if (value.origin == Origin::node && in_class(id, memory) &&
-              !descends_from(id, nodes[w], memory)) {
-            glue(nodes[w], value.producer);
-          }
-        });
-      }
-    }
-  }
-
-  std::vector<std::vector<NodeId>> members(data.nodes.size());
-  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
-    members[find_root(group, static_cast<std::uint32_t>(n))].push_back(NodeId(n));
-  }
-  for (auto& list : members) {
-    if (list.size() > 1) content_.glued.push_back(std::move(list));
-  }
 }
 
 void GraphDerivation::derive_hash() {

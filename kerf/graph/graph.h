@@ -86,7 +86,8 @@ class Graph {
   // The order edges alone, ascending.
   const std::vector<Edge>& order_edges() const { return content_->order_edges; }
 
-  // Memory a node reads or changes, everything it may alias included; ascending.
+  // Memory a node reads or changes; where memory is written, everything it may alias included.
+  // Ascending.
   std::span<const StorageId> reads(NodeId id) const;
   std::span<const StorageId> writes(NodeId id) const;
   // Is this memory ever changed by a node?
@@ -95,6 +96,7 @@ class Graph {
   // Groups of two or more nodes that must stay in one stage, ascending by first node: they see each
   // other's writes through different names of one memory, which a copy to another device would
   // break. (A write whose result is only used through its own output may be cut: see Program.)
+  // Whatever lies between two nodes of a group is in it too: contracting the groups makes no cycle.
   const std::vector<std::vector<NodeId>>& glued() const { return content_->glued; }
 
   // "lm_head (GPT2LMHeadModel), model.py:12" and the like, for messages.

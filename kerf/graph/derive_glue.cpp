@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which nodes must stay in one stage because they see each other's writes.
+//
+// A value that crosses a cut arrives as it was when its stage ended, and a stage that writes memory
+// it received writes a clone of its own. So a write is seen by those who read its result, or a view
+// of its result, wherever they are; and by nobody else outside of its stage. A node that reads an
+// older name of the memory after the write must therefore be where the write is:
+//
+//   %s in %base = slice(%base)
+//   %c in %base = copy_(&%s, %x)     the write
+//   %y = relu(%c)                    reads its result: may be elsewhere
+//   %z = relu(%base)                 reads an older name: glued to copy_
+//
+// What is made in that stage after the write, from whatever name, carries its content; so a value
+// misses only writes that come after the node that made it, and each access costs a look at its own
+// inputs. Nearly linear. tests/graph/staged_semantics_test.cpp tries the argument on random graphs.
+//
+// May-alias operators are the hard part: whether two names are of one memory is known only where
+// the operator runs. Once a write is missed in such a memory
+//   - all its may-alias operators are where the write is: a stage given two names could not tell;
+//   - whatever is made from a name that missed a write is used there only: two names of one
+//   recorded
+//     storage may differ in content, and a stage that clones the storage would mix them.
+#include <algorithm>
+#include <numeric>
+
+#include "kerf/graph/derive_impl.h"
+
+namespace kerf {
+namespace {
+
+// Row i: items[starts[i] .. starts[i+1]).
+struct Contracted {
+  std::vector<std::size_t> starts{0};
+  std::vector<std::uint32_t> items;
+};
+
+// Tarjan 1972, without recursion: graphs are as deep as models are long.
+class StrongComponents {
+ public:
+  explicit StrongComponents(const Contracted& graph)
+      : graph_(graph),
+        number_(graph.starts.size() - 1, 0),
+        low_(number_),
+        next_edge_(graph.starts.begin(), graph.starts.end() - 1),
+        component_(number_.size()),
+        open_(number_.size(), false) {}
+
+  // For each vertex, one vertex that stands for its component.
+  std::vector<std::uint32_t> run() {
+    for (std::uint32_t start = 0; start < number_.size(); ++start) {
+      if (number_[start] == 0) enter(start);
+      while (!path_.empty()) advance(path_.back());
+    }
+    return std::move(component_);
+  }
+
+ private:
+  void enter(std::uint32_t vertex) {
+    number_[vertex] = low_[vertex] = ++last_number_;
+    open_[vertex] = true;
+    pending_.push_back(vertex);
+    path_.push_back(vertex);
+  }
+  void advance(std::uint32_t vertex) {
+    if (next_edge_[vertex] == graph_.starts[vertex + 1]) return leave(vertex);
+    const std::uint32_t to = graph_.items[next_edge_[vertex]++];
+    if (number_[to] == 0) {
+      enter(to);
+    } else if (open_[to]) {
+      low_[vertex] = std::min(low_[vertex], number_[to]);
+    }
+  }
+  void leave(std::uint32_t vertex) {
+    path_.pop_back();
+    if (!path_.empty()) low_[path_.back()] = std::min(low_[path_.back()], low_[vertex]);
+    if (low_[vertex] != number_[vertex]) return;
+    for (bool done = false; !done; pending_.pop_back()) {
+      done = pending_.back() == vertex;
+      open_[pending_.back()] = false;
+      component_[pending_.back()] = vertex;
+    }
+  }
+
+  const Contracted& graph_;
+  std::vector<std::uint32_t> number_;  // order of discovery, from 1
+  std::vector<std::uint32_t> low_;
+  std::vector<std::size_t> next_edge_;
+  std::vector<std::uint32_t> component_;
+  std::vector<bool> open_;
+  std::vector<std::uint32_t> pending_;
+  std::vector<std::uint32_t> path_;
+  std::uint32_t last_number_ = 0;
+};
+
+}  // namespace
+
+void GraphDerivation::glue(NodeId a, NodeId b) {
+  unite(group_, static_cast<std::uint32_t>(a.index()), static_cast<std::uint32_t>(b.index()));
+}
+
+bool GraphDerivation::in_class(ValueId id, std::uint32_t memory) {
+  const StorageId storage = content_.data.values[id.index()].storage;
+  return storage.valid() && alias_class(storage) == memory;
+}
+
+void GraphDerivation::derive_glue() {
+  const GraphData& data = content_.data;
+  group_.resize(data.nodes.size());
+  std::iota(group_.begin(), group_.end(), 0U);
+
+  // Memory that outlives the run is never cloned: whoever touches it does so in one place.
+  std::vector<bool> outside(data.storages.size(), false);
+  for (const Value& value : data.values) {
+    if (value.origin != Origin::node && value.storage.valid()) {
+      outside[alias_class(value.storage)] = true;
+    }
+  }
+  std::vector<std::vector<ValueId>> results(
+      data.storages.size());  // what the caller reads, by class
+  for (const GraphOutput& output : data.outputs) {
+    for_each_value(output.leaf, [&](ValueId id) {
+      const Value& value = data.values[id.index()];
+      if (value.origin == Origin::node && value.storage.valid()) {
+        results[alias_class(value.storage)].push_back(id);
+      }
+    });
+  }
+
+  std::vector<bool> used_here_only(data.values.size(), false);
+  const auto accessors = accessors_by_class();
+  for (std::size_t memory = 0; memory < accessors.size(); ++memory) {
+    if (accessors[memory].empty()) continue;
+    if (outside[memory]) {
+      for (const NodeId node : accessors[memory]) glue(accessors[memory].front(), node);
+    } else {
+      glue_memory(static_cast<std::uint32_t>(memory), accessors[memory], results[memory],
+                  used_here_only);
+    }
+  }
+  close_groups();
+  collect_groups();
+}
+
+void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<NodeId>& accessors,
+                                  const std::vector<ValueId>& results,
+                                  std::vector<bool>& used_here_only) {
+  const GraphData& data = content_.data;
+  std::vector<NodeId> writers;
+  std::vector<NodeId> uncertain;  // may or may not make another name of the memory: known when run
+  for (const NodeId node : accessors) {
+    const auto& may_alias = data.nodes[node.index()].may_alias;
+    if (writes_class(node, memory)) writers.push_back(node);
+    if (std::any_of(may_alias.begin(), may_alias.end(),
+                    [&](ValueId id) { return in_class(id, memory); })) {
+      uncertain.push_back(node);
+    }
+  }
+  // Writers from..to-1 are glued to each other; run_end[i] leads to the last of those joined with
+  // i.
+  std::vector<std::uint32_t> run_end(writers.size());
+  std::iota(run_end.begin(), run_end.end(), 0U);
+  const auto join_writers = [&](std::size_t from, std::size_t to) {
+    auto i = find_root(run_end, static_cast<std::uint32_t>(from));
+    for (; i + 1 < to; i = find_root(run_end, i)) {
+      glue(writers[i], writers[i + 1]);
+      run_end[i] = i + 1;
+    }
+  };
+  bool any = false;
+  // Glues a reader of `id` to those of the first `until` writes that it misses, if any.
+  const auto join = [&](ValueId id, NodeId reader, std::size_t until) {
+    const NodeId producer = data.values[id.index()].producer;
+    const auto after = std::upper_bound(writers.begin(), writers.end(), producer);
+    const auto from = static_cast<std::size_t>(after - writers.begin());
+    if (from < until) join_writers(from, until), glue(writers[from], reader);
+    if (used_here_only[id.index()]) glue(producer, reader);
+    const bool missed = from < until || used_here_only[id.index()];
+    if (missed && !uncertain.empty()) glue(uncertain.front(), reader);
+    any = any || missed;
+    return missed;
+  };
+
+  for (const NodeId node : accessors) {
+    const auto before = std::lower_bound(writers.begin(), writers.end(), node);
+    const auto until = static_cast<std::size_t>(before - writers.begin());
+    bool missed = false;
+    for (const ValueId input : content_.inputs.row(node.index())) {
+      if (in_class(input, memory)) missed = join(input, node, until) || missed;
+    }
+    if (!missed || uncertain.empty()) continue;
+    for (const ValueId output : data.nodes[node.index()].outputs) {
+      if (output.valid() && in_class(output, memory)) used_here_only[output.index()] = true;
+    }
+  }
+  // A result is read last of all, by the caller, from the stage where it was made.
+  for (const ValueId id : results) join(id, data.values[id.index()].producer, writers.size());
+  if (any) {
+    for (const NodeId node : uncertain) glue(uncertain.front(), node);
+  }
+}
+
+// Groups on a common cycle of the contracted graph cannot be in different stages either.
+void GraphDerivation::close_groups() {
+  const std::size_t count = group_.size();
+  std::vector<std::vector<std::uint32_t>> members(count);
+  for (std::uint32_t n = 0; n < count; ++n) members[find_root(group_, n)].push_back(n);
+  Contracted contracted;
+  for (const auto& list : members) {
+    for (const std::uint32_t n : list) {
+      for (const NodeId to : content_.successors.row(n)) {
+        contracted.items.push_back(find_root(group_, static_cast<std::uint32_t>(to.index())));
+      }
+    }
+    contracted.starts.push_back(contracted.items.size());
+  }
+  const auto component = StrongComponents(contracted).run();
+  for (std::uint32_t n = 0; n < count; ++n) unite(group_, n, component[find_root(group_, n)]);
+}
+
+void GraphDerivation::collect_groups() {
+  std::vector<std::vector<NodeId>> members(group_.size());
+  for (std::uint32_t n = 0; n < group_.size(); ++n) {
+    members[find_root(group_, n)].push_back(NodeId(n));
+  }
+  for (auto& list : members) {
+    if (list.size() > 1) content_.glued.push_back(std::move(list));
+  }
+}
+
+}  // namespace kerf
