@@ -7,8 +7,10 @@
 #include "kerf/emit/report/cut_out.h"
 #include "kerf/emit/report/gantt.h"
 #include "kerf/emit/report/report_json.h"
+#include "kerf/emit/report/scopes.h"
 #include "kerf/emit/report/table.h"
 #include "kerf/emit/report/trace.h"
+#include "kerf/graph/text.h"
 #include "tests/emit/golden.h"
 #include "tests/emit/samples.h"
 
@@ -48,6 +50,64 @@ TEST(APlanTable, SaysWhenTheSearchWasStopped) {
   EXPECT_THAT(plan_table(plan), Not(HasSubstr("stopped early")));
   plan.truncated = true;
   EXPECT_THAT(plan_table(plan), HasSubstr("stopped early"));
+}
+
+Graph graph_with_modules() {
+  return parse_graph(R"(kerf-graph 1.0
+graph "mlp"
+scope 1 "embed" "Linear"
+scope 2 "layers.0" "Block"
+scope 3 "layers.0.up" "Linear"
+scope 4 "layers.0.down" "Linear"
+scope 5 "layers.1.up" "Linear"
+input %x: f32[2] = "args.0"
+%a: f32[2] = aten.relu.default(%x) ; scope=1
+%b: f32[2] = aten.relu.default(%a) ; scope=3
+%c: f32[2] = aten.relu.default(%b) ; scope=4
+%d: f32[2] = aten.relu.default(%c) ; scope=5
+%e: f32[2] = aten.relu.default(%d)
+output "y" = %e
+)");
+}
+
+Plan cut_after(const Graph& graph, std::size_t nodes) {
+  Plan plan = samples::plan();
+  plan.graph_hash = graph.hash();
+  plan.node_names.clear();
+  plan.stages[0].nodes.clear();
+  plan.stages[1].nodes.clear();
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    plan.node_names.push_back(graph.nodes()[n].name);
+    plan.stages[n < nodes ? 0 : 1].nodes.emplace_back(n);
+  }
+  return plan;
+}
+
+TEST(ScopeRanges, NameWholeModulesByThemselves) {
+  const Graph graph = graph_with_modules();
+  EXPECT_THAT(scope_ranges(cut_after(graph, 3), graph),
+              testing::ElementsAre("embed .. layers.0", "layers.1"));
+}
+
+TEST(ScopeRanges, NameThePartsOfAModuleThatIsCut) {
+  const Graph graph = graph_with_modules();
+  EXPECT_THAT(scope_ranges(cut_after(graph, 2), graph),
+              testing::ElementsAre("embed .. layers.0.up", "layers.0.down .. layers.1"));
+}
+
+TEST(ScopeRanges, AreEmptyOutsideOfModules) {
+  const Graph graph = graph_with_modules();
+  EXPECT_THAT(scope_ranges(cut_after(graph, 4), graph),
+              testing::ElementsAre("embed .. layers", ""));
+}
+
+TEST(ScopeRanges, RefuseAPlanOfAnotherGraph) {
+  EXPECT_THROW(scope_ranges(samples::plan(), graph_with_modules()), Error);
+}
+
+TEST(APlanTable, NamesTheModulesWhenItIsGivenTheGraph) {
+  const Graph graph = graph_with_modules();
+  EXPECT_THAT(plan_table(cut_after(graph, 3), &graph), HasSubstr("embed .. layers.0\n"));
 }
 
 TEST(AJsonReport, HasTheFiguresOfTheTable) {

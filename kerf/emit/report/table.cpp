@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kerf/emit/report/cut_out.h"
+#include "kerf/emit/report/scopes.h"
 #include "kerf/emit/report/text_table.h"
 
 namespace kerf {
@@ -45,20 +46,29 @@ std::string profile_line(const Plan& plan) {
                                              : fmt::format(", batch {}", plan.profile_batch));
 }
 
-std::string stage_rows(const Plan& plan) {
-  TextTable table({{"stage", Align::right},
-                   {"device", Align::left},
-                   {"nodes", Align::right},
-                   {"time", Align::right},
-                   {"weights", Align::right},
-                   {"activations", Align::right},
-                   {"bytes cut", Align::right}});
+std::string stage_rows(const Plan& plan, const Graph* graph) {
+  std::vector<TextTable::Column> columns{{"stage", Align::right},    {"device", Align::left},
+                                         {"nodes", Align::right},    {"time", Align::right},
+                                         {"weights", Align::right},  {"activations", Align::right},
+                                         {"bytes cut", Align::right}};
+  std::vector<std::string> modules;
+  if (graph != nullptr) {
+    modules = scope_ranges(plan, *graph);
+    columns.push_back({"modules", Align::left});
+  }
+  TextTable table(std::move(columns));
   const std::vector<Bytes> cut = cut_bytes_of_stages(plan);
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
     const Stage& stage = plan.stages[s];
-    table.add({std::to_string(s), plan.cluster.device(stage.device).name,
-               std::to_string(stage.nodes.size()), to_string(stage.time), to_string(stage.weights),
-               to_string(stage.activations), bytes_or_dash(cut[s])});
+    std::vector<std::string> row{std::to_string(s),
+                                 plan.cluster.device(stage.device).name,
+                                 std::to_string(stage.nodes.size()),
+                                 to_string(stage.time),
+                                 to_string(stage.weights),
+                                 to_string(stage.activations),
+                                 bytes_or_dash(cut[s])};
+    if (graph != nullptr) row.push_back(modules[s]);
+    table.add(std::move(row));
   }
   return table.str();
 }
@@ -103,7 +113,8 @@ std::string predictions(const Plan& plan) {
     return fmt::format("{:<20}{}\n", label, text);
   };
   const std::string rate =
-      fmt::format("{:.3g} {} a second", plan.throughput, plan.batch == 0 ? "steps" : "samples");
+      fmt::format("{:.{}f} {} a second", plan.throughput, plan.throughput < 10 ? 2 : 0,
+                  plan.batch == 0 ? "steps" : "samples");
   std::string out;
   out += line("batch", fmt::format("{}, schedule {}", batches(plan), plan.schedule));
   out += line("costs", profile_line(plan));
@@ -119,9 +130,9 @@ std::string predictions(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_table(const Plan& plan) {
-  std::string out =
-      heading(plan) + '\n' + stage_rows(plan) + '\n' + device_rows(plan) + '\n' + predictions(plan);
+std::string plan_table(const Plan& plan, const Graph* graph) {
+  std::string out = heading(plan) + '\n' + stage_rows(plan, graph) + '\n' + device_rows(plan) +
+                    '\n' + predictions(plan);
   for (const std::string& note : plan.cluster.notes) out += "note: " + note + '\n';
   for (const std::string& note : plan.notes) out += "note: " + note + '\n';
   return out;
