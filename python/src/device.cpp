@@ -104,6 +104,9 @@ void init_device(py::module_& m) {
           "__eq__", [](const Cluster& a, const Cluster& b) { return a == b; }, py::is_operator())
       .def(py::pickle([](const Cluster& c) { return to_json(c).dump(); }, &from_text));
 
+  m.def("make_cluster", &build, py::arg("devices"),
+        py::arg("max_memory") = std::map<std::string, std::int64_t>{},
+        py::arg("speeds") = std::map<std::string, double>{});
   m.def(
       "load_cluster", [](const std::filesystem::path& path) { return load_cluster(path); },
       py::arg("path"));

@@ -14,5 +14,7 @@ PYBIND11_MODULE(_core, m) {
   init_timeline(m);
   init_plan(m);
   init_simulate(m);
+  init_verify(m);
+  init_partition(m);
   init_runtime(m);
 }

@@ -74,6 +74,33 @@ std::string summary(const Plan& plan) {
                      to_string(plan.step_time));
 }
 
+// A plan made in this process remembers its graph, for pipelines and for module names in tables.
+// Files do not hold it.
+py::object graph_of(const py::object& plan) {
+  return plan.attr("__dict__").attr("get")("_graph", py::none());
+}
+
+void set_graph(const py::object& plan, const py::object& graph) {
+  if (!graph.is_none()) check_plan_matches(plan.cast<const Plan&>(), graph.cast<const Graph&>());
+  plan.attr("__dict__")["_graph"] = graph;
+}
+
+std::string table_of(const py::object& plan) {
+  const py::object graph = graph_of(plan);
+  std::string table =
+      plan_table(plan.cast<const Plan&>(), graph.is_none() ? nullptr : graph.cast<const Graph*>());
+  table.pop_back();  // print() adds the last newline
+  return table;
+}
+
+py::tuple state_of(const py::object& plan) {
+  return py::make_tuple(print_plan(plan.cast<const Plan&>()), plan.attr("__dict__"));
+}
+
+std::pair<Plan, py::dict> from_state(const py::tuple& state) {
+  return {parse_plan(state[0].cast<std::string>(), "pickle"), state[1].cast<py::dict>()};
+}
+
 void bind_records(py::module_& m) {
   py::class_<StageRecord>(m, "Stage", "Nodes that run together on one device.")
       .def_readonly("index", &StageRecord::index)
@@ -171,7 +198,9 @@ void bind_infeasible(py::module_& m) {
 void init_plan(py::module_& m) {
   bind_records(m);
   bind_infeasible(m);
-  py::class_<Plan>(m, "Plan", "Where every node runs, and what that is predicted to cost.")
+  py::class_<Plan>(m, "Plan", py::dynamic_attr(),
+                   "Where every node runs, and what that is predicted to cost.")
+      .def_property("graph", &graph_of, &set_graph, "The graph it was made from; None if loaded.")
       .def_readonly("graph_hash", &Plan::graph_hash)
       .def_readonly("graph_name", &Plan::graph_name)
       .def_readonly("method", &Plan::method)
@@ -210,11 +239,10 @@ void init_plan(py::module_& m) {
           "The figures of the table as JSON, in seconds and bytes.")
       .def("__len__", &Plan::num_stages)
       .def("__repr__", &summary)
-      .def("__str__", &plan_table)
+      .def("__str__", &table_of)
       .def(
           "__eq__", [](const Plan& a, const Plan& b) { return a == b; }, py::is_operator())
-      .def(py::pickle([](const Plan& p) { return print_plan(p); },
-                      [](const std::string& text) { return parse_plan(text, "pickle"); }));
+      .def(py::pickle(&state_of, &from_state));
 
   m.def(
       "load_plan", [](const std::filesystem::path& path) { return load_plan(path); },

@@ -19,6 +19,12 @@ namespace {
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
+// print() adds the last one.
+std::string without_newline(std::string text) {
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
 // An event with names in place of ids, so that it stands alone.
 struct EventRecord {
   Event event;
@@ -101,8 +107,10 @@ void init_timeline(py::module_& m) {
       .def_property_readonly("step_time", [](const Timeline& t) { return seconds(t.end()); })
       .def_property_readonly("bubble", &Timeline::bubble)
       .def("busy", &busy, py::arg("device"), "Seconds of compute and transfers of a device.")
-      .def("draw", &draw_timeline, py::arg("width") = kDefaultGanttWidth,
-           "The timeline as text, a row for each device.")
+      .def(
+          "draw",
+          [](const Timeline& t, int width) { return without_newline(draw_timeline(t, width)); },
+          py::arg("width") = kDefaultGanttWidth, "The timeline as text, a row for each device.")
       .def(
           "save",
           [](const Timeline& t, const std::filesystem::path& path) { save_timeline(t, path); },
@@ -115,7 +123,7 @@ void init_timeline(py::module_& m) {
           py::arg("path"), "For chrome://tracing and ui.perfetto.dev.")
       .def("__len__", [](const Timeline& t) { return t.events.size(); })
       .def("__repr__", &summary)
-      .def("__str__", [](const Timeline& t) { return draw_timeline(t); })
+      .def("__str__", [](const Timeline& t) { return without_newline(draw_timeline(t)); })
       .def(
           "__eq__", [](const Timeline& a, const Timeline& b) { return a == b; }, py::is_operator())
       .def(py::pickle([](const Timeline& t) { return print_timeline(t); },
@@ -124,8 +132,13 @@ void init_timeline(py::module_& m) {
   m.def(
       "load_timeline", [](const std::filesystem::path& path) { return load_timeline(path); },
       py::arg("path"));
-  m.def("compare", &compare_timelines, py::arg("predicted"), py::arg("measured"),
-        "Predicted against measured times, as lines for people.");
+  m.def(
+      "compare",
+      [](const Timeline& predicted, const Timeline& measured) {
+        return without_newline(compare_timelines(predicted, measured));
+      },
+      py::arg("predicted"), py::arg("measured"),
+      "Predicted against measured times, as lines for people.");
 }
 
 }  // namespace kerf::bindings

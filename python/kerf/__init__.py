@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kerf cuts PyTorch models into pipeline stages, proves the cut on paper, and runs it.
+
+    graph = kerf.trace(model, args)
+    plan  = kerf.plan(graph, devices=["cpu:0", "cpu:1"], n_microbatches=4)
+    print(plan)
+    pipe  = kerf.Pipeline(model, plan)
+    y     = pipe(*args)
+
+Graphs, profiles and plans are values that can be saved and loaded. Planning needs no PyTorch: the
+names that do need it (trace, profile, Pipeline) import it when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kerf._core import (
+    Cluster,
+    Graph,
+    Infeasible,
+    Plan,
+    Profile,
+    Timeline,
+    __version__,
+    compare,
+    estimate,
+    load_cluster,
+    load_plan,
+    load_profile,
+    load_timeline,
+    methods,
+    simulate,
+)
+from kerf._errors import ExportError
+from kerf._plan import InfeasibleError, load_graph, make_cluster, plan, replan, verify
+
+if TYPE_CHECKING:
+    from kerf._pipeline import Pipeline
+    from kerf._profile import profile
+    from kerf._trace import trace
+
+__all__ = [
+    "Cluster",
+    "ExportError",
+    "Graph",
+    "Infeasible",
+    "InfeasibleError",
+    "Pipeline",
+    "Plan",
+    "Profile",
+    "Timeline",
+    "__version__",
+    "compare",
+    "estimate",
+    "load_cluster",
+    "load_graph",
+    "load_plan",
+    "load_profile",
+    "load_timeline",
+    "make_cluster",
+    "methods",
+    "plan",
+    "profile",
+    "replan",
+    "simulate",
+    "trace",
+    "verify",
+]
+
+_NEEDS_TORCH = {"Pipeline": "_pipeline", "profile": "_profile", "trace": "_trace"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module 'kerf' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        value = getattr(import_module(f"kerf.{_NEEDS_TORCH[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            f"kerf.{name} needs PyTorch, which is not installed; planning from saved graphs works "
+            "without it"
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping
+from typing import Any, Self
+
+from torch import nn
+
+from kerf._core import Graph, Plan, Timeline
+
+class Pipeline:
+    plan: Plan
+    graph: Graph
+    record: bool
+    timeline: Timeline | None
+    notes: list[str]
+    def __init__(
+        self,
+        model: nn.Module,
+        plan: Plan,
+        *,
+        graph: Graph | None = None,
+        n_microbatches: int | None = None,
+        reduce: Mapping[str, str] | None = None,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Planning: from a graph and devices to a plan. Needs no PyTorch unless it is to measure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerf import _core
+from kerf._core import Cluster, Graph, Infeasible, Plan, Profile, Violation
+
+StrPath = str | os.PathLike[str]
+
+
+class InfeasibleError(ValueError):
+    """No plan fits the devices. ``infeasible`` says which device is tightest and by how much."""
+
+    def __init__(self, infeasible: Infeasible) -> None:
+        super().__init__(str(infeasible))
+        self.infeasible = infeasible
+
+    def __reduce__(self) -> tuple[type[InfeasibleError], tuple[Infeasible]]:
+        return type(self), (self.infeasible,)
+
+
+def _to_bytes(key: str, size: str | int | float) -> int:
+    if isinstance(size, str):
+        return _core.parse_bytes(size)
+    if isinstance(size, bool) or not isinstance(size, int | float) or size != int(size):
+        raise TypeError(
+            f"[kerf.plan] max_memory of {key!r} is {size!r}; expected bytes as a whole number, or "
+            "a text such as '2GiB'"
+        )
+    return int(size)
+
+
+def _limits(max_memory: Mapping[str | int, str | int]) -> dict[str, int]:
+    """Keys as texts (0 becomes "0"), sizes as bytes. Negative ones are refused further down."""
+    limits = {}
+    for key, size in max_memory.items():
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise TypeError(
+                f"[kerf.plan] max_memory has the key {key!r}; expected a device's name ('cpu:0'), "
+                "the number of an accelerator (0), or a kind ('cpu')"
+            )
+        limits[str(key)] = _to_bytes(str(key), size)
+    return limits
+
+
+def make_cluster(
+    devices: Cluster | Sequence[str] | str,
+    max_memory: Mapping[str | int, str | int] | None = None,
+    speeds: Mapping[str, float] | None = None,
+) -> Cluster:
+    """Devices as a user names them: a list of names, a text ``"cpu:0=2GiB,cpu:1"``, a Cluster.
+
+    ``speeds`` are relative to the kind the profile was made for: 2 is twice as fast.
+    """
+    if isinstance(devices, Cluster):
+        if max_memory or speeds:
+            raise ValueError(
+                "[kerf.plan] max_memory or speeds beside a Cluster, which has its own; give them "
+                "to kerf.make_cluster when it is made"
+            )
+        return devices
+    if isinstance(devices, str):
+        if max_memory or speeds:
+            raise ValueError(
+                "[kerf.plan] max_memory or speeds beside devices as one text; write the limits "
+                "into it ('cpu:0=2GiB,cpu:1=1GiB') or give devices as a list"
+            )
+        return Cluster.parse(devices)
+    names = [str(device) for device in devices]  # torch.device prints as its name
+    return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
+
+
+def _micro_batch(graph: Graph, batch: int, n_microbatches: int) -> int:
+    """What one micro-batch holds; 0 for a graph whose batch is fixed."""
+    if graph.is_static:
+        return 0
+    return -(-(batch or graph.example_batch) // max(n_microbatches, 1))
+
+
+def _find_profile(
+    profile: Profile | StrPath | None,
+    graph: Graph,
+    cluster: Cluster,
+    micro_batch: int,
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    if profile is None:
+        profile = "estimate" if model is None else "measure"
+    kind = next((d.kind for d in cluster.devices if not d.host), cluster.devices[0].kind)
+    if profile == "estimate":
+        return _core.estimate(graph, kind, micro_batch)
+    if profile != "measure":
+        return _core.load_profile(os.fspath(profile), graph)
+    if model is None:
+        raise ValueError(
+            '[kerf.plan] profile="measure" without a model; expected model= and the arguments it '
+            "was traced with (args=, kwargs=), or a Profile from kerf.profile(...)"
+        )
+    from kerf._profile import profile as measure
+
+    args = tuple(args) if isinstance(args, list) else args
+    return measure(model, graph, args, kwargs, batch=micro_batch or None, devices=cluster)
+
+
+def plan(
+    graph: Graph,
+    devices: Cluster | Sequence[str] | str,
+    max_memory: Mapping[str | int, str | int] | None = None,
+    n_microbatches: int | None = None,
+    *,
+    chunks: int | None = None,
+    batch: int | None = None,
+    method: str = "chain",
+    objective: str = "throughput",
+    profile: Profile | StrPath | None = None,
+    model: Any = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    schedule: str = "fill_drain",
+    comm_model: str = "link",
+) -> Plan:
+    """Cuts ``graph`` into stages and places them on ``devices``; the answer has been verified.
+
+    - ``max_memory``: limits such as ``{"cpu:0": "2GiB", 0: "10GiB", "cpu": 123456789}``.
+    - ``n_microbatches``, also ``chunks``: parts the batch is split into; 1 unless given.
+    - ``batch``: samples a step; the traced example's unless given.
+    - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
+      or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
+    - ``method``: one of ``kerf.methods()``.
+
+    Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
+    the arguments.
+    """
+    if chunks is not None:
+        if n_microbatches is not None and n_microbatches != chunks:
+            raise ValueError(
+                f"[kerf.plan] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
+                "names of one number; give one"
+            )
+        n_microbatches = chunks
+    if n_microbatches is None:
+        n_microbatches = 1
+    cluster = make_cluster(devices, max_memory)
+    micro_batch = _micro_batch(graph, batch or 0, n_microbatches)
+    answer = _core.plan(
+        graph,
+        _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),
+        cluster,
+        method=method,
+        objective=objective,
+        comm_model=comm_model,
+        schedule=schedule,
+        n_microbatches=n_microbatches,
+        batch=batch or 0,
+        seed=seed,
+    )
+    return _feasible(answer, graph)
+
+
+def replan(
+    plan: Plan,
+    graph: Graph,
+    *,
+    n_microbatches: int | None = None,
+    batch: int | None = None,
+    profile: Profile | None = None,
+) -> Plan:
+    """The same stages on the same devices with other micro-batches: simulated and checked anew."""
+    return _feasible(_core.replan(plan, graph, profile, n_microbatches, batch), graph)
+
+
+def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Violation]:
+    """Re-derives from the graph everything the plan claims. Empty: the plan is sound."""
+    return _core.verify_plan(graph, plan, profile)
+
+
+def load_graph(path: StrPath) -> Graph:
+    """A graph from its ``.graph`` file."""
+    return _core.load_graph(os.fspath(path))
+
+
+def _feasible(answer: Plan | Infeasible, graph: Graph) -> Plan:
+    if isinstance(answer, Infeasible):
+        raise InfeasibleError(answer)
+    answer.graph = graph
+    return answer

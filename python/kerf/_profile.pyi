@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from kerf._core import Cluster, Graph, Profile
+
+def profile(
+    model: nn.Module,
+    graph: Graph,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    batch: int | None = None,
+    devices: Cluster | Sequence[str] = ("cpu:0",),
+    budget_seconds: float = 2.0,
+) -> Profile: ...

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Planning. Long calls let other Python threads run.
+#include "kerf/partition/partition.h"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include <variant>
+
+#include "kerf/partition/bounds/bounds.h"
+#include "kerf/partition/finish.h"
+#include "kerf/plan/metrics.h"
+#include "kerf/profile/estimate.h"
+#include "kerf/verify/verify_plan.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+using Answer = std::variant<Plan, Infeasible>;
+
+// Nothing leaves here unverified.
+Answer checked(Outcome<Plan, Infeasible> outcome, const Problem& problem) {
+  if (!outcome) return outcome.reason();
+  check_plan(problem.graph, &problem.profile, *outcome);
+  return std::move(*outcome);
+}
+
+Problem make_problem(const Graph& graph, const Profile& profile, const Cluster& cluster,
+                     const std::string& objective, const std::string& comm_model,
+                     const std::string& schedule, int n_microbatches, std::int64_t batch,
+                     std::uint64_t seed) {
+  return {graph,          profile, cluster, parse_objective(objective), comm_model, schedule,
+          n_microbatches, batch,   seed};
+}
+
+Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
+                  const std::string& method, const std::string& objective,
+                  const std::string& comm_model, const std::string& schedule, int n_microbatches,
+                  std::int64_t batch, std::uint64_t seed, std::int64_t work_limit) {
+  const Problem problem = make_problem(graph, profile, cluster, objective, comm_model, schedule,
+                                       n_microbatches, batch, seed);
+  return checked(plan(problem, method, {.work_limit = work_limit}), problem);
+}
+
+Plan place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cluster,
+                   const std::vector<std::vector<std::size_t>>& stages,
+                   const std::vector<std::string>& devices, const std::string& comm_model,
+                   const std::string& schedule, int n_microbatches, std::int64_t batch) {
+  const Problem problem = make_problem(graph, profile, cluster, "throughput", comm_model, schedule,
+                                       n_microbatches, batch, 0);
+  check_problem(problem);
+  std::vector<std::vector<NodeId>> nodes;
+  for (const auto& stage : stages) {
+    auto& ids = nodes.emplace_back();
+    for (const std::size_t index : stage) {
+      if (index >= graph.num_nodes()) {
+        throw Error(ErrorKind::invalid_argument,
+                    fmt::format("[partition.make_plan] node {}; the graph has {}", index,
+                                graph.num_nodes()));
+      }
+      ids.emplace_back(index);
+    }
+  }
+  std::vector<DeviceId> ids;
+  for (const std::string& name : devices) {
+    ids.push_back(cluster.find_device(name));
+    if (!ids.back().valid()) {
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[partition.make_plan] no device '{}' in the cluster", name));
+    }
+  }
+  if (ids.size() != nodes.size()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.make_plan] {} stages and {} devices; expected a device for "
+                            "each stage",
+                            nodes.size(), ids.size()));
+  }
+  Plan plan = make_plan(problem, std::move(nodes), std::move(ids), "given");
+  plan.lower_bound = partition::best_lower_bound(problem);
+  return plan;
+}
+
+// Node times for a plan whose profile is not at hand. An estimated one is estimated again; of a
+// measured one the stages' times are known, and are spread over their nodes as the estimate is.
+Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro_batch) {
+  const bool estimated = plan.profile_source == Source::estimated;
+  const DeviceKind* known = find_device_kind(plan.profile_kind);
+  Profile profile = estimate(graph, known != nullptr ? *known : device_kind("cpu"),
+                             estimated ? micro_batch : plan.micro_batch);
+  if (estimated) return profile;
+  profile.source = plan.profile_source;
+  for (const Stage& stage : plan.stages) {
+    Nanoseconds sum;
+    for (const NodeId id : stage.nodes) sum += profile.node(id).forward;
+    if (sum.count <= 0) continue;
+    const double scale = stage.time / sum * plan.cluster.device(stage.device).speed;
+    for (const NodeId id : stage.nodes) {
+      NodeCost& cost = profile.nodes[id.index()];
+      cost.forward = cost.forward * scale;
+      cost.source = plan.profile_source;
+    }
+  }
+  return profile;
+}
+
+Answer replan(const Plan& plan, const Graph& graph, const Profile* profile,
+              std::optional<int> n_microbatches, std::optional<std::int64_t> batch) {
+  check_plan_matches(plan, graph);
+  Problem problem{graph,
+                  {},
+                  plan.cluster,
+                  plan.objective,
+                  plan.comm_model,
+                  plan.schedule,
+                  n_microbatches.value_or(plan.n_microbatches),
+                  batch.value_or(plan.batch),
+                  plan.seed};
+  const bool recovered = profile == nullptr;
+  if (problem.n_microbatches >= 1) {
+    problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch()) : *profile;
+  }
+  check_problem(problem);
+  Answer answer = checked(replace_problem(plan, problem), problem);
+  if (recovered && plan.profile_source != Source::estimated &&
+      std::holds_alternative<Plan>(answer)) {
+    std::get<Plan>(answer).notes.push_back(
+        "made again without its profile: the stages' times, in proportion to the micro-batch; "
+        "nothing is known of the operators' workspace");
+  }
+  return answer;
+}
+
+std::vector<std::pair<std::string, std::string>> list_methods() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const partition::Entry& entry : partition::methods()) {
+    out.emplace_back(entry.name, entry.description);
+  }
+  return out;
+}
+
+}  // namespace
+
+void init_partition(py::module_& m) {
+  const py::call_guard<py::gil_scoped_release> free_lock;
+  m.def("plan", &plan_graph, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
+        py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
+        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
+        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
+        py::arg("work_limit") = 0, free_lock);
+  m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
+        py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
+        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
+        free_lock);
+  m.def("replan", &replan, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
+        py::arg("n_microbatches") = py::none(), py::arg("batch") = py::none(), free_lock);
+  m.def("methods", &list_methods, "Names and descriptions, in reading order.");
+  m.def("schedules", &schedule_names);
+  m.def("comm_models", &comm_model_names);
+}
+
+}  // namespace kerf::bindings
