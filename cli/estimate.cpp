@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/profile/estimate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/cost_options.h"
+#include "cli/verbs.h"
+#include "kerf/graph/text.h"
+
+namespace kerf::cli {
+namespace {
+
+struct Options {
+  std::string graph;
+  std::string device_kind = "cpu";
+  std::int64_t batch = 0;
+  std::string out;
+};
+
+void run(const Options& options) {
+  const Graph graph = load_graph(options.graph);
+  const Profile profile = estimate(graph, device_kind(options.device_kind), options.batch);
+  save_profile(profile, graph, options.out);
+  double flops = 0;
+  for (const NodeCost& node : profile.nodes) flops += node.flops;
+  fmt::print("{}: {} nodes, {:.3g} GFLOP, forward {} on {}{}\n", options.out, graph.num_nodes(),
+             flops * 1e-9, to_string(profile.total_forward()), profile.device_kind,
+             profile.batch == 0 ? std::string() : fmt::format(", batch {}", profile.batch));
+  fmt::print(stderr, "{}", unknown_ops_text(profile));
+}
+
+}  // namespace
+
+void add_estimate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("estimate", "Estimate what every node costs, from shapes");
+  verb->add_option("graph", options->graph, "model.graph")->required();
+  verb->add_option("--device-kind", options->device_kind, "a device kind")->capture_default_str();
+  verb->add_option("--batch", options->batch, "samples; the traced example's unless given")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--out", options->out, "profile.json to write")->required();
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace kerf::cli

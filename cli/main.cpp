@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+
+#include "cli/verbs.h"
+#include "kerf/base/error.h"
+#include "kerf/device/kind.h"
+#include "kerf/partition/partition.h"
+#include "kerf/plan/metrics.h"
+#include "kerf/plan/schedule/schedule.h"
+
+namespace kerf::cli {
+namespace {
+
+std::string names() {
+  std::string out = "Methods:\n";
+  for (const partition::Entry& entry : partition::methods()) {
+    out += fmt::format("  {:<8} {}\n", entry.name, entry.description);
+  }
+  out += fmt::format("Schedules:            {}\n", fmt::join(schedule_names(), ", "));
+  out += fmt::format("Communication models: {}\n", fmt::join(comm_model_names(), ", "));
+  out += fmt::format("Device kinds:         {}\n", fmt::join(device_kind_names(), ", "));
+  out += "Exit codes: 0 done, 1 nothing fits or the plan is not sound, 2 bad input, 3 a bug";
+  return out;
+}
+
+int complain(std::string_view message, ExitCode code) {
+  fmt::print(stderr, "kerf: error: {}\n", message);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Cuts models into pipeline stages: costs, plans, proofs.", "kerf");
+  int exit_code = kOk;
+  app.set_version_flag("--version", "kerf " KERF_VERSION);
+  app.require_subcommand(1);
+  app.footer(names);
+  add_estimate(app);
+  add_plan(app, exit_code);
+  add_simulate(app);
+  add_verify(app, exit_code);
+  add_report(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return complain(fmt::format("{}; see kerf --help", error.what()), kBadInput);
+  }
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace kerf::cli
+
+int main(int argc, char** argv) {
+  using namespace kerf::cli;
+  try {
+    return run(argc, argv);
+  } catch (const kerf::Error& error) {
+    return complain(error.what(), error.kind() == kerf::ErrorKind::internal ? kBug : kBadInput);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kBug);
+  }
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/cost_options.h"
+#include "cli/verbs.h"
+#include "kerf/device/devices.h"
+#include "kerf/emit/report/table.h"
+#include "kerf/graph/text.h"
+#include "kerf/partition/partition.h"
+#include "kerf/profile/estimate.h"
+#include "kerf/verify/verify_plan.h"
+
+namespace kerf::cli {
+namespace {
+
+struct Options {
+  std::string graph;
+  std::string profile;
+  std::string devices;
+  std::string cluster;
+  std::string method{kDefaultMethod};
+  std::string objective = "throughput";
+  std::string comm_model = "link";
+  std::string schedule = "fill_drain";
+  int n_microbatches = 1;
+  std::int64_t batch = 0;
+  std::uint64_t seed = 0;
+  std::int64_t work_limit = 0;
+  std::string out;
+};
+
+Problem make_problem(const Options& options) {
+  Problem problem;
+  problem.graph = load_graph(options.graph);
+  problem.cluster =
+      options.cluster.empty() ? parse_devices(options.devices) : load_cluster(options.cluster);
+  problem.objective = parse_objective(options.objective);
+  problem.comm_model = options.comm_model;
+  problem.schedule = options.schedule;
+  problem.n_microbatches = options.n_microbatches;
+  problem.batch = options.batch;
+  problem.seed = options.seed;
+  if (options.profile.empty()) {
+    const std::string kind = profiled_kind(problem.cluster);
+    problem.profile = estimate(problem.graph, device_kind(kind), problem.micro_batch());
+    fmt::print(stderr, "kerf: no --profile: costs are estimated from shapes, for {}\n{}", kind,
+               unknown_ops_text(problem.profile));
+  } else {
+    problem.profile = load_profile(options.profile, problem.graph);
+  }
+  return problem;
+}
+
+int run(const Options& options) {
+  const Problem problem = make_problem(options);
+  const auto outcome = plan(problem, options.method, {.work_limit = options.work_limit});
+  if (!outcome) {
+    fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
+    return kNo;
+  }
+  check_plan(problem.graph, &problem.profile, *outcome);
+  if (!options.out.empty()) save_plan(*outcome, options.out);
+  fmt::print("{}", plan_table(*outcome, &problem.graph));
+  return kOk;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("plan", "Cut a graph into stages and place them on devices");
+  verb->add_option("graph", options->graph, "model.graph")->required();
+  verb->add_option("--profile", options->profile, "profile.json; without it costs are estimated");
+  CLI::Option_group* where = verb->add_option_group("devices", "What to place the stages on");
+  where->add_option("--devices", options->devices, "such as \"cpu:0=2GiB,cpu:1=1GiB\" or 4xh200");
+  where->add_option("--cluster", options->cluster, "cluster.json: devices, speeds and links");
+  where->require_option(1);
+  verb->add_option("--method", options->method, "how to search")->capture_default_str();
+  verb->add_option("--objective", options->objective, "what to minimise")->capture_default_str();
+  verb->add_option("--n-microbatches,--chunks", options->n_microbatches, "parts of a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--batch", options->batch, "samples a step; the traced example's unless given")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--schedule", options->schedule)->capture_default_str();
+  verb->add_option("--comm-model", options->comm_model, "how transfers are costed")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed)->capture_default_str();
+  verb->add_option("--work-limit", options->work_limit, "search steps; 0: the method's own limit")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--out", options->out, "plan.json to write");
+  verb->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace kerf::cli

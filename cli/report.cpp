@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cli/verbs.h"
+#include "kerf/base/file.h"
+#include "kerf/emit/report/compare.h"
+#include "kerf/emit/report/gantt.h"
+#include "kerf/emit/report/report_json.h"
+#include "kerf/emit/report/table.h"
+#include "kerf/emit/report/trace.h"
+#include "kerf/graph/text.h"
+#include "kerf/simulate/simulate.h"
+
+namespace kerf::cli {
+namespace {
+
+struct Options {
+  std::string plan;
+  std::string graph;
+  bool json = false;
+  std::string timeline;
+  std::string trace;
+};
+
+void run(const Options& options) {
+  const Plan plan = load_plan(options.plan);
+  std::vector<Timeline> timelines{simulate(plan)};
+  if (!options.timeline.empty()) timelines.push_back(load_timeline(options.timeline));
+  const std::string comparison =
+      timelines.size() == 2 ? "\n" + compare_timelines(timelines[0], timelines[1]) : "";
+  if (!options.trace.empty()) write_file(options.trace, chrome_trace(timelines));
+  if (options.json) {
+    fmt::print("{}\n", report_json(plan).dump(1));
+    return;
+  }
+  std::optional<Graph> graph;
+  if (!options.graph.empty()) graph = load_graph(options.graph);
+  fmt::print("{}", plan_table(plan, graph ? &*graph : nullptr));
+  for (const Timeline& timeline : timelines) fmt::print("\n{}", draw_timeline(timeline));
+  fmt::print("{}", comparison);
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("report", "Print a plan for people, or for tools");
+  verb->add_option("plan", options->plan, "plan.json")->required();
+  verb->add_option("--graph", options->graph, "model.graph; names the modules of each stage");
+  verb->add_flag("--json", options->json, "the figures as JSON instead");
+  verb->add_option("--timeline", options->timeline,
+                   "timeline.json of a run, drawn and compared with the prediction");
+  verb->add_option("--trace", options->trace,
+                   "trace to write, for chrome://tracing or ui.perfetto.dev");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace kerf::cli

@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/simulate/simulate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/verbs.h"
+#include "kerf/emit/report/gantt.h"
+
+namespace kerf::cli {
+namespace {
+
+struct Options {
+  std::string plan;
+  int n_microbatches = 0;
+  std::string out;
+};
+
+void run(const Options& options) {
+  const Plan plan = load_plan(options.plan);
+  const Timeline timeline =
+      options.n_microbatches > 0 ? simulate(plan, options.n_microbatches) : simulate(plan);
+  if (!options.out.empty()) save_timeline(timeline, options.out);
+  fmt::print("{}", draw_timeline(timeline));
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("simulate", "Predict one step of a plan, event by event");
+  verb->add_option("plan", options->plan, "plan.json")->required();
+  verb->add_option("--n-microbatches,--chunks", options->n_microbatches,
+                   "another number of micro-batches of the same size")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--out", options->out, "timeline.json to write");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace kerf::cli
