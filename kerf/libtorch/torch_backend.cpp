@@ -32,17 +32,22 @@ void check_is_here(const Device& device, c10::Device found) {
 
 }  // namespace
 
+std::vector<c10::Device> find_devices(const Cluster& cluster) {
+  std::vector<c10::Device> out;
+  for (const Device& device : cluster.devices) {
+    out.push_back(to_torch_device(device));
+    check_is_here(device, out.back());
+  }
+  return out;
+}
+
 TorchBackend::TorchBackend(const Graph& graph, const Cluster& cluster,
                            std::vector<at::Tensor> weights, OpaqueCalls opaque)
     : graph_(graph),
       cluster_(cluster),
       weights_(graph, std::move(weights)),
-      opaque_(std::move(opaque)) {
-  for (const Device& device : cluster_.devices) {
-    devices_.push_back(to_torch_device(device));
-    check_is_here(device, devices_.back());
-  }
-}
+      opaque_(std::move(opaque)),
+      devices_(find_devices(cluster)) {}
 
 std::unique_ptr<StageRunner> TorchBackend::load(const Program& program) {
   return std::make_unique<TorchStage>(graph_, program, cluster_.device(program.device), weights_,

@@ -12,6 +12,10 @@
 
 namespace kerf {
 
+// PyTorch's devices for a cluster's. Throws Error(missing_backend) naming the first that is not on
+// this machine.
+std::vector<c10::Device> find_devices(const Cluster& cluster);
+
 // Runs programs on PyTorch: CPU devices by threads that own their cores, accelerators by a stream a
 // worker. Speaks PyTorch's device-generic interfaces only, so that one build serves all.
 class TorchBackend : public Backend {

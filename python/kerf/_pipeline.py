@@ -47,6 +47,7 @@ class Pipeline:
         self._signature = Signature.from_json(graph.in_spec)
         self._result = Result.from_json(graph.out_spec)
         self._weights = Weights(model, self._signature, graph)
+        _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
         for note in self.notes:
             warnings.warn(f"kerf.Pipeline {note}", stacklevel=2)

@@ -98,6 +98,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("replace_weights", &TorchPipeline::replace_weights, py::arg("weights"),
            py::call_guard<py::gil_scoped_release>());
 
+  m.def("check_devices", [](const Cluster& cluster) { find_devices(cluster); }, py::arg("cluster"));
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
         py::arg("budget_seconds"));

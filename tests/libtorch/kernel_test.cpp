@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The executor without Python: graphs as text, tensors from C++.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "kerf/base/error.h"
+#include "kerf/graph/text.h"
+#include "kerf/libtorch/threads.h"
+#include "kerf/libtorch/torch_pipeline.h"
+#include "tests/runtime/hand_plan.h"
+
+namespace kerf {
+namespace {
+
+Graph model(const std::string& nodes) {
+  return parse_graph("kerf-graph 1.0\nbatch 2\ninput %x: f32[B, 4] = \"args.0\"\n" + nodes);
+}
+
+std::vector<std::string> all_nodes(const Graph& graph) {
+  std::vector<std::string> out;
+  for (const Node& node : graph.nodes()) out.push_back(node.name);
+  return out;
+}
+
+at::Tensor run_one_stage(const Graph& graph, const at::Tensor& x,
+                         std::vector<at::Tensor> weights = {}) {
+  const Plan plan = hand_plan(graph, {all_nodes(graph)}, {0}, {"cpu:0"});
+  TorchPipeline pipeline(graph, plan, std::move(weights), {}, {});
+  return pipeline.run({x}, 1).outputs.at(0).toTensor();
+}
+
+TEST(AKernel, FillsInDefaultsAndWrapsNumbers) {
+  const Graph graph = model(R"(%a: f32[B, 4] = aten.add.Tensor(%x, 2, alpha=3)
+%b: f32[B, 4] = aten.mul.Tensor(%a, 0.5)
+output "y" = %b
+)");
+  const at::Tensor x = at::randn({2, 4});
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), at::mul(at::add(x, 2, 3), 0.5)));
+}
+
+TEST(AKernel, MakesSizesForEachBatch) {
+  const Graph graph = model(R"(%v: f32[4*B] in %x = aten.view.default(~%x, [4*B])
+%w: f32[2*B, 2] in %x = aten.view.default(~%v, [2*B, 2])
+output "y" = %w
+)");
+  for (const int batch : {1, 5, 2}) {
+    const at::Tensor x = at::randn({batch, 4});
+    EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.view({2 * batch, 2})));
+  }
+}
+
+TEST(AKernel, FlattensListsOfResults) {
+  const Graph graph = model(R"(%a: f32[B, 2]{4, 1} in %x, %b: f32[B, 2]{4, 1} in %x + 8 = aten.split.Tensor(~%x, 2, 1)
+%c: f32[B, 4] = aten.cat.default([%b, %a], 1)
+%m: f32[B], _ = aten.max.dim(%c, 1) ; name="m"
+output "y" = %m
+)");
+  const at::Tensor x = at::randn({3, 4});
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), std::get<0>(at::max(x, 1))));
+}
+
+TEST(AKernel, TakesOptionalTensorsInLists) {
+  const Graph graph = model(R"(%i: i64[2] = aten.arange.start_step(3, 0, -2, dtype=dtype(i64), device=device(), pin_memory=false)
+%s: f32[B, 2] = aten.index.Tensor(%x, [none, %i])
+output "y" = %s
+)");
+  const at::Tensor x = at::randn({3, 4});
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.index({at::indexing::Slice(), at::tensor({3, 1})})));
+}
+
+TEST(AKernel, NamesAnOperatorThatIsNotThere) {
+  const Graph graph = model("%a: f32[B, 4] = nobody.knows.default(%x)\noutput \"y\" = %a\n");
+  try {
+    run_one_stage(graph, at::randn({2, 4}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported_operator);
+    EXPECT_NE(std::string(error.what()).find("nobody.knows.default"), std::string::npos);
+  }
+}
+
+TEST(AWrite, ToAReceivedTensorLeavesTheOthersAlone) {
+  // Stage 2 reads %a while stage 1 overwrites its own copy.
+  const Graph graph = model(R"(%a: f32[B, 4] = aten.add.Tensor(%x, 0)
+%s: f32[B, 4] = aten.mul.Tensor(%a, 2)
+%r: f32[B, 4] in %a = aten.relu_.default(&~%a)
+%t: f32[B, 4] = aten.add.Tensor(%r, %s)
+output "y" = %t
+output "s" = %s
+)");
+  const at::Tensor x = at::randn({6, 4});
+  const Plan plan = hand_plan(graph, {{"a"}, {"s"}, {"r", "t"}}, {0, 1, 0}, {"cpu:0", "cpu:1"}, 3);
+  TorchPipeline pipeline(graph, plan, {}, {}, {});
+  const auto result = pipeline.run({x}, 3);
+  EXPECT_TRUE(at::equal(result.outputs[0].toTensor(), x.relu() + 2 * x));
+  EXPECT_TRUE(at::equal(result.outputs[1].toTensor(), 2 * x));
+}
+
+TEST(AWorker, OwnsItsCoresAndLeavesTheCallersThreadsAlone) {
+  const int before = at::get_num_threads();
+  std::thread worker([] {
+    own_cores({process_cores().front()});
+    EXPECT_EQ(at::get_num_threads(), 1);
+  });
+  worker.join();
+  EXPECT_EQ(at::get_num_threads(), before);
+}
+
+TEST(Weights, OfAnotherShapeAreRefusedByName) {
+  const Graph graph = model(R"(weight @w: f32[3, 4] = parameter "head.weight"
+%a: f32[B, 3] = aten.linear.default(%x, @w)
+output "y" = %a
+)");
+  const at::Tensor x = at::randn({2, 4});
+  const at::Tensor w = at::randn({3, 4});
+  EXPECT_TRUE(at::allclose(run_one_stage(graph, x, {w}), at::linear(x, w)));
+  try {
+    run_one_stage(graph, x, {at::randn({4, 4})});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("head.weight"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kerf
