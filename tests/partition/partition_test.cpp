@@ -136,6 +136,21 @@ TEST(Chain, IsTheBestContiguousSplitOverUnequalLinksAndSharedMemories) {
   EXPECT_GT(infeasible, 10);
 }
 
+// Large enough for the coarse split that caps the search to come into play.
+TEST(Chain, IsTheBestContiguousSplitOfLongGraphs) {
+  int infeasible = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    expect_best_contiguous(
+        seed,
+        {.graph = {.num_nodes = 270 + 10 * seed, .writes = seed % 4 == 0, .decorate = false},
+         .num_devices = 2,
+         .shared_memory = seed % 4 == 3},
+        seed % 4 != 3, infeasible);
+  }
+  EXPECT_GT(infeasible, 0);
+  EXPECT_LT(infeasible, 12);
+}
+
 // Raising every limit by what was said to be short makes the problem feasible; less does not.
 TEST(Chain, SaysExactlyHowMuchMemoryIsShort) {
   int tried = 0;

@@ -35,7 +35,8 @@ std::vector<bool> coarse_positions(const Intervals& intervals, const std::vector
     std::size_t p = start;
     const double until = share * static_cast<double>(bucket);
     for (; p < end && (p == start || intervals.work_before(p) <= until); ++p) {
-      if (cuttable[p] && (best == end || intervals.crossing(p) < intervals.crossing(best)))
+      if (cuttable[p] &&
+          (best == end || intervals.crossing(p).bytes < intervals.crossing(best).bytes))
         best = p;
     }
     chosen[best] = true;

@@ -57,8 +57,25 @@ ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
     : intervals_(intervals),
       model_(model),
       width_(model.devices.size() + 1),
+      speed_before_(width_),
+      room_before_(width_),
+      room_after_(width_),
       best_((intervals.num_nodes() + 1) * width_),
-      next_((intervals.num_nodes() + 1) * width_) {}
+      next_((intervals.num_nodes() + 1) * width_) {
+  best_link_.latency = best_link_.per_byte = kNever;
+  for (std::size_t d = 0; d < model.devices.size(); ++d) {
+    const DeviceModel& device = model.devices[d];
+    const double limit = device.limit == kNoLimit ? kNever : static_cast<double>(device.limit);
+    speed_before_[d + 1] = speed_before_[d] + 1 / device.slowness;
+    room_before_[d + 1] = room_before_[d] + limit;
+    for (std::size_t first = 0; first <= d; ++first) room_after_[first] += limit;
+    slowest_ = std::min(slowest_, 1 / device.slowness);
+    if (d == 0) continue;  // nothing comes before the first
+    best_link_.latency = std::min(best_link_.latency, device.latency);
+    best_link_.per_byte = std::min(best_link_.per_byte, device.per_byte);
+  }
+  if (model.devices.size() == 1) best_link_.latency = best_link_.per_byte = 0;
+}
 
 void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, double cap) {
   std::fill(best_.begin(), best_.end(), kNever);
@@ -72,22 +89,31 @@ void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, doubl
   }
 }
 
+bool ChainTable::enough_before(std::size_t device, std::size_t position, double cap) const {
+  const bool in_time =
+      cap == kNever || intervals_.work_before(position) <= cap * speed_before_[device] * kSlack;
+  return in_time &&
+         static_cast<double>(intervals_.weights_before(position)) <= room_before_[device];
+}
+
+bool ChainTable::enough_after(std::size_t device, std::size_t position, double cap) const {
+  const double work =
+      intervals_.work_before(intervals_.num_nodes()) - intervals_.work_before(position);
+  // Whatever crosses is received at least once, by one of them: load, hence work at its speed.
+  const Intervals::Crossing& crossing = intervals_.crossing(position);
+  const double receiving = best_link_.latency * static_cast<double>(crossing.count) +
+                           best_link_.per_byte * static_cast<double>(crossing.bytes);
+  const double speed = speed_before_.back() - speed_before_[device];
+  const bool in_time = cap == kNever || work + receiving * slowest_ <= cap * speed * kSlack;
+  return in_time && static_cast<double>(intervals_.weights_after(position)) <= room_after_[device];
+}
+
 ChainTable::Range ChainTable::useful_devices(std::size_t position, Measure measure,
                                              double cap) const {
   Range range{0, model_.devices.size()};
-  if (measure == Measure::overflow || cap == kNever) return range;
-  const double before = intervals_.work_before(position);
-  const double after = intervals_.work_before(intervals_.num_nodes()) - before;
-  double room = 0;
-  while (range.low < range.high && room * kSlack < before) {
-    room += cap / model_.devices[range.low++].slowness;
-  }
-  if (room * kSlack < before) return {range.high, range.high};
-  room = 0;
-  std::size_t first = model_.devices.size();
-  while (first > range.low && room * kSlack < after) room += cap / model_.devices[--first].slowness;
-  // Devices `first` and those before it leave enough room; later ones do not.
-  range.high = room * kSlack < after ? range.low : std::min(range.high, first + 1);
+  if (measure == Measure::overflow) return range;
+  while (range.low < range.high && !enough_before(range.low, position, cap)) ++range.low;
+  while (range.low < range.high && !enough_after(range.high - 1, position, cap)) --range.high;
   return range;
 }
 

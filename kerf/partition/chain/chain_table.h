@@ -67,17 +67,25 @@ class ChainTable {
  private:
   void solve_from(std::size_t start, const std::vector<bool>& cuttable, Measure measure,
                   double cap);
-  // Devices that can start at a position when no load is above the cap: those before must be able
-  // to do what lies before it, those from it on what lies after.
+  // Devices that can start at a position when no load is above the cap. Those before it must be
+  // able to do the work before the position and to hold its weights, those from it on the same for
+  // what comes after, and to receive what crosses. Both only get harder in one direction.
   struct Range {
     std::size_t low;
     std::size_t high;
   };
   Range useful_devices(std::size_t position, Measure measure, double cap) const;
+  bool enough_before(std::size_t device, std::size_t position, double cap) const;
+  bool enough_after(std::size_t device, std::size_t position, double cap) const;
 
   const Intervals& intervals_;
   const ChainModel& model_;
   std::size_t width_;
+  std::vector<double> speed_before_;  // by device: of the devices before it, together
+  std::vector<double> room_before_;   // their memory limits, together
+  std::vector<double> room_after_;    // and those from it on
+  DeviceModel best_link_;             // its latency and per_byte: no device receives faster
+  double slowest_ = kNever;           // the least speed
   std::vector<double> best_;
   std::vector<std::int32_t>
       next_;  // where the interval ends; its own start: the device is left out

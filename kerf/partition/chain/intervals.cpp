@@ -91,7 +91,9 @@ struct Intervals::Collector {
     }
   }
 
-  void collect_weights() {
+  void collect_weights(Intervals& intervals) {
+    intervals.weights_before_.resize(graph.num_nodes() + 1);
+    intervals.weights_after_.resize(graph.num_nodes() + 1);
     std::vector<std::vector<NodeId>> users(storages.size());
     for (const Weight& weight : graph.weights()) {
       const Value& value = graph.value(weight.value);
@@ -101,13 +103,22 @@ struct Intervals::Collector {
       }
     }
     for (std::size_t s = 0; s < users.size(); ++s) {
+      if (users[s].empty()) continue;
       std::sort(users[s].begin(), users[s].end());
+      intervals.weights_before_[users[s].front().index() + 1] += storage_bytes(s);
+      intervals.weights_after_[users[s].back().index()] += storage_bytes(s);
       std::int32_t previous = kBefore;
       for (const NodeId user : users[s]) {
         if (position(user) == previous) continue;
         before[user.index()].push_back({previous, kAlways, Kind::weight, storage_bytes(s)});
         previous = position(user);
       }
+    }
+    for (std::size_t p = 1; p <= graph.num_nodes(); ++p) {
+      intervals.weights_before_[p] += intervals.weights_before_[p - 1];
+    }
+    for (std::size_t p = graph.num_nodes(); p-- > 0;) {
+      intervals.weights_after_[p] += intervals.weights_after_[p + 1];
     }
   }
 
@@ -189,17 +200,21 @@ struct Intervals::Collector {
   }
 
   void collect_crossings(Intervals& intervals) const {
-    std::vector<std::int64_t> change(graph.num_nodes() + 2);
+    std::vector<Crossing>& crossing = intervals.crossing_;
+    crossing.resize(graph.num_nodes() + 2);
     for (std::size_t i = 0; i < graph.num_values(); ++i) {
       const Value& value = graph.values()[i];
       const auto users = graph.consumers(ValueId{i});
       if (value.scalar || value.origin != Origin::node || users.empty()) continue;
-      change[value.producer.index() + 1] += value.bytes(batch).count;
-      change[users.back().index() + 1] -= value.bytes(batch).count;
+      const std::int64_t bytes = value.bytes(batch).count;
+      Crossing& first = crossing[value.producer.index() + 1];
+      Crossing& past = crossing[users.back().index() + 1];
+      first = {first.count + 1, first.bytes + bytes};
+      past = {past.count - 1, past.bytes - bytes};
     }
-    std::int64_t sum = 0;
-    for (std::size_t p = 0; p <= graph.num_nodes(); ++p) {
-      intervals.crossing_.push_back(sum += change[p]);
+    for (std::size_t p = 1; p < crossing.size(); ++p) {
+      crossing[p].count += crossing[p - 1].count;
+      crossing[p].bytes += crossing[p - 1].bytes;
     }
   }
 
@@ -225,7 +240,7 @@ Intervals::Intervals(const Problem& problem)
   }
   Collector collector(problem);
   collector.collect_values(*this);
-  collector.collect_weights();
+  collector.collect_weights(*this);
   collector.collect_lifetimes(*this);
   collector.collect_held();
   collector.collect_crossings(*this);

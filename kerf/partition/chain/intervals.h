@@ -49,8 +49,15 @@ class Intervals {
 
   // Time of the nodes before a position.
   double work_before(std::size_t position) const { return work_before_[position]; }
-  // Bytes of the tensors that cross a position.
-  std::int64_t crossing(std::size_t position) const { return crossing_[position]; }
+  // Tensors that cross a position: made before it, used after it.
+  struct Crossing {
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+  };
+  const Crossing& crossing(std::size_t position) const { return crossing_[position]; }
+  // Weights used before a position, and from it on; each storage once.
+  std::int64_t weights_before(std::size_t position) const { return weights_before_[position]; }
+  std::int64_t weights_after(std::size_t position) const { return weights_after_[position]; }
 
   struct Received {
     std::int32_t low;    // its maker or its previous use, whichever is later
@@ -85,7 +92,9 @@ class Intervals {
   std::vector<Change> changes_;
   std::vector<std::vector<Received>> received_;
   std::vector<double> work_before_;
-  std::vector<std::int64_t> crossing_;
+  std::vector<Crossing> crossing_;
+  std::vector<std::int64_t> weights_before_;
+  std::vector<std::int64_t> weights_after_;
 };
 
 inline void Intervals::apply(const Change& change, std::int32_t start, IntervalFigures& figures) {
