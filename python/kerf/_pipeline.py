@@ -7,7 +7,7 @@ import warnings
 
 import torch
 
-from kerf import _core, _opaque, _torch
+from kerf import _core, _opaque, _pytree, _torch
 from kerf._call import Result, Signature
 from kerf._weights import Weights, move_weights
 
@@ -68,6 +68,32 @@ class Pipeline:
         with torch.no_grad():
             return self._result.build(leaves, batch=batch, model=self._model)
 
+    def check(self, *args, tolerance=1e-3, **kwargs):
+        """Runs the model itself on the same inputs; returns the largest difference of the results.
+
+        Raises RuntimeError when classes or structure differ, or a number by more than
+        ``tolerance`` (relative to the largest number of its tensor, or absolute below 1). The
+        model must be in one place: all its weights on one device.
+        """
+        found = _pytree.describe(self(*args, **kwargs))
+        with torch.no_grad():
+            expected = _pytree.describe(self._model(*args, **kwargs))
+        if found.spec != expected.spec:
+            path, was, now = _pytree.first_difference(expected.spec, found.spec, "result")
+            raise RuntimeError(
+                f"[pipeline] {path} is {now}; the model gives {was}; trace again with these inputs"
+            )
+        worst = 0.0
+        for path, a, b in zip(found.paths, found.tensors, expected.tensors, strict=True):
+            difference, scale = _difference(a, b)
+            worst = max(worst, difference)
+            if not difference <= tolerance * max(1.0, scale):
+                raise RuntimeError(
+                    f"[pipeline] {path} differs from the model's by {difference:.3g}; expected at "
+                    f"most {tolerance:.3g}; trace again with inputs like these, or report the model"
+                )
+        return worst
+
     def _check_mode(self):
         if self._model.training != self.graph.training:
             now, traced = ("train", "eval") if self._model.training else ("eval", "train")
@@ -89,6 +115,20 @@ class Pipeline:
     def __repr__(self):
         state = "closed" if self._runner is None else f"{len(self.plan.stages)} stages"
         return f"kerf.Pipeline({self.graph.name!r}, {state})"
+
+
+def _difference(a, b):
+    """Largest difference of two tensors, and the largest number of the second."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return float("inf"), 0.0
+    if not a.numel():
+        return 0.0, 0.0
+    a, b = (t.detach().cpu() for t in (a, b))
+    if not (a.is_floating_point() or a.is_complex()):
+        return (0.0 if torch.equal(a, b) else float("inf")), 0.0
+    same = (a == b) | (a.isnan() & b.isnan())  # infinities, in masks, are equal to themselves
+    difference = torch.where(same, torch.zeros_like(a), a - b).abs()
+    return difference.max().item(), b.abs().nan_to_num(0, 0, 0).max().item()
 
 
 def replan(plan, graph, n_microbatches):

@@ -154,6 +154,18 @@ def test_the_timeline_is_recorded_when_asked_for(mlp):
     assert len(computed) == 2 * len(plan.stages)
 
 
+def test_a_pipeline_checks_itself_against_the_model(mlp):
+    model, x, graph, plan = mlp
+    pipe = kerf.Pipeline(model, plan)
+    assert pipe.check(x) <= 1e-6
+    model.forward = lambda x: Mlp.forward(model, x) + 1
+    with pytest.raises(RuntimeError, match="differs from the model's by 1"):
+        pipe.check(x)
+    model.forward = lambda x: (Mlp.forward(model, x),)
+    with pytest.raises(RuntimeError, match="trace again"):
+        pipe.check(x)
+
+
 # Bad input
 
 
