@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <complex>
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +42,25 @@ struct Argument {
   const T* find() const {
     return std::get_if<T>(&data);
   }
-  friend bool operator==(const Argument&, const Argument&) = default;
+  // As texts compare: nan equals nan, and 0.0 is not -0.0.
+  friend bool operator==(const Argument& a, const Argument& b) {
+    if (const auto* x = a.find<double>()) {
+      const auto* y = b.find<double>();
+      return y != nullptr && same_number(*x, *y);
+    }
+    if (const auto* x = a.find<std::complex<double>>()) {
+      const auto* y = b.find<std::complex<double>>();
+      return y != nullptr && same_number(x->real(), y->real()) && same_number(x->imag(), y->imag());
+    }
+    return a.data == b.data;
+  }
+
+ private:
+  static bool same_number(double x, double y) {
+    return std::isnan(x) || std::isnan(y)
+               ? std::isnan(x) && std::isnan(y)
+               : std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  }
 };
 
 // Positional when `name` is empty; positional ones come first.

@@ -33,8 +33,8 @@ ValueId GraphBuilder::add_value(TensorSpec spec) {
   if (value.name != spec.name) taken_names_[value.name] = 1;
   value.dtype = spec.dtype;
   value.scalar = spec.scalar;
-  value.requires_grad = spec.requires_grad;
   if (!spec.scalar) {
+    value.requires_grad = spec.requires_grad;
     value.shape = std::move(spec.shape);
     value.strides = std::move(spec.strides);
     value.offset = std::move(spec.offset);

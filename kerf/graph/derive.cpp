@@ -187,37 +187,31 @@ void GraphDerivation::derive_memory() {
   set_rows(content_.writes, writes);
 }
 
-bool GraphDerivation::writes_class(NodeId id, std::uint32_t memory) {
-  const auto writes = content_.writes.row(id.index());
-  return std::any_of(writes.begin(), writes.end(),
-                     [&](StorageId s) { return alias_class(s) == memory; });
-}
-
 // For every written class, the nodes that read or write it, ascending. Other classes stay empty.
-std::vector<std::vector<NodeId>> GraphDerivation::accessors_by_class() {
+std::vector<std::vector<GraphDerivation::Access>> GraphDerivation::accesses_by_class() {
   const GraphData& data = content_.data;
-  std::vector<std::vector<NodeId>> accessors(data.storages.size());
+  std::vector<std::vector<Access>> accesses(data.storages.size());
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
-    const auto note = [&](StorageId storage) {
+    const auto note = [&](StorageId storage, bool writes) {
       const std::uint32_t memory = alias_class(storage);
       if (!class_written_[memory]) return;
-      auto& list = accessors[memory];
-      if (list.empty() || list.back() != NodeId(n)) list.push_back(NodeId(n));
+      auto& list = accesses[memory];
+      if (list.empty() || list.back().node != NodeId(n)) list.push_back({NodeId(n), false});
+      list.back().writes = list.back().writes || writes;
     };
-    for (const StorageId storage : content_.reads.row(n)) note(storage);
-    for (const StorageId storage : content_.writes.row(n)) note(storage);
+    for (const StorageId storage : content_.reads.row(n)) note(storage, false);
+    for (const StorageId storage : content_.writes.row(n)) note(storage, true);
   }
-  return accessors;
+  return accesses;
 }
 
 void GraphDerivation::derive_order_edges() {
-  const auto accessors = accessors_by_class();
-  for (std::size_t memory = 0; memory < accessors.size(); ++memory) {
+  for (const auto& accesses : accesses_by_class()) {
     NodeId last_writer;
     std::vector<NodeId> readers;  // since the last write
-    for (const NodeId node : accessors[memory]) {
+    for (const auto& [node, writes] : accesses) {
       if (last_writer.valid()) content_.order_edges.push_back({last_writer, node});
-      if (!writes_class(node, static_cast<std::uint32_t>(memory))) {
+      if (!writes) {
         readers.push_back(node);
         continue;
       }

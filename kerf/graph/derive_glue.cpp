@@ -130,13 +130,14 @@ void GraphDerivation::derive_glue() {
   }
 
   std::vector<bool> used_here_only(data.values.size(), false);
-  const auto accessors = accessors_by_class();
-  for (std::size_t memory = 0; memory < accessors.size(); ++memory) {
-    if (accessors[memory].empty()) continue;
+  const auto accesses = accesses_by_class();
+  for (std::size_t memory = 0; memory < accesses.size(); ++memory) {
+    if (accesses[memory].empty()) continue;
     if (outside[memory]) {
-      for (const NodeId node : accessors[memory]) glue(accessors[memory].front(), node);
+      for (const Access& access : accesses[memory])
+        glue(accesses[memory].front().node, access.node);
     } else {
-      glue_memory(static_cast<std::uint32_t>(memory), accessors[memory], results[memory],
+      glue_memory(static_cast<std::uint32_t>(memory), accesses[memory], results[memory],
                   used_here_only);
     }
   }
@@ -144,15 +145,15 @@ void GraphDerivation::derive_glue() {
   collect_groups();
 }
 
-void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<NodeId>& accessors,
+void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<Access>& accesses,
                                   const std::vector<ValueId>& results,
                                   std::vector<bool>& used_here_only) {
   const GraphData& data = content_.data;
   std::vector<NodeId> writers;
   std::vector<NodeId> uncertain;  // may or may not make another name of the memory: known when run
-  for (const NodeId node : accessors) {
+  for (const auto& [node, writes] : accesses) {
     const auto& may_alias = data.nodes[node.index()].may_alias;
-    if (writes_class(node, memory)) writers.push_back(node);
+    if (writes) writers.push_back(node);
     if (std::any_of(may_alias.begin(), may_alias.end(),
                     [&](ValueId id) { return in_class(id, memory); })) {
       uncertain.push_back(node);
@@ -183,7 +184,7 @@ void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<NodeId
     return missed;
   };
 
-  for (const NodeId node : accessors) {
+  for (const auto& [node, writes] : accesses) {
     const auto before = std::lower_bound(writers.begin(), writers.end(), node);
     const auto until = static_cast<std::size_t>(before - writers.begin());
     bool missed = false;

@@ -32,6 +32,10 @@ class GraphDerivation {
 
  private:
   using Content = Graph::Content;
+  struct Access {
+    NodeId node;
+    bool writes;
+  };
 
   void renumber();       // values: inputs, weights, node outputs; storages by first mention
   void derive_inputs();  // inputs per node, consumers per value
@@ -42,12 +46,11 @@ class GraphDerivation {
   void derive_hash();
 
   std::uint32_t alias_class(StorageId id);  // storages that may share memory have one class
-  std::vector<std::vector<NodeId>> accessors_by_class();
-  bool writes_class(NodeId id, std::uint32_t memory);
+  std::vector<std::vector<Access>> accesses_by_class();
 
   void glue(NodeId a, NodeId b);
   bool in_class(ValueId id, std::uint32_t memory);
-  void glue_memory(std::uint32_t memory, const std::vector<NodeId>& accessors,
+  void glue_memory(std::uint32_t memory, const std::vector<Access>& accesses,
                    const std::vector<ValueId>& results, std::vector<bool>& used_here_only);
   void close_groups();
   void collect_groups();

@@ -9,9 +9,9 @@
 //   batch 2
 //   input %x: f32[B, 16] = "args.0"
 //   weight @w: f32[32, 16] = parameter "up.weight"
-//   %h: f32[B, 32] = aten.linear.default(%x, @w)  !"up" !Linear !"mlp.py:7"
+//   %h: f32[B, 32] = aten.linear.default(%x, @w) ; source="mlp.py:7"
 //   %r: f32[B, 32] in %h = aten.relu_.default(&%h)
-//   output %r "logits"
+//   output "logits" = %r
 //
 // See docs/formats.md for every form. Everything that can be left out has a default: strides are
 // contiguous, a value owns its storage, the scope is the model.

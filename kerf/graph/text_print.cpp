@@ -62,11 +62,12 @@ std::string hex(std::string_view bytes) {
 class Printer {
  public:
   Printer(const GraphData& data, PrintOptions options, std::string& out)
-      : data_(data), options_(options), out_(out), owner_(data.storages.size()) {}
+      : data_(data), options_(options), out_(out), owner_(data.storages.size()), marks_(data.values.size(), "") {}
 
   void run() {
     if (options_.for_hash) {
       out_ += data_.training ? "training\n" : "eval\n";
+      line("scope 0 {} {}", quoted(data_.scopes[0].path), quoted(data_.scopes[0].class_name));
     } else {
       header();
     }
@@ -180,15 +181,7 @@ class Printer {
     return fmt::format("{}({})", value.type, value.name);
   }
   std::string text(ValueId id, const Node* node) const {
-    std::string marks;
-    if (node != nullptr) {
-      const auto among = [&](const std::vector<ValueId>& ids) {
-        return std::find(ids.begin(), ids.end(), id) != ids.end();
-      };
-      if (among(node->written)) marks += '&';
-      if (among(node->may_alias)) marks += '~';
-    }
-    return marks + reference(id);
+    return (node == nullptr ? "" : marks_[id.index()]) + reference(id);
   }
   std::string text(const Argument::List& list, const Node* node) const {
     std::string out;
@@ -201,6 +194,10 @@ class Printer {
     for (const ValueId id : node.outputs) {
       defined += (defined.empty() ? "" : ", ") + (id.valid() ? definition(id) : std::string("_"));
     }
+    for (const ValueId id : node.may_alias) marks_[id.index()] = "~";
+    for (const ValueId id : node.written) {
+      marks_[id.index()] = *marks_[id.index()] == '~' ? "&~" : "&";
+    }
     std::string arguments;
     for (const NamedArgument& entry : node.args) {
       if (!arguments.empty()) arguments += ", ";
@@ -208,6 +205,8 @@ class Printer {
       arguments += argument(entry.value, &node);
     }
     out_ += fmt::format("{} = {}({})", defined.empty() ? "()" : defined, node.op, arguments);
+    for (const ValueId id : node.may_alias) marks_[id.index()] = "";
+    for (const ValueId id : node.written) marks_[id.index()] = "";
     const std::string attributes = node_attributes(node);
     if (!attributes.empty()) out_ += " ;" + attributes;
     out_ += '\n';
@@ -233,7 +232,8 @@ class Printer {
   const GraphData& data_;
   PrintOptions options_;
   std::string& out_;
-  std::vector<ValueId> owner_;  // the value that introduced each storage
+  std::vector<ValueId> owner_;      // the value that introduced each storage
+  std::vector<const char*> marks_;  // of the values of the node in hand: written, may alias
 };
 
 }  // namespace

@@ -13,6 +13,28 @@
 namespace kerf {
 namespace {
 
+constexpr int kMaxListDepth = 64;  // what the parser takes
+
+bool is_plain(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+}
+
+// Words that mean something else before an opening parenthesis.
+bool is_reserved(std::string_view type) {
+  static constexpr std::string_view kWords[] = {"dtype", "device", "complex", "max",
+                                                "min",   "none",   "true",    "false"};
+  return std::find(std::begin(kWords), std::end(kWords), type) != std::end(kWords);
+}
+
+bool is_operator_name(std::string_view op) {
+  return !op.empty() && std::all_of(op.begin(), op.end(), [](char c) {
+    return c > ' ' && c < 0x7f && std::string_view("()\",;=").find(c) == std::string_view::npos;
+  });
+}
+
 [[noreturn]] void fail(const std::string& found, std::string_view expected) {
   throw Error(ErrorKind::invalid_graph,
               fmt::format("[graph.verify] {}; expected {}; mend the graph or trace the model again",
@@ -31,6 +53,7 @@ class Verifier {
     for (const Weight& weight : data_.weights) check_weight(weight);
     check_nodes();
     for (const GraphOutput& output : data_.outputs) {
+      check_argument(output.leaf, "an output of the graph", 0);
       for_each_value(output.leaf, [&](ValueId id) { check_defined(id, "an output of the graph"); });
     }
   }
@@ -58,8 +81,10 @@ class Verifier {
   void check_value(const Value& value) const {
     if (value.name.empty()) fail("a value without a name", "a name");
     if (value.scalar) {
-      if (value.storage.valid() || !value.shape.empty()) {
-        fail(fmt::format("scalar '{}' has a shape or a storage", value.name), "neither");
+      if (value.storage.valid() || !value.shape.empty() || !value.strides.empty() ||
+          !(value.offset == Expr(0)) || value.requires_grad) {
+        fail(fmt::format("scalar '{}' has a layout, a storage or a gradient", value.name),
+             "a name and a dtype");
       }
       return;
     }
@@ -128,12 +153,19 @@ class Verifier {
     }
   }
 
+  bool is_fixed(const Value& value) const {
+    const auto fixed = [](const Expr& size) { return size.is_constant(); };
+    return std::all_of(value.shape.begin(), value.shape.end(), fixed) &&
+           std::all_of(value.strides.begin(), value.strides.end(), fixed) && fixed(value.offset) &&
+           fixed(data_.storages[value.storage.index()].bytes);
+  }
+
   void check_weight(const Weight& weight) const {
     const Value& value = data_.values[weight.value.index()];
     if (weight.names.empty()) {
       fail(fmt::format("weight '{}' has no names", value.name), "at least one of the user's names");
     }
-    if (value.scalar || value.depends_on_batch()) {
+    if (value.scalar || !is_fixed(value)) {
       fail(fmt::format("weight '{}' is a scalar or depends on B", value.name), "a fixed shape");
     }
     if (!weight.data.empty() &&
@@ -145,19 +177,36 @@ class Verifier {
 
   void check_nodes() {
     std::unordered_set<std::string_view> names;
-    std::vector<bool> used(data_.values.size(), false);
+    storages_.assign(data_.storages.size(), false);
+    taken_by_.assign(data_.values.size(), nullptr);
+    for (const GraphInput& input : data_.inputs) mark_storage(input.value);
+    for (const Weight& weight : data_.weights) mark_storage(weight.value);
     for (const Node& node : data_.nodes) {
       if (node.name.empty() || !names.insert(node.name).second) {
         fail(fmt::format("node name '{}' is empty or used twice", node.name), "unique names");
       }
-      if (node.op.empty()) fail(fmt::format("node '{}' has no operator", node.name), "an operator");
+      if (!is_operator_name(node.op)) {
+        fail(fmt::format("node '{}' has the operator '{}'", node.name, node.op),
+             "an operator's name such as aten.linear.default");
+      }
       if (node.scope.index() >= data_.scopes.size()) {
         fail(fmt::format("node '{}' is in scope {}", node.name, node.scope.index()),
              fmt::format("a scope below {}", data_.scopes.size()));
       }
+      for (const Autocast& state : node.autocast) {
+        if (!is_plain(state.device_type)) {
+          fail(fmt::format("node '{}' has autocast for '{}'", node.name, state.device_type),
+               "a device type such as cpu");
+        }
+      }
       check_arguments(node);
       for (const ValueId output : node.outputs) {
-        if (output.valid()) define(output, fmt::format("node '{}'", node.name));
+        if (!output.valid()) continue;
+        define(output, fmt::format("node '{}'", node.name));
+        check_output_storage(node, data_.values[output.index()]);
+      }
+      for (const ValueId output : node.outputs) {
+        if (output.valid()) mark_storage(output);
       }
     }
     for (std::size_t i = 0; i < defined_.size(); ++i) {
@@ -168,22 +217,69 @@ class Verifier {
     }
   }
 
-  void check_arguments(const Node& node) const {
+  void mark_storage(ValueId id) {
+    const StorageId storage = data_.values[id.index()].storage;
+    if (storage.valid()) storages_[storage.index()] = true;
+  }
+
+  // A result is new memory or a view of an argument: anything else would be a use of memory that no
+  // edge shows. A block that runs as Python may hand out what its module holds.
+  void check_output_storage(const Node& node, const Value& output) const {
+    if (!output.storage.valid() || node.op == "opaque") return;
+    if (!storages_[output.storage.index()]) return;
+    bool taken = false;
+    for (const NamedArgument& argument : node.args) {
+      for_each_value(argument.value, [&](ValueId id) {
+        taken = taken || data_.values[id.index()].storage == output.storage;
+      });
+    }
+    if (!taken) {
+      fail(fmt::format("node '{}' makes '{}' in the storage of a value it does not take", node.name,
+                       output.name),
+           "new memory, or a view of an argument");
+    }
+  }
+
+  void check_argument(const Argument& argument, std::string_view user, int depth) const {
+    if (depth > kMaxListDepth) {
+      fail(fmt::format("{} has lists nested deeper than {}", user, kMaxListDepth), "fewer");
+    }
+    if (const auto* size = argument.find<Expr>()) {
+      if (data_.example_batch == 0 && !size->is_constant()) {
+        fail(fmt::format("{} has {} in a static graph", user, size->str()),
+             "no B, or a 'batch' line");
+      }
+    }
+    if (const auto* name = argument.find<EnumName>()) {
+      if (!is_plain(name->type) || !is_plain(name->name) || is_reserved(name->type)) {
+        fail(fmt::format("{} has the constant {}({})", user, name->type, name->name),
+             "a plain name such as memory_format(channels_last)");
+      }
+    }
+    if (const auto* list = argument.find<Argument::List>()) {
+      for (const Argument& element : *list) check_argument(element, user, depth + 1);
+    }
+  }
+
+  void check_arguments(const Node& node) {
     const std::string user = fmt::format("node '{}'", node.name);
-    std::vector<ValueId> inputs;
     bool named = false;
     for (const NamedArgument& argument : node.args) {
       if (named && argument.name.empty()) {
         fail(user + " has a positional argument after a named one", "positional ones first");
       }
       named = !argument.name.empty();
+      if (named && !is_plain(argument.name)) {
+        fail(fmt::format("{} has an argument called '{}'", user, argument.name), "a plain name");
+      }
+      check_argument(argument.value, user, 0);
       for_each_value(argument.value, [&](ValueId id) {
         check_defined(id, user);
-        inputs.push_back(id);
+        taken_by_[id.index()] = &node;
       });
     }
     const auto own = [&](ValueId id) {
-      return std::find(inputs.begin(), inputs.end(), id) != inputs.end();
+      return id.index() < taken_by_.size() && taken_by_[id.index()] == &node;
     };
     for (const ValueId id : node.written) {
       if (!own(id)) fail(user + " writes a value it does not take", "a value among its arguments");
@@ -196,6 +292,8 @@ class Verifier {
   const GraphData& data_;
   std::int64_t batch_;
   std::vector<bool> defined_;
+  std::vector<const Node*> taken_by_;  // the last node that took each value
+  std::vector<bool> storages_;         // made so far
 };
 
 }  // namespace
