@@ -23,8 +23,8 @@ std::string_view to_string(ErrorKind kind) {
 
 void check_failed(const char* file, int line, const char* condition, std::string_view message) {
   throw Error(ErrorKind::internal,
-              fmt::format("[internal] {}:{}: {} ({}); this is a bug in Kerf, please report it", file,
-                          line, message, condition));
+              fmt::format("[internal] {}:{}: {} ({}); this is a bug in Kerf, please report it",
+                          file, line, message, condition));
 }
 
 }  // namespace kerf

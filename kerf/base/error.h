@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One exception type. Misuse and bad input throw it; an expected answer such as "no plan fits" is a
-// value and does not. Messages read `[room.function] what was found; what was expected; what to do`.
+// value and does not. Messages read `[room.function] what was found; what was expected; what to
+// do`.
 #pragma once
 
 #include <stdexcept>
@@ -41,8 +42,8 @@ class Error : public std::runtime_error {
 }  // namespace kerf
 
 // A broken invariant is a bug. KERF_CHECK is always on, KERF_DCHECK in debug builds.
-#define KERF_CHECK(condition, message)                                          \
-  do {                                                                          \
+#define KERF_CHECK(condition, message)                                               \
+  do {                                                                               \
     if (!(condition)) ::kerf::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)
 

@@ -45,9 +45,10 @@ void check_depth(std::string_view text, std::string_view source, ErrorKind kind)
     if (c == ']' || c == '}') --depth;
     if (depth > kMaxDepth) {
       const Place place = place_of(text, i);
-      throw Error(kind, fmt::format("[base.json] {}:{}:{}: nested deeper than {} levels; expected a "
-                                    "file written by Kerf; write it again",
-                                    source, place.line, place.column, kMaxDepth));
+      throw Error(kind,
+                  fmt::format("[base.json] {}:{}:{}: nested deeper than {} levels; expected a "
+                              "file written by Kerf; write it again",
+                              source, place.line, place.column, kMaxDepth));
     }
   }
 }
@@ -106,9 +107,10 @@ Json parse_json(std::string_view text, std::string_view source, ErrorKind kind) 
     Locator locator;
     Json::sax_parse(text.begin(), text.end(), &locator);
     const Place place = place_of(text, locator.offset);
-    throw Error(kind, fmt::format("[base.json] {}:{}:{}: {}; expected complete JSON; the file may be "
-                                  "truncated: write it again",
-                                  source, place.line, place.column, reason_of(error.what())));
+    throw Error(kind,
+                fmt::format("[base.json] {}:{}:{}: {}; expected complete JSON; the file may be "
+                            "truncated: write it again",
+                            source, place.line, place.column, reason_of(error.what())));
   }
 }
 
@@ -131,10 +133,10 @@ void check_format_header(const Json& json, std::string_view format, FormatVersio
   const auto parsed = parse_version(version);
   if (parsed && parsed->major == supported.major && parsed->minor <= supported.minor) return;
   const bool newer = parsed && parsed->major >= supported.major;
-  throw Error(kind, fmt::format("[base.json] {} has {} version {}; this Kerf reads {}.0 to {}.{}; {}",
-                                source, format, version, supported.major, supported.major,
-                                supported.minor,
-                                newer ? "install a newer Kerf" : "write the file again with this Kerf"));
+  throw Error(
+      kind, fmt::format("[base.json] {} has {} version {}; this Kerf reads {}.0 to {}.{}; {}",
+                        source, format, version, supported.major, supported.major, supported.minor,
+                        newer ? "install a newer Kerf" : "write the file again with this Kerf"));
 }
 
 bool JsonReader::has(std::string_view key) const {

@@ -30,18 +30,29 @@ std::string_view trim(std::string_view text) {
 
 double unit_factor(std::string_view unit, std::string_view whole) {
   static constexpr std::array<std::pair<std::string_view, double>, 14> kUnits{{
-      {"", 1.0}, {"b", 1.0},
-      {"kib", 1024.0}, {"mib", 1048576.0}, {"gib", 1073741824.0}, {"tib", 1099511627776.0},
-      {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12},
-      {"k", 1024.0}, {"m", 1048576.0}, {"g", 1073741824.0}, {"t", 1099511627776.0},
+      {"", 1.0},
+      {"b", 1.0},
+      {"kib", 1024.0},
+      {"mib", 1048576.0},
+      {"gib", 1073741824.0},
+      {"tib", 1099511627776.0},
+      {"kb", 1e3},
+      {"mb", 1e6},
+      {"gb", 1e9},
+      {"tb", 1e12},
+      {"k", 1024.0},
+      {"m", 1048576.0},
+      {"g", 1073741824.0},
+      {"t", 1099511627776.0},
   }};
   for (const auto& [name, factor] : kUnits) {
     if (lower(unit) == name) return factor;
   }
-  throw Error(ErrorKind::invalid_argument,
-              fmt::format("[base.parse_bytes] unknown unit '{}' in '{}'; expected B, KiB, MiB, GiB, "
-                          "TiB, KB, MB, GB or TB; write for example '2GiB'",
-                          unit, whole));
+  throw Error(
+      ErrorKind::invalid_argument,
+      fmt::format("[base.parse_bytes] unknown unit '{}' in '{}'; expected B, KiB, MiB, GiB, "
+                  "TiB, KB, MB, GB or TB; write for example '2GiB'",
+                  unit, whole));
 }
 
 // Three significant digits without an exponent.

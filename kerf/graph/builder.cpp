@@ -53,8 +53,8 @@ ValueId GraphBuilder::add_input(std::string path, TensorSpec spec) {
   return id;
 }
 
-ValueId GraphBuilder::add_weight(std::vector<std::string> names, WeightKind kind,
-                                 TensorSpec spec, std::string data) {
+ValueId GraphBuilder::add_weight(std::vector<std::string> names, WeightKind kind, TensorSpec spec,
+                                 std::string data) {
   const ValueId id = add_value(std::move(spec));
   data_.weights.push_back({id, kind, std::move(names), std::move(data)});
   return id;

@@ -18,8 +18,9 @@ constexpr int kMaxTreeDepth = 64;
 constexpr int kMaxTreeSize = 512;
 
 [[noreturn]] void overflow() {
-  throw Error(ErrorKind::invalid_graph,
-              "[graph.expr] a size overflows 64 bits; expected sizes of real tensors; check the graph");
+  throw Error(
+      ErrorKind::invalid_graph,
+      "[graph.expr] a size overflows 64 bits; expected sizes of real tensors; check the graph");
 }
 
 std::int64_t checked_add(std::int64_t a, std::int64_t b) {
@@ -42,8 +43,9 @@ std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
 
 void check_divisor(std::int64_t b) {
   if (b != 0) return;
-  throw Error(ErrorKind::invalid_graph,
-              "[graph.expr] division by zero in a size; expected a non-zero divisor; check the graph");
+  throw Error(
+      ErrorKind::invalid_graph,
+      "[graph.expr] division by zero in a size; expected a non-zero divisor; check the graph");
 }
 
 std::int64_t checked_floor_div(std::int64_t a, std::int64_t b) {
@@ -105,10 +107,11 @@ class Parser {
   static constexpr int kMaxDepth = 100;
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw Error(ErrorKind::invalid_graph,
-                fmt::format("[graph.expr] '{}' at column {}: expected {}; write a size such as 64, B or "
-                            "12*B+1",
-                            text_.substr(0, 80), at_ + 1, expected));
+    throw Error(
+        ErrorKind::invalid_graph,
+        fmt::format("[graph.expr] '{}' at column {}: expected {}; write a size such as 64, B or "
+                    "12*B+1",
+                    text_.substr(0, 80), at_ + 1, expected));
   }
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
@@ -232,8 +235,8 @@ std::int64_t Expr::eval(std::int64_t batch) const {
 
 // As an operand of any operator: trees bring their own parentheses.
 std::string Expr::operand() const {
-  const bool bare = tree_ != nullptr || (slope_ == 0 && constant_ >= 0) ||
-                    (slope_ == 1 && constant_ == 0);
+  const bool bare =
+      tree_ != nullptr || (slope_ == 0 && constant_ >= 0) || (slope_ == 1 && constant_ == 0);
   return bare ? str() : "(" + str() + ")";
 }
 
@@ -268,10 +271,11 @@ Expr Expr::tree(Op op, const Expr& a, const Expr& b) {
   const int depth = 1 + std::max(a.tree_ ? a.tree_->depth : 0, b.tree_ ? b.tree_->depth : 0);
   const int size = 1 + (a.tree_ ? a.tree_->size : 0) + (b.tree_ ? b.tree_->size : 0);
   if (depth > kMaxTreeDepth || size > kMaxTreeSize) {
-    throw Error(ErrorKind::invalid_graph,
-                fmt::format("[graph.expr] a size has too many operations ({}, {} deep); expected at "
-                            "most {}, {} deep; trace with a fixed batch",
-                            size, depth, kMaxTreeSize, kMaxTreeDepth));
+    throw Error(
+        ErrorKind::invalid_graph,
+        fmt::format("[graph.expr] a size has too many operations ({}, {} deep); expected at "
+                    "most {}, {} deep; trace with a fixed batch",
+                    size, depth, kMaxTreeSize, kMaxTreeDepth));
   }
   Expr out;
   out.tree_ = std::make_shared<const Tree>(Tree{op, a, b, depth, size});
@@ -291,7 +295,8 @@ Expr Expr::binary(Op op, const Expr& a, const Expr& b) {
   if (both_linear && op == Op::multiply && (a.is_constant() || b.is_constant())) {
     const std::int64_t factor = a.is_constant() ? a.constant_ : b.constant_;
     const Expr& other = a.is_constant() ? b : a;
-    return linear(checked_multiply(other.constant_, factor), checked_multiply(other.slope_, factor));
+    return linear(checked_multiply(other.constant_, factor),
+                  checked_multiply(other.slope_, factor));
   }
   if (both_linear && op == Op::floor_div && b.is_constant() && b.constant_ > 0 &&
       a.constant_ % b.constant_ == 0 && a.slope_ % b.constant_ == 0) {

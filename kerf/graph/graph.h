@@ -102,8 +102,8 @@ class Graph {
   // "lm_head (GPT2LMHeadModel), model.py:12" and the like, for messages.
   std::string describe(NodeId id) const;
 
-  // Covers operators, arguments, shapes, scopes and weight names; never source lines, notes, devices
-  // or weight values. 32 hex digits.
+  // Covers operators, arguments, shapes, scopes and weight names; never source lines, notes,
+  // devices or weight values. 32 hex digits.
   const std::string& hash() const { return content_->hash; }
 
   friend bool operator==(const Graph& a, const Graph& b) {

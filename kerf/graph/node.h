@@ -56,8 +56,8 @@ struct Weight {
   ValueId value;
   WeightKind kind = WeightKind::parameter;
   std::vector<std::string> names;  // all of the user's names for this tensor; at least one
-  // Constants made inside the model's code, which no module holds: the elements as raw bytes, so that
-  // a saved graph can run. Empty otherwise; never part of the hash.
+  // Constants made inside the model's code, which no module holds: the elements as raw bytes, so
+  // that a saved graph can run. Empty otherwise; never part of the hash.
   std::string data;
   friend bool operator==(const Weight&, const Weight&) = default;
 };

@@ -37,10 +37,11 @@ class Cursor {
     const std::string_view rest = line_.substr(std::min(at, line_.size()));
     const std::string found =
         rest.empty() ? "the end of the line" : fmt::format("'{}'", rest.substr(0, 24));
-    throw Error(ErrorKind::invalid_graph,
-                fmt::format("[graph.parse] {}:{}:{}: found {}; expected {}; mend the line, or write "
-                            "the file again if it was cut short",
-                            source_, number_, at + 1, found, expected));
+    throw Error(
+        ErrorKind::invalid_graph,
+        fmt::format("[graph.parse] {}:{}:{}: found {}; expected {}; mend the line, or write "
+                    "the file again if it was cut short",
+                    source_, number_, at + 1, found, expected));
   }
   // Something below (an expression, a size) threw: add the place.
   [[noreturn]] void rethrow(const Error& error, std::size_t at) const {
@@ -318,8 +319,9 @@ class GraphParser {
   ValueId parse_definition(Cursor& cursor) {
     const std::size_t at = cursor.position();
     if (!cursor.take("%") && !cursor.take("@")) {
-      cursor.fail("a record: graph, batch, note, scope, input, weight, output, or %name: type = "
-                  "operator(...)");
+      cursor.fail(
+          "a record: graph, batch, note, scope, input, weight, output, or %name: type = "
+          "operator(...)");
     }
     Value value;
     value.name = parse_name(cursor);

@@ -62,7 +62,11 @@ std::string hex(std::string_view bytes) {
 class Printer {
  public:
   Printer(const GraphData& data, PrintOptions options, std::string& out)
-      : data_(data), options_(options), out_(out), owner_(data.storages.size()), marks_(data.values.size(), "") {}
+      : data_(data),
+        options_(options),
+        out_(out),
+        owner_(data.storages.size()),
+        marks_(data.values.size(), "") {}
 
   void run() {
     if (options_.for_hash) {

@@ -60,9 +60,10 @@ Graph reorder(const Graph& graph, std::span<const NodeId> order) {
   data.nodes.clear();
   for (const NodeId id : order) {
     if (id.index() >= seen.size() || seen[id.index()]) {
-      throw Error(ErrorKind::invalid_graph,
-                  "[graph.reorder] a node is missing or named twice; expected every node once; give "
-                  "a permutation");
+      throw Error(
+          ErrorKind::invalid_graph,
+          "[graph.reorder] a node is missing or named twice; expected every node once; give "
+          "a permutation");
     }
     seen[id.index()] = true;
     data.nodes.push_back(graph.node(id));
