@@ -48,7 +48,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return complain(fmt::format("{}; see kerf --help", error.what()), kBadInput);
+    // The parser asks for a verb before it looks at what stands in its place.
+    const bool unknown_verb = app.get_subcommands().empty() && !app.remaining().empty();
+    return complain(unknown_verb
+                        ? fmt::format("unknown verb '{}'; see kerf --help", app.remaining()[0])
+                        : fmt::format("{}; see kerf --help", error.what()),
+                    kBadInput);
   }
   return exit_code;
 }

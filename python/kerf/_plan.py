@@ -28,7 +28,8 @@ class InfeasibleError(ValueError):
 def _to_bytes(key: str, size: str | int | float) -> int:
     if isinstance(size, str):
         return _core.parse_bytes(size)
-    if isinstance(size, bool) or not isinstance(size, int | float) or size != int(size):
+    whole = isinstance(size, int | float) and not isinstance(size, bool) and size % 1 == 0
+    if not whole:
         raise TypeError(
             f"[kerf.plan] max_memory of {key!r} is {size!r}; expected bytes as a whole number, or "
             "a text such as '2GiB'"

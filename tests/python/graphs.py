@@ -1,0 +1,21 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs written by hand, for tests that need no PyTorch."""
+
+
+def mlp_text(layers=6, width=512, batch=8):
+    """Equal linear layers, one after the other, each in a module of its own."""
+    lines = ["kerf-graph 1.0", 'graph "mlp"', f"batch {batch}"]
+    lines += [f'scope {i + 1} "layers.{i}" "Linear"' for i in range(layers)]
+    lines += [f'input %x: f32[B, {width}] = "args.0"']
+    lines += [
+        f'weight @w{i}: f32[{width}, {width}] = parameter "layers.{i}.weight"'
+        for i in range(layers)
+    ]
+    previous = "%x"
+    for i in range(layers):
+        call = f"aten.linear.default({previous}, @w{i})"
+        lines.append(f"%h{i}: f32[B, {width}] = {call} ; scope={i + 1}")
+        previous = f"%h{i}"
+    lines.append(f'output "y" = {previous}')
+    return "\n".join(lines) + "\n"

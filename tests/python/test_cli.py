@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, as a user meets it: files in, files out, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graphs import mlp_text
+
+import kerf
+
+OK, NO, BAD_INPUT = 0, 1, 2
+DEVICES = "cpu:0=1GiB,cpu:1=1GiB"
+
+
+def find_program():
+    """KERF_BIN, or the program of the build tree the package comes from, or the installed one."""
+    build_tree = Path(kerf.__file__).parents[2]
+    places = [
+        os.environ.get("KERF_BIN", ""),
+        build_tree / "kerf",
+        Path(sys.executable).parent / "kerf",
+    ]
+    return next((str(p) for p in places if p and Path(p).is_file()), None)
+
+
+PROGRAM = find_program()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.graph").write_text(mlp_text())
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder):
+    def call(*arguments, expect=OK):
+        done = subprocess.run(
+            [PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done
+
+    return call
+
+
+@pytest.fixture
+def planned(run):
+    run("estimate", "model.graph", "--batch", "2", "--out", "profile.json")
+    run(
+        *("plan", "model.graph", "--profile", "profile.json", "--devices", DEVICES),
+        *("--n-microbatches", "4", "--out", "plan.json"),
+    )
+    return run
+
+
+def error_of(done):
+    assert done.stderr.startswith("kerf: error: ") or "\nkerf: error: " in done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_help_lists_verbs_methods_and_exit_codes(run):
+    text = run("--help").stdout
+    for word in ("estimate", "plan", "simulate", "verify", "report", "chain", "fill_drain", "Exit"):
+        assert word in text
+    for verb in ("estimate", "plan", "simulate", "verify", "report"):
+        assert "Usage" in run(verb, "--help").stdout
+
+
+def test_version_is_that_of_the_package(run):
+    assert run("--version").stdout == f"kerf {kerf.__version__}\n"
+
+
+def test_plan_prints_the_table_and_writes_the_file(planned, folder):
+    plan = kerf.load_plan(folder / "plan.json")
+    graph = kerf.load_graph(folder / "model.graph")
+    assert kerf.verify(plan, graph, kerf.load_profile(folder / "profile.json", graph)) == []
+    assert plan == kerf.plan(graph, DEVICES, n_microbatches=4)
+    plan.graph = graph
+    assert planned("report", "plan.json", "--graph", "model.graph").stdout.startswith(str(plan))
+
+
+def test_plan_without_a_profile_says_so(run):
+    done = run("plan", "model.graph", "--devices", DEVICES)
+    assert "no --profile: costs are estimated" in done.stderr
+    assert "layers.0 .. layers.2" in done.stdout
+
+
+def test_plan_takes_a_cluster_file(run, folder):
+    kerf.make_cluster(["cpu:0", "cpu:1"], speeds={"cpu:1": 0.2}).save(folder / "cluster.json")
+    done = run("plan", "model.graph", "--cluster", "cluster.json", "--out", "plan.json")
+    first, second = kerf.load_plan(folder / "plan.json").stages
+    assert len(first.nodes) > len(second.nodes), done.stdout
+
+
+def test_plan_that_does_not_fit_says_what_would(run, folder):
+    done = run(
+        "plan", "model.graph", "--devices", "cpu:0=1MiB,cpu:1=1MiB", "--out", "p.json", expect=NO
+    )
+    assert "no plan fits" in error_of(done) and "short" in done.stderr
+    assert not (folder / "p.json").exists()
+
+
+def test_verify_accepts_its_own_plan(planned):
+    assert "sound" in planned("verify", "plan.json", "--graph", "model.graph").stdout
+    planned("verify", "plan.json", "--graph", "model.graph", "--profile", "profile.json")
+
+
+def test_verify_names_what_was_tampered_with(planned, folder):
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["stages"][0]["weights"] += 4096
+    (folder / "plan.json").write_text(json.dumps(plan))
+    done = planned("verify", "plan.json", "--graph", "model.graph", expect=NO)
+    assert "not sound" in error_of(done)
+
+
+def test_verify_names_both_graphs_when_they_differ(planned, folder):
+    (folder / "other.graph").write_text(mlp_text(layers=5))
+    done = planned("verify", "plan.json", "--graph", "other.graph", expect=NO)
+    assert kerf.load_graph(folder / "other.graph").hash in error_of(done)
+    assert kerf.load_graph(folder / "model.graph").hash in done.stderr
+
+
+def test_report_has_json_timelines_and_traces(planned, folder):
+    report = json.loads(planned("report", "plan.json", "--json").stdout)
+    assert report["format"] == "kerf-report" and len(report["stages"]) == 2
+    planned("simulate", "plan.json", "--out", "timeline.json")
+    text = planned(
+        "report", "plan.json", "--timeline", "timeline.json", "--trace", "trace.json"
+    ).stdout
+    assert "ratio" in text and "1.00" in text
+    assert json.loads((folder / "trace.json").read_text())["traceEvents"]
+
+
+def test_simulate_draws_another_number_of_micro_batches(planned, folder):
+    text = planned("simulate", "plan.json", "--n-microbatches", "9", "--out", "t.json").stdout
+    assert "9 micro-batches" in text and "8" in text
+    assert kerf.load_timeline(folder / "t.json").n_microbatches == 9
+
+
+BAD_CALLS = {
+    "no verb": ([], "subcommand"),
+    "unknown verb": (["frobnicate"], "frobnicate"),
+    "unknown option": (["plan", "model.graph", "--devices", "cpu", "--colour", "red"], "colour"),
+    "no devices": (["plan", "model.graph"], "--devices"),
+    "missing graph": (["plan", "nothere.graph", "--devices", "cpu"], "nothere.graph"),
+    "unknown device": (["plan", "model.graph", "--devices", "abacus:0"], "abacus"),
+    "negative memory": (["plan", "model.graph", "--devices", "cpu:0=-1GiB"], "negative"),
+    "unknown method": (["plan", "model.graph", "--devices", "cpu", "--method", "magic"], "chain"),
+    "unknown schedule": (
+        ["plan", "model.graph", "--devices", "cpu", "--schedule", "x"],
+        "fill_drain",
+    ),
+    "no micro-batch": (["plan", "model.graph", "--devices", "cpu", "--n-microbatches", "0"], "0"),
+    "too many": (["plan", "model.graph", "--devices", "cpu", "--n-microbatches", "99"], "99"),
+    "unknown kind": (
+        ["estimate", "model.graph", "--device-kind", "toaster", "--out", "p"],
+        "toaster",
+    ),
+    "not a plan": (["report", "model.graph"], "model.graph"),
+    "not a graph": (["estimate", "junk", "--out", "p.json"], "junk:1:1"),
+    "unwritable": (["estimate", "model.graph", "--out", "no/such/folder/p.json"], "no/such/folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_input_is_named_on_stderr(run, folder, case):
+    arguments, word = BAD_CALLS[case]
+    (folder / "junk").write_text("not a graph\n")
+    before = sorted(folder.iterdir())
+    done = run(*arguments, expect=BAD_INPUT)
+    assert word in error_of(done)
+    assert done.stdout == ""
+    assert sorted(folder.iterdir()) == before  # nothing half-written
+
+
+def test_newer_files_are_refused_with_both_versions(planned, folder):
+    text = (folder / "plan.json").read_text().replace('"version": "1.0"', '"version": "1.7"', 1)
+    (folder / "plan.json").write_text(text)
+    message = error_of(planned("report", "plan.json", expect=BAD_INPUT))
+    assert "1.7" in message and "1.0" in message
+
+
+def test_cut_short_files_are_refused_with_line_and_column(planned, folder):
+    text = (folder / "plan.json").read_text()
+    for length in (0, 1, len(text) // 2, len(text) - 3):
+        (folder / "plan.json").write_text(text[:length])
+        message = error_of(planned("report", "plan.json", expect=BAD_INPUT))
+        assert "plan.json:" in message
