@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include "kerf/plan/plan.h"
+#include "kerf/runtime/batching.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+
+void init_runtime(py::module_& m) {
+  m.def("check_plan_matches", &check_plan_matches, py::arg("plan"), py::arg("graph"));
+  m.def("micro_batch_sizes", &micro_batch_sizes, py::arg("batch"), py::arg("n_microbatches"));
+  m.def(
+      "input_dims",
+      [](const Graph& graph) {
+        std::vector<std::pair<int, std::int64_t>> out;
+        for (const BatchDim& at : input_dims(graph)) out.emplace_back(at.dim, at.factor);
+        return out;
+      },
+      py::arg("graph"), "For each input (dimension of the batch or -1, rows a sample).");
+}
+
+}  // namespace kerf::bindings
