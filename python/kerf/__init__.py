@@ -27,6 +27,7 @@ from kerf._core import (
     compare,
     estimate,
     load_cluster,
+    load_graph,
     load_plan,
     load_profile,
     load_timeline,
@@ -34,7 +35,7 @@ from kerf._core import (
     simulate,
 )
 from kerf._errors import ExportError
-from kerf._plan import InfeasibleError, load_graph, make_cluster, plan, replan, verify
+from kerf._plan import InfeasibleError, make_cluster, plan, replan, verify
 
 if TYPE_CHECKING:
     from kerf._pipeline import Pipeline

@@ -186,11 +186,6 @@ def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Vio
     return _core.verify_plan(graph, plan, profile)
 
 
-def load_graph(path: StrPath) -> Graph:
-    """A graph from its ``.graph`` file."""
-    return _core.load_graph(os.fspath(path))
-
-
 def _feasible(answer: Plan | Infeasible, graph: Graph) -> Plan:
     if isinstance(answer, Infeasible):
         raise InfeasibleError(answer)

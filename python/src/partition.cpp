@@ -45,40 +45,46 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
   return checked(plan(problem, method, {.work_limit = work_limit}), problem);
 }
 
+[[noreturn]] void refuse(const std::string& found, const std::string& expected) {
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.make_plan] {}; expected {}", found, expected));
+}
+
+std::vector<std::vector<NodeId>> to_nodes(const Graph& graph,
+                                          const std::vector<std::vector<std::size_t>>& stages) {
+  std::vector<std::vector<NodeId>> out;
+  for (const auto& stage : stages) {
+    auto& ids = out.emplace_back();
+    for (const std::size_t index : stage) {
+      if (index >= graph.num_nodes()) {
+        refuse(fmt::format("node {}", index), fmt::format("less than {}", graph.num_nodes()));
+      }
+      ids.emplace_back(index);
+    }
+  }
+  return out;
+}
+
+std::vector<DeviceId> to_devices(const Cluster& cluster, const std::vector<std::string>& names) {
+  std::vector<DeviceId> out;
+  for (const std::string& name : names) {
+    out.push_back(cluster.find_device(name));
+    if (!out.back().valid()) refuse(fmt::format("device '{}'", name), "one of the cluster's");
+  }
+  return out;
+}
+
 Plan place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cluster,
                    const std::vector<std::vector<std::size_t>>& stages,
                    const std::vector<std::string>& devices, const std::string& comm_model,
                    const std::string& schedule, int n_microbatches, std::int64_t batch) {
   const Problem problem = make_problem(graph, profile, cluster, "throughput", comm_model, schedule,
                                        n_microbatches, batch, 0);
-  check_problem(problem);
-  std::vector<std::vector<NodeId>> nodes;
-  for (const auto& stage : stages) {
-    auto& ids = nodes.emplace_back();
-    for (const std::size_t index : stage) {
-      if (index >= graph.num_nodes()) {
-        throw Error(ErrorKind::invalid_argument,
-                    fmt::format("[partition.make_plan] node {}; the graph has {}", index,
-                                graph.num_nodes()));
-      }
-      ids.emplace_back(index);
-    }
+  if (stages.size() != devices.size()) {
+    refuse(fmt::format("{} stages and {} devices", stages.size(), devices.size()),
+           "a device for each stage");
   }
-  std::vector<DeviceId> ids;
-  for (const std::string& name : devices) {
-    ids.push_back(cluster.find_device(name));
-    if (!ids.back().valid()) {
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[partition.make_plan] no device '{}' in the cluster", name));
-    }
-  }
-  if (ids.size() != nodes.size()) {
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.make_plan] {} stages and {} devices; expected a device for "
-                            "each stage",
-                            nodes.size(), ids.size()));
-  }
-  Plan plan = make_plan(problem, std::move(nodes), std::move(ids), "given");
+  Plan plan = make_plan(problem, to_nodes(graph, stages), to_devices(cluster, devices), "given");
   plan.lower_bound = partition::best_lower_bound(problem);
   return plan;
 }

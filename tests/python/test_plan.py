@@ -87,7 +87,7 @@ def test_other_values_survive_files_and_pickles(plan, graph, tmp_path):
     cluster = kerf.make_cluster(TWO, {"cpu": "1GiB"}, speeds={"cpu:1": 0.5})
     cluster.save(tmp_path / "cluster.json")
     assert kerf.load_cluster(tmp_path / "cluster.json") == cluster
-    graph.save(str(tmp_path / "model.graph"))
+    graph.save(tmp_path / "model.graph")
     assert kerf.load_graph(tmp_path / "model.graph") == graph
     for value in (profile, timeline, cluster, graph):
         assert pickle.loads(pickle.dumps(value)) == value
