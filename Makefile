@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo build test format check core-only asan tsan clean
+.PHONY: help setup install demo build test format check core-only asan tsan fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,12 @@ tsan: setup ## build and test with the thread sanitizer
 	cmake --preset tsan
 	cmake --build --preset tsan
 	$$(setarch -R true 2>/dev/null && echo setarch -R) ctest --preset tsan
+
+# The same tests run for two seconds each with the others.
+fuzz: setup ## damaged files for a minute, under the sanitizers
+	cmake --preset asan
+	cmake --build --preset asan --target kerf_fuzz_tests
+	KERF_FUZZ_SECONDS=$${KERF_FUZZ_SECONDS:-15} build/asan/tests/kerf_fuzz_tests
 
 clean: ## remove the build trees; .venv stays
 	rm -rf build dist

@@ -59,6 +59,7 @@ endfunction()
 # while one above it is broken.
 kerf_tests(base DEPS kerf_base)
 kerf_tests(graph DEPS kerf_graph)
+kerf_tests(fuzz DEPS kerf_graph)
 kerf_tests(device DEPS kerf_device)
 kerf_tests(profile DEPS kerf_profile)
 kerf_tests(plan DEPS kerf_plan)

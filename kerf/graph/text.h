@@ -28,6 +28,7 @@ std::string print_graph(const Graph& graph);
 // Throws Error(invalid_graph) with `source`, line and column. Verifies and freezes.
 Graph parse_graph(std::string_view text, std::string_view source = "graph");
 
+// Files end with the line `end`: without it one was cut short, and is refused.
 Graph load_graph(const std::string& path);
 void save_graph(const Graph& graph, const std::string& path);
 

@@ -167,7 +167,8 @@ class GraphParser {
     data_.scopes.push_back({});
   }
 
-  Graph run() {
+  // `whole`: the text must say where it ends, so that a file cut short at a line end is noticed.
+  Graph run(bool whole) {
     std::size_t number = 0;
     bool first = true;
     while (!text_.empty()) {
@@ -178,6 +179,7 @@ class GraphParser {
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
       Cursor cursor(line, number, source_);
       if (cursor.at_end() || cursor.peek() == '#') continue;
+      if (ended_) cursor.fail("nothing after 'end'");
       if (first) {
         parse_header(cursor);
         first = false;
@@ -187,6 +189,7 @@ class GraphParser {
       }
     }
     if (first) Cursor("", 1, source_).fail("'kerf-graph 1.0'");
+    if (whole && !ended_) Cursor("", number + 1, source_).fail("the line 'end'");
     return Graph::freeze(std::move(data_));
   }
 
@@ -206,6 +209,7 @@ class GraphParser {
   }
 
   void parse_line(Cursor& cursor) {
+    if (cursor.take_word("end")) return void(ended_ = true);
     if (cursor.take_word("graph")) return parse_graph_line(cursor);
     if (cursor.take_word("batch")) {
       data_.example_batch = cursor.integer();
@@ -534,6 +538,7 @@ class GraphParser {
 
   std::string_view text_;
   std::string_view source_;
+  bool ended_ = false;
   GraphData data_;
   std::unordered_map<std::string, ValueId> by_name_;
 };
@@ -541,9 +546,12 @@ class GraphParser {
 }  // namespace
 
 Graph parse_graph(std::string_view text, std::string_view source) {
-  return GraphParser(text, source).run();
+  return GraphParser(text, source).run(/*whole=*/false);
 }
 
-Graph load_graph(const std::string& path) { return parse_graph(read_file(path), path); }
+Graph load_graph(const std::string& path) {
+  const std::string text = read_file(path);
+  return GraphParser(text, path).run(/*whole=*/true);
+}
 
 }  // namespace kerf

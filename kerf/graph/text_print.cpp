@@ -259,7 +259,7 @@ std::string print_graph(const Graph& graph) {
 }
 
 void save_graph(const Graph& graph, const std::string& path) {
-  write_file(path, print_graph(graph));
+  write_file(path, print_graph(graph) + "end\n");
 }
 
 }  // namespace kerf

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/convert.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
-#include <ATen/ScalarOps.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
 #include <fmt/format.h>
@@ -44,10 +44,11 @@ constexpr std::array<std::pair<DType, c10::ScalarType>, 21> kScalarTypes{{
 }};
 
 [[noreturn]] void misfit(std::string_view what, const c10::TypePtr& type) {
-  throw Error(ErrorKind::unsupported_operator,
-              fmt::format("[libtorch.convert] {} for a parameter of type {}; expected a value of that "
-                          "type; trace the model again with this PyTorch",
-                          what, type->str()));
+  throw Error(
+      ErrorKind::unsupported_operator,
+      fmt::format("[libtorch.convert] {} for a parameter of type {}; expected a value of that "
+                  "type; trace the model again with this PyTorch",
+                  what, type->str()));
 }
 
 c10::IValue to_enum(const EnumName& name, const c10::TypePtr& type) {
@@ -64,7 +65,8 @@ c10::IValue to_enum(const EnumName& name, const c10::TypePtr& type) {
   misfit(fmt::format("{}({})", name.type, name.name), type);
 }
 
-// A number where the schema wants a tensor: as Python's x + 1, a number that does not decide dtypes.
+// A number where the schema wants a tensor: as Python's x + 1, a number that does not decide
+// dtypes.
 c10::IValue to_wrapped_number(const c10::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -84,7 +86,8 @@ c10::IValue to_list(const Argument::List& list, const c10::TypePtr& element, std
                     c10::Device device) {
   const auto fill = [&](auto out) {
     using T = typename decltype(out)::value_type;
-    for (const Argument& item : list) out.push_back(to_ivalue(item, element, batch, device).to<T>());
+    for (const Argument& item : list)
+      out.push_back(to_ivalue(item, element, batch, device).to<T>());
     return c10::IValue(std::move(out));
   };
   switch (element->kind()) {
@@ -119,11 +122,12 @@ c10::Device to_torch_device(const Device& device) {
     // Presets of other machines ("h200") plan but do not run: PyTorch does not know their names.
     return c10::Device(device.kind + ":" + std::to_string(device.ordinal));
   } catch (const c10::Error&) {
-    throw Error(ErrorKind::missing_backend,
-                fmt::format("[libtorch.device] device '{}' is of kind '{}', which PyTorch cannot run; "
-                            "expected cpu or an accelerator of this machine such as cuda:0; plan "
-                            "for devices that are here",
-                            device.name, device.kind));
+    throw Error(
+        ErrorKind::missing_backend,
+        fmt::format("[libtorch.device] device '{}' is of kind '{}', which PyTorch cannot run; "
+                    "expected cpu or an accelerator of this machine such as cuda:0; plan "
+                    "for devices that are here",
+                    device.name, device.kind));
   }
 }
 

@@ -36,8 +36,7 @@ bool contains(const std::vector<ValueId>& ids, ValueId id) {
 }  // namespace
 
 Kernel::Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
-               const std::vector<ValueId>& last_uses, c10::Device device,
-               const OpaqueCalls& opaque)
+               const std::vector<ValueId>& last_uses, c10::Device device, const OpaqueCalls& opaque)
     : node_(node), device_(device) {
   const Node& record = graph.node(node);
   for (const ValueId id : record.outputs) {
@@ -57,41 +56,43 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
   const auto [name, overload] = operator_name(node.op);
   op_ = c10::Dispatcher::singleton().findSchema({name, overload});
   if (!op_) {
-    throw Error(ErrorKind::unsupported_operator,
-                fmt::format("[libtorch.load] {} needs operator {}, which this PyTorch does not have; "
-                            "expected the PyTorch and the libraries the model was traced with; "
-                            "import what registers it, or trace again",
-                            graph.describe(node_), node.op));
+    throw Error(
+        ErrorKind::unsupported_operator,
+        fmt::format("[libtorch.load] {} needs operator {}, which this PyTorch does not have; "
+                    "expected the PyTorch and the libraries the model was traced with; "
+                    "import what registers it, or trace again",
+                    graph.describe(node_), node.op));
   }
   const c10::FunctionSchema& schema = op_->schema();
   std::vector<const Argument*> given(schema.arguments().size(), nullptr);
   for (std::size_t i = 0; i < node.args.size(); ++i) {
     const NamedArgument& argument = node.args[i];
-    const std::optional<int> position =
-        argument.name.empty() ? std::optional<int>(static_cast<int>(i))
-                              : schema.argumentIndexWithName(argument.name);
+    const std::optional<int> position = argument.name.empty()
+                                            ? std::optional<int>(static_cast<int>(i))
+                                            : schema.argumentIndexWithName(argument.name);
     if (!position || *position >= static_cast<int>(given.size())) {
-      throw Error(ErrorKind::unsupported_operator,
-                  fmt::format("[libtorch.load] {} has an argument '{}' that {} does not take; trace "
-                              "the model again with this PyTorch",
-                              graph.describe(node_), argument.name, node.op));
+      throw Error(
+          ErrorKind::unsupported_operator,
+          fmt::format("[libtorch.load] {} has an argument '{}' that {} does not take; trace "
+                      "the model again with this PyTorch",
+                      graph.describe(node_), argument.name, node.op));
     }
     given[static_cast<std::size_t>(*position)] = &argument.value;
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     const c10::Argument& parameter = schema.arguments()[i];
     if (given[i] != nullptr) {
-      operands_.push_back(
-          bind_argument(*given[i], parameter.real_type(), slot_of, last_uses));
+      operands_.push_back(bind_argument(*given[i], parameter.real_type(), slot_of, last_uses));
     } else if (parameter.default_value()) {
-      operands_.push_back({Operand::Kind::constant, static_cast<std::uint32_t>(constants_.size()),
-                           false, {}, {}});
+      operands_.push_back(
+          {Operand::Kind::constant, static_cast<std::uint32_t>(constants_.size()), false, {}, {}});
       constants_.push_back(*parameter.default_value());
     } else {
-      throw Error(ErrorKind::unsupported_operator,
-                  fmt::format("[libtorch.load] {} does not give '{}', which {} needs; trace the model "
-                              "again with this PyTorch",
-                              graph.describe(node_), parameter.name(), node.op));
+      throw Error(
+          ErrorKind::unsupported_operator,
+          fmt::format("[libtorch.load] {} does not give '{}', which {} needs; trace the model "
+                      "again with this PyTorch",
+                      graph.describe(node_), parameter.name(), node.op));
     }
   }
   // A value used twice by one call is moved out by its last mention only.
@@ -111,8 +112,8 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
       operand.last_uses[k] = once(operand.slots[k], operand.last_uses[k]);
     }
   }
-  single_output_ = schema.returns().size() == 1 &&
-                   schema.returns()[0].type()->kind() != c10::TypeKind::ListType;
+  single_output_ =
+      schema.returns().size() == 1 && schema.returns()[0].type()->kind() != c10::TypeKind::ListType;
 }
 
 Kernel::Operand Kernel::bind_argument(const Argument& argument, const c10::TypePtr& type,
@@ -260,10 +261,11 @@ void Kernel::run_opaque(Slots& slots, std::int64_t batch) {
   }
   std::vector<at::Tensor> results = opaque_(inputs, batch);
   if (results.size() != outputs_.size()) {
-    throw Error(ErrorKind::run_failed,
-                fmt::format("[libtorch.run] the opaque block gave {} tensors; it gave {} when it was "
-                            "traced; trace the model again",
-                            results.size(), outputs_.size()));
+    throw Error(
+        ErrorKind::run_failed,
+        fmt::format("[libtorch.run] the opaque block gave {} tensors; it gave {} when it was "
+                    "traced; trace the model again",
+                    results.size(), outputs_.size()));
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (outputs_[i] >= 0) slots[static_cast<std::size_t>(outputs_[i])] = std::move(results[i]);

@@ -47,8 +47,8 @@ class Kernel {
     enum class Kind : std::uint8_t { constant, slot, list, optional_list } kind = Kind::constant;
     std::uint32_t index = 0;  // into constants_, or the slot
     bool last_use = false;
-    std::vector<int> slots;           // of a list; -1: none
-    std::vector<bool> last_uses;      // of a list
+    std::vector<int> slots;       // of a list; -1: none
+    std::vector<bool> last_uses;  // of a list
   };
   struct BatchConstant {  // to be made anew for another B
     std::uint32_t index;

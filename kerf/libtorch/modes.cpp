@@ -38,8 +38,8 @@ struct AutocastScope::Saved {
 
 AutocastScope::AutocastScope(const std::vector<Autocast>& states, c10::Device device) {
   const auto set = [&](c10::DeviceType type, const Autocast& state) {
-    saved_.push_back({type, at::autocast::is_autocast_enabled(type),
-                      at::autocast::get_autocast_dtype(type)});
+    saved_.push_back(
+        {type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)});
     at::autocast::set_autocast_enabled(type, state.enabled);
     at::autocast::set_autocast_dtype(type, to_scalar_type(state.dtype));
   };

@@ -22,8 +22,8 @@ class CallerState {
   // Is it active on a worker?
   class Adoption {
    public:
-    // Adopts `state` on the calling thread: no gradients are recorded and no inference tensors made,
-    // whatever the caller had on; the rest is the caller's.
+    // Adopts `state` on the calling thread: no gradients are recorded and no inference tensors
+    // made, whatever the caller had on; the rest is the caller's.
     explicit Adoption(const CallerState& state);
     ~Adoption();  // on the same thread
     Adoption(const Adoption&) = delete;

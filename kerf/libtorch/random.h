@@ -17,8 +17,8 @@ std::uint64_t draw_seed();
 std::uint64_t stream_seed(std::uint64_t run_seed, int microbatch, std::string_view node);
 
 // While it lives, the device's default generator starts from `seed`; then it is put back. Operators
-// such as dropout take their numbers from there and nowhere else, and the generator is shared by all
-// threads: scopes wait for each other.
+// such as dropout take their numbers from there and nowhere else, and the generator is shared by
+// all threads: scopes wait for each other.
 class RandomScope {
  public:
   RandomScope(c10::Device device, std::uint64_t seed);

@@ -23,11 +23,12 @@ void check_is_here(const Device& device, c10::Device found) {
   const bool registered = c10::impl::hasDeviceGuardImpl(found.type());
   const int count = registered ? static_cast<int>(VirtualGuardImpl(found.type()).deviceCount()) : 0;
   if (found.index() < count) return;
-  throw Error(ErrorKind::missing_backend,
-              fmt::format("[libtorch.device] device '{}' is not on this machine, which has {} of kind "
-                          "'{}'; expected devices that are here; plan for other devices, or run the "
-                          "plan where they are",
-                          device.name, count, device.kind));
+  throw Error(
+      ErrorKind::missing_backend,
+      fmt::format("[libtorch.device] device '{}' is not on this machine, which has {} of kind "
+                  "'{}'; expected devices that are here; plan for other devices, or run the "
+                  "plan where they are",
+                  device.name, count, device.kind));
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) 
   }
 }
 
-TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs,
-                                         int n_microbatches, bool record) {
+TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,
+                                         bool record) {
   const std::lock_guard lock(mutex_);
   // Cutting and joining happen on this thread: what leaves is no inference tensor either.
   const c10::InferenceMode no_inference_mode(false);
@@ -108,10 +108,11 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs,
   Result result;
   result.batch = check_inputs(inputs);
   if (n_microbatches > 1 && graph_.is_static()) {
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[libtorch.pipeline] {} micro-batches of a graph whose batch is static; "
-                            "expected 1; trace the model with a batch that can change",
-                            n_microbatches));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[libtorch.pipeline] {} micro-batches of a graph whose batch is static; "
+                    "expected 1; trace the model with a batch that can change",
+                    n_microbatches));
   }
   TorchRun run(plan().cluster.num_devices());
   run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
@@ -121,8 +122,7 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs,
   if (random_) run.seed = draw_seed();
   backend_.mark_inputs(run);
 
-  Executor::Result executed =
-      executor_.run(run, static_cast<int>(run.batches.size()), record);
+  Executor::Result executed = executor_.run(run, static_cast<int>(run.batches.size()), record);
   if (autocast_ || uses_autocast()) clear_autocast_cache();
   for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
     result.outputs.push_back(output(i, executed, run, inputs));
@@ -179,7 +179,8 @@ c10::IValue TorchPipeline::output(std::size_t index, const Executor::Result& res
   const OutputRule& rule = rules()[index];
   if (rule.join == Join::whole) return fetch(result.parcels[0][id->index()]);
   std::vector<at::Tensor> parts;
-  for (const auto& parcels : result.parcels) parts.push_back(fetch(parcels[id->index()]).toTensor());
+  for (const auto& parcels : result.parcels)
+    parts.push_back(fetch(parcels[id->index()]).toTensor());
   if (rule.join == Join::concatenate) return at::cat(parts, rule.at.dim);
   std::int64_t total = 0;
   for (const std::int64_t batch : run.batches) total += batch;

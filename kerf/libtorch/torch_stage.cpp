@@ -117,8 +117,8 @@ void TorchStage::bind_inputs(TorchRun& run, int microbatch, std::span<const Parc
     event.stage = program_.stage;
     event.microbatch = microbatch;
     event.tensor = graph_.value(program_.received[i]).name;
-    event.bytes = graph_.value(program_.received[i])
-                      .bytes(run.batches[static_cast<std::size_t>(microbatch)]);
+    event.bytes =
+        graph_.value(program_.received[i]).bytes(run.batches[static_cast<std::size_t>(microbatch)]);
     event.start = start;
     event.end = since(run.start);
     events->push_back(std::move(event));

@@ -17,8 +17,8 @@ namespace kerf {
 class TorchStage : public StageRunner {
  public:
   // `graph` and `weights` must outlive the stage.
-  TorchStage(const Graph& graph, const Program& program, const Device& device,
-             WeightStore& weights, const OpaqueCalls& opaque);
+  TorchStage(const Graph& graph, const Program& program, const Device& device, WeightStore& weights,
+             const OpaqueCalls& opaque);
 
   std::vector<ParcelPtr> run(BackendRun& run, int microbatch, std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override;
@@ -44,7 +44,7 @@ class TorchStage : public StageRunner {
   std::string device_name_;
   c10::Device device_;
   WeightStore& weights_;
-  std::vector<int> slot_of_;  // by value; -1: not in this stage
+  std::vector<int> slot_of_;                               // by value; -1: not in this stage
   std::vector<std::pair<int, std::size_t>> weight_slots_;  // slot, weight
   std::vector<std::pair<int, std::size_t>> input_slots_;   // slot, graph input
   std::vector<Kernel> kernels_;                            // by step

@@ -33,11 +33,11 @@ void WeightStore::check(std::size_t weight, const at::Tensor& tensor) const {
   if (same) return;
   std::string shape;
   for (const Expr& size : value.shape) shape += (shape.empty() ? "" : ", ") + size.str();
-  throw Error(ErrorKind::invalid_argument,
-              fmt::format("[libtorch.weights] weight '{}' is {}; the graph was traced with {}[{}]; give "
-                          "the model that was traced, or trace this one",
-                          record.names[0], describe(c10::IValue(tensor)), to_string(value.dtype),
-                          shape));
+  throw Error(
+      ErrorKind::invalid_argument,
+      fmt::format("[libtorch.weights] weight '{}' is {}; the graph was traced with {}[{}]; give "
+                  "the model that was traced, or trace this one",
+                  record.names[0], describe(c10::IValue(tensor)), to_string(value.dtype), shape));
 }
 
 void WeightStore::prepare_run() {
@@ -45,12 +45,13 @@ void WeightStore::prepare_run() {
     const Value& value = graph_.value(graph_.weights()[i].value);
     if (tensors_[i].device() != devices_[i] ||
         tensors_[i].scalar_type() != to_scalar_type(value.dtype)) {
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
-                              "pipeline was made; move or convert the model first, then make a new "
-                              "kerf.Pipeline",
-                              graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
-                              devices_[i].str(), to_string(value.dtype)));
+      throw Error(
+          ErrorKind::invalid_argument,
+          fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
+                      "pipeline was made; move or convert the model first, then make a new "
+                      "kerf.Pipeline",
+                      graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
+                      devices_[i].str(), to_string(value.dtype)));
     }
   }
   for (auto& [key, copy] : copies_) refresh(key.first, copy);
@@ -74,7 +75,8 @@ const at::Tensor& WeightStore::on(std::size_t weight, c10::Device device) {
   const std::lock_guard lock(copies_mutex_);
   Copy& copy = copies_[{weight, device.str()}];
   if (!copy.tensor.defined()) {
-    copy.tensor = source.detach().to(device, source.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    copy.tensor =
+        source.detach().to(device, source.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   }
   return copy.tensor;
 }

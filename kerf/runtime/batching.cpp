@@ -77,10 +77,10 @@ bool is_reshape(std::string_view op) {
 // Operators that leave every dimension they keep in its place and order.
 bool keeps_rows(std::string_view op) {
   static constexpr std::array<std::string_view, 31> kNames{
-      "linear",  "layer_norm", "relu",    "relu_",   "gelu",    "silu",      "tanh",  "sigmoid",
-      "add",     "sub",        "mul",     "div",     "add_",    "mul_",      "neg",   "exp",
-      "softmax", "log_softmax", "dropout", "to",     "_to_copy", "contiguous", "clone", "mm",
-      "addmm",   "matmul",     "rms_norm", "slice",  "pow",     "detach",    "alias"};
+      "linear",  "layer_norm",  "relu",     "relu_", "gelu",     "silu",       "tanh",  "sigmoid",
+      "add",     "sub",         "mul",      "div",   "add_",     "mul_",       "neg",   "exp",
+      "softmax", "log_softmax", "dropout",  "to",    "_to_copy", "contiguous", "clone", "mm",
+      "addmm",   "matmul",      "rms_norm", "slice", "pow",      "detach",     "alias"};
   return std::find(kNames.begin(), kNames.end(), base_name(op)) != kNames.end();
 }
 
@@ -159,10 +159,11 @@ OutputRule rule_of(const Graph& graph, const GraphOutput& output, ValueId id,
            kOne);
   }
   if (*factor != 1 && !batch_is_outermost(graph, id, dims[0])) {
-    refuse(fmt::format("output '{}' has size {} in dimension {}, and samples may not stand one after "
-                       "the other in it",
-                       output.path, size.str(), dims[0]),
-           kOne);
+    refuse(
+        fmt::format("output '{}' has size {} in dimension {}, and samples may not stand one after "
+                    "the other in it",
+                    output.path, size.str(), dims[0]),
+        kOne);
   }
   return {Join::concatenate, {dims[0], *factor}};
 }
@@ -187,10 +188,11 @@ std::vector<BatchDim> input_dims(const Graph& graph) {
     }
     const auto factor = factor_of_batch(value.shape[static_cast<std::size_t>(dims[0])]);
     if (dims.size() > 1 || !factor) {
-      throw Error(ErrorKind::unsupported_operator,
-                  fmt::format("[runtime.batching] input '{}' holds the batch in {} dimensions or not "
-                              "as a multiple of B; expected one dimension; give batch_dims= to trace",
-                              input.path, dims.size()));
+      throw Error(
+          ErrorKind::unsupported_operator,
+          fmt::format("[runtime.batching] input '{}' holds the batch in {} dimensions or not "
+                      "as a multiple of B; expected one dimension; give batch_dims= to trace",
+                      input.path, dims.size()));
     }
     out.push_back({dims[0], *factor});
   }
@@ -212,8 +214,7 @@ std::vector<OutputRule> output_rules(const Graph& graph,
   std::vector<OutputRule> out;
   for (const GraphOutput& output : graph.outputs()) {
     const auto* id = output.leaf.find<ValueId>();
-    out.push_back(id == nullptr ? OutputRule{}
-                                : rule_of(graph, output, *id, dependent, reduce));
+    out.push_back(id == nullptr ? OutputRule{} : rule_of(graph, output, *id, dependent, reduce));
   }
   return out;
 }

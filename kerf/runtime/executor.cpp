@@ -26,14 +26,15 @@ Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
 
 Executor::Result Executor::run(BackendRun& backend_run, int n_microbatches, bool record) {
   if (n_microbatches < 1) {
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[runtime.run] {} micro-batches; expected at least 1; give another number",
-                            n_microbatches));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[runtime.run] {} micro-batches; expected at least 1; give another number",
+                    n_microbatches));
   }
   const std::lock_guard lock(one_run_at_a_time_);
   const std::size_t num_devices = plan_.cluster.num_devices();
-  Schedule schedule = schedule_maker(plan_.schedule)(
-      plan_.stage_devices(), static_cast<int>(num_devices), n_microbatches);
+  Schedule schedule = schedule_maker(plan_.schedule)(plan_.stage_devices(),
+                                                     static_cast<int>(num_devices), n_microbatches);
   Run run(programs_, num_devices, std::move(schedule), backend_run, n_microbatches, record);
   for (const auto& worker : workers_) worker->start(run);
   for (const auto& worker : workers_) worker->wait();

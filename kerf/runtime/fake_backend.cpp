@@ -27,8 +27,8 @@ class FakeRunner : public StageRunner {
   std::vector<ParcelPtr> run(BackendRun& run, int microbatch, std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override {
     if (backend_.fail_stage_ == program_.stage && backend_.fail_microbatch_ == microbatch) {
-      throw Error(ErrorKind::run_failed, fmt::format("[runtime.fake] stage {} was told to fail",
-                                                     program_.stage.index()));
+      throw Error(ErrorKind::run_failed,
+                  fmt::format("[runtime.fake] stage {} was told to fail", program_.stage.index()));
     }
     auto& state = dynamic_cast<FakeRun&>(run).devices[program_.device.index()];
     for (std::size_t i = 0; i < received.size(); ++i) {
@@ -59,8 +59,8 @@ class FakeRunner : public StageRunner {
     event.tensor = cut.tensor;
     event.bytes = cut.bytes;
     event.start = std::max(state.clock, parcel.time);
-    event.end = event.start +
-                backend_.plan_.cluster.link(parcel.device, program_.device).time(cut.bytes);
+    event.end =
+        event.start + backend_.plan_.cluster.link(parcel.device, program_.device).time(cut.bytes);
     state.clock = event.end;
     if (events != nullptr) events->push_back(std::move(event));
   }

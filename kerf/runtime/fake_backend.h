@@ -19,7 +19,9 @@ class FakeBackend : public Backend {
   explicit FakeBackend(const Plan& plan);
 
   // The next runs throw Error(run_failed) in this stage and micro-batch; an invalid stage: no more.
-  void fail_at(StageId stage, int microbatch) { fail_stage_ = stage, fail_microbatch_ = microbatch; }
+  void fail_at(StageId stage, int microbatch) {
+    fail_stage_ = stage, fail_microbatch_ = microbatch;
+  }
 
   std::unique_ptr<StageRunner> load(const Program& program) override;
   bool runs_on_caller(DeviceId) const override { return false; }

@@ -20,10 +20,11 @@ class ProgramCompiler {
     stage_of_.resize(graph.num_nodes());
     for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
       if (stage_of_[n].valid()) continue;
-      throw Error(ErrorKind::invalid_plan,
-                  fmt::format("[runtime.compile] {} is in no stage; expected every node in one; plan "
-                              "the graph again",
-                              graph.describe(NodeId(n))));
+      throw Error(
+          ErrorKind::invalid_plan,
+          fmt::format("[runtime.compile] {} is in no stage; expected every node in one; plan "
+                      "the graph again",
+                      graph.describe(NodeId(n))));
     }
   }
 
@@ -89,8 +90,8 @@ class ProgramCompiler {
     }
     for (const auto& [id, step] : last_use) {
       const Value& value = graph_.value(id);
-      const bool own = value.origin == Origin::node &&
-                       stage_of_[value.producer.index()] == program.stage;
+      const bool own =
+          value.origin == Origin::node && stage_of_[value.producer.index()] == program.stage;
       // Weights stay; what leaves stays until it is sent; the rest dies here.
       if (value.origin == Origin::weight || (own && leaves(id, program.stage))) continue;
       program.steps[step].dead.push_back(id);
@@ -136,7 +137,8 @@ std::vector<Program> compile_programs(const Graph& graph, const Plan& plan) {
   check_plan_matches(plan, graph);
   const ProgramCompiler compiler(graph, plan);
   std::vector<Program> programs;
-  for (std::size_t s = 0; s < plan.num_stages(); ++s) programs.push_back(compiler.compile(StageId(s)));
+  for (std::size_t s = 0; s < plan.num_stages(); ++s)
+    programs.push_back(compiler.compile(StageId(s)));
   return programs;
 }
 

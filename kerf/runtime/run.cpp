@@ -17,7 +17,8 @@ Run::Run(const std::vector<Program>& programs, std::size_t num_devices, Schedule
   for (std::size_t d = 0; d < num_devices; ++d) {
     std::vector<std::size_t> num_received(programs.size(), 0);
     for (const Program& program : programs) {
-      if (program.device.index() == d) num_received[program.stage.index()] = program.received.size();
+      if (program.device.index() == d)
+        num_received[program.stage.index()] = program.received.size();
       for (const Send& send : program.sends) {
         num_values = std::max(num_values, send.value.index() + 1);
       }
@@ -39,8 +40,8 @@ void Run::send(const Program& program, int microbatch, std::vector<ParcelPtr> pa
       const auto place =
           std::lower_bound(receiver.received.begin(), receiver.received.end(), send.value);
       channel(receiver.device)
-          .deliver(to, microbatch,
-                   static_cast<std::size_t>(place - receiver.received.begin()), parcels[i]);
+          .deliver(to, microbatch, static_cast<std::size_t>(place - receiver.received.begin()),
+                   parcels[i]);
     }
   }
 }

@@ -44,9 +44,9 @@ class Run {
   Schedule schedule_;
   BackendRun& backend_run_;
   bool record_;
-  std::vector<std::unique_ptr<Channel>> channels_;   // by device
-  std::vector<std::vector<ParcelPtr>> results_;      // by micro-batch, then by value
-  std::vector<std::vector<Event>> events_;           // by device: each written by its worker only
+  std::vector<std::unique_ptr<Channel>> channels_;  // by device
+  std::vector<std::vector<ParcelPtr>> results_;     // by micro-batch, then by value
+  std::vector<std::vector<Event>> events_;          // by device: each written by its worker only
   std::atomic<bool> stopped_{false};
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;

@@ -142,8 +142,7 @@ void init_graph(py::module_& m) {
       .def_property_readonly("hash", &Graph::hash)
       .def_property_readonly("training", [](const Graph& g) { return g.data().training; })
       .def_property_readonly("is_static", &Graph::is_static)
-      .def_property_readonly("example_batch",
-                             [](const Graph& g) { return g.data().example_batch; })
+      .def_property_readonly("example_batch", [](const Graph& g) { return g.data().example_batch; })
       .def_property_readonly("notes", [](const Graph& g) { return g.data().notes; })
       .def_property_readonly("in_spec", [](const Graph& g) { return g.data().in_spec; })
       .def_property_readonly("out_spec", [](const Graph& g) { return g.data().out_spec; })
@@ -169,34 +168,40 @@ void init_graph(py::module_& m) {
                                }
                                return out;
                              })
-      .def("save", [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
-           py::arg("path"), "Writes the text form; the file is replaced whole or not at all.")
+      .def(
+          "save",
+          [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
+          py::arg("path"), "Writes the text form; the file is replaced whole or not at all.")
       .def("text", &print_graph, "The text form, as `save` writes it.")
       .def("__len__", &Graph::num_nodes)
       .def("__repr__", &summary)
       .def("__str__", &print_graph)
-      .def("__eq__", [](const Graph& a, const Graph& b) { return a == b; }, py::is_operator())
+      .def(
+          "__eq__", [](const Graph& a, const Graph& b) { return a == b; }, py::is_operator())
       .def(py::pickle([](const Graph& g) { return print_graph(g); },
                       [](const std::string& text) { return parse_graph(text, "pickle"); }));
 
-  m.def("load_graph", [](const std::filesystem::path& path) { return load_graph(path.string()); },
-        py::arg("path"));
+  m.def(
+      "load_graph", [](const std::filesystem::path& path) { return load_graph(path.string()); },
+      py::arg("path"));
   m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"));
   // For tests of reordering.
-  m.def("random_order",
-        [](const Graph& g, std::uint64_t seed, bool order_edges) {
-          std::vector<std::uint32_t> out;
-          for (const NodeId id : random_order(g, seed, order_edges)) {
-            out.push_back(static_cast<std::uint32_t>(id.index()));
-          }
-          return out;
-        },
-        py::arg("graph"), py::arg("seed"), py::arg("order_edges") = true);
-  m.def("reorder",
-        [](const Graph& g, const std::vector<std::uint32_t>& order) {
-          return reorder(g, to_ids(order));
-        },
-        py::arg("graph"), py::arg("order"));
+  m.def(
+      "random_order",
+      [](const Graph& g, std::uint64_t seed, bool order_edges) {
+        std::vector<std::uint32_t> out;
+        for (const NodeId id : random_order(g, seed, order_edges)) {
+          out.push_back(static_cast<std::uint32_t>(id.index()));
+        }
+        return out;
+      },
+      py::arg("graph"), py::arg("seed"), py::arg("order_edges") = true);
+  m.def(
+      "reorder",
+      [](const Graph& g, const std::vector<std::uint32_t>& order) {
+        return reorder(g, to_ids(order));
+      },
+      py::arg("graph"), py::arg("order"));
 }
 
 }  // namespace kerf::bindings

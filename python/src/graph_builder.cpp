@@ -96,8 +96,7 @@ TensorSpec to_spec(const py::dict& record) {
   }
   return make_spec(record["name"].cast<std::string>(), record["dtype"].cast<std::string>(),
                    record["shape"], record["strides"], record["storage"].cast<std::int64_t>(),
-                   record["storage_bytes"], record["offset"],
-                   record["requires_grad"].cast<bool>());
+                   record["storage_bytes"], record["offset"], record["requires_grad"].cast<bool>());
 }
 
 // Names a value by the schema's argument: position as text ("0") or keyword.
@@ -179,8 +178,9 @@ void init_graph_builder(py::module_& m) {
       .def(py::init<std::uint32_t>())
       .def_readonly("id", &Ref::id)
       .def("__repr__", [](const Ref& r) { return "Ref(" + std::to_string(r.id) + ")"; });
-  py::class_<DTypeMark>(m, "DType").def(py::init<std::string>()).def_readonly("name",
-                                                                             &DTypeMark::name);
+  py::class_<DTypeMark>(m, "DType")
+      .def(py::init<std::string>())
+      .def_readonly("name", &DTypeMark::name);
   py::class_<DeviceName>(m, "Dev", "A device; empty: the stage's own.")
       .def(py::init<std::string>(), py::arg("name") = "")
       .def_readonly("name", &DeviceName::name);
@@ -193,42 +193,44 @@ void init_graph_builder(py::module_& m) {
       .def(py::init<std::string, bool>(), py::arg("name"), py::arg("training"))
       .def("set_batch", &GraphBuilder::set_batch, py::arg("example"))
       .def("add_note", &GraphBuilder::add_note, py::arg("text"))
-      .def("add_scope",
-           [](GraphBuilder& b, const std::string& path, const std::string& class_name) {
-             return b.add_scope(path, class_name).index();
-           },
-           py::arg("path"), py::arg("class_name"))
-      .def("add_input",
-           [](GraphBuilder& b, std::string path, std::string name, const std::string& dtype,
-              const py::object& shape, const py::object& strides, std::int64_t storage,
-              const py::object& storage_bytes, const py::object& offset, bool requires_grad) {
-             return b
-                 .add_input(std::move(path), make_spec(std::move(name), dtype, shape, strides,
-                                                       storage, storage_bytes, offset,
-                                                       requires_grad))
-                 .index();
-           },
-           py::arg("path"), py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("strides"),
-           py::arg("storage"), py::arg("storage_bytes"), py::arg("offset"),
-           py::arg("requires_grad"))
-      .def("add_weight",
-           [](GraphBuilder& b, std::vector<std::string> names, const std::string& kind,
-              const std::string& dtype, const py::object& shape, const py::object& strides,
-              std::int64_t storage, const py::object& storage_bytes, const py::object& offset,
-              bool requires_grad, const py::bytes& data) {
-             const auto found = find_weight_kind(kind);
-             if (!found || names.empty()) fail("weight kind '" + kind + "' or no name", "both");
-             std::string name = names[0];
-             return b
-                 .add_weight(std::move(names), *found,
-                             make_spec(std::move(name), dtype, shape, strides, storage,
-                                       storage_bytes, offset, requires_grad),
-                             data)
-                 .index();
-           },
-           py::arg("names"), py::arg("kind"), py::arg("dtype"), py::arg("shape"),
-           py::arg("strides"), py::arg("storage"), py::arg("storage_bytes"), py::arg("offset"),
-           py::arg("requires_grad"), py::arg("data") = py::bytes())
+      .def(
+          "add_scope",
+          [](GraphBuilder& b, const std::string& path, const std::string& class_name) {
+            return b.add_scope(path, class_name).index();
+          },
+          py::arg("path"), py::arg("class_name"))
+      .def(
+          "add_input",
+          [](GraphBuilder& b, std::string path, std::string name, const std::string& dtype,
+             const py::object& shape, const py::object& strides, std::int64_t storage,
+             const py::object& storage_bytes, const py::object& offset, bool requires_grad) {
+            return b
+                .add_input(std::move(path),
+                           make_spec(std::move(name), dtype, shape, strides, storage, storage_bytes,
+                                     offset, requires_grad))
+                .index();
+          },
+          py::arg("path"), py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("strides"),
+          py::arg("storage"), py::arg("storage_bytes"), py::arg("offset"), py::arg("requires_grad"))
+      .def(
+          "add_weight",
+          [](GraphBuilder& b, std::vector<std::string> names, const std::string& kind,
+             const std::string& dtype, const py::object& shape, const py::object& strides,
+             std::int64_t storage, const py::object& storage_bytes, const py::object& offset,
+             bool requires_grad, const py::bytes& data) {
+            const auto found = find_weight_kind(kind);
+            if (!found || names.empty()) fail("weight kind '" + kind + "' or no name", "both");
+            std::string name = names[0];
+            return b
+                .add_weight(std::move(names), *found,
+                            make_spec(std::move(name), dtype, shape, strides, storage,
+                                      storage_bytes, offset, requires_grad),
+                            data)
+                .index();
+          },
+          py::arg("names"), py::arg("kind"), py::arg("dtype"), py::arg("shape"), py::arg("strides"),
+          py::arg("storage"), py::arg("storage_bytes"), py::arg("offset"), py::arg("requires_grad"),
+          py::arg("data") = py::bytes())
       .def("add_node", &add_node, py::arg("name"), py::arg("op"), py::arg("args"),
            py::arg("kwargs"), py::arg("outputs"), py::arg("scope") = 0, py::arg("source") = "",
            py::arg("region") = "", py::arg("grad_enabled") = true,

@@ -124,6 +124,15 @@ TEST(AGraphFile, ComesBackEqual) {
   const Graph graph = random_graph(3);
   save_graph(graph, path);
   EXPECT_TRUE(load_graph(path) == graph);
+  // Cut short at any line end, the last one included.
+  const std::string text = print_graph(graph);
+  for (std::size_t end = text.find('\n'); end != std::string::npos;
+       end = text.find('\n', end + 1)) {
+    write_file(path, text.substr(0, end + 1));
+    EXPECT_THROW(load_graph(path), Error);
+  }
+  write_file(path, text + "end\nend\n");
+  EXPECT_THROW(load_graph(path), Error);
   write_file(path, "kerf-graph 1.0\nnonsense\n");
   try {
     load_graph(path);

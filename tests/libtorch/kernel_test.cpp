@@ -53,7 +53,8 @@ output "y" = %w
 }
 
 TEST(AKernel, FlattensListsOfResults) {
-  const Graph graph = model(R"(%a: f32[B, 2]{4, 1} in %x, %b: f32[B, 2]{4, 1} in %x + 8 = aten.split.Tensor(~%x, 2, 1)
+  const Graph graph = model(
+      R"(%a: f32[B, 2]{4, 1} in %x, %b: f32[B, 2]{4, 1} in %x + 8 = aten.split.Tensor(~%x, 2, 1)
 %c: f32[B, 4] = aten.cat.default([%b, %a], 1)
 %m: f32[B], _ = aten.max.dim(%c, 1) ; name="m"
 output "y" = %m
@@ -63,12 +64,14 @@ output "y" = %m
 }
 
 TEST(AKernel, TakesOptionalTensorsInLists) {
-  const Graph graph = model(R"(%i: i64[2] = aten.arange.start_step(3, 0, -2, dtype=dtype(i64), device=device(), pin_memory=false)
+  const Graph graph = model(
+      R"(%i: i64[2] = aten.arange.start_step(3, 0, -2, dtype=dtype(i64), device=device(), pin_memory=false)
 %s: f32[B, 2] = aten.index.Tensor(%x, [none, %i])
 output "y" = %s
 )");
   const at::Tensor x = at::randn({3, 4});
-  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.index({at::indexing::Slice(), at::tensor({3, 1})})));
+  EXPECT_TRUE(
+      at::equal(run_one_stage(graph, x), x.index({at::indexing::Slice(), at::tensor({3, 1})})));
 }
 
 TEST(AKernel, NamesAnOperatorThatIsNotThere) {

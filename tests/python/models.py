@@ -228,7 +228,9 @@ class GatedBlock(ResidualBlock):
 class GatedResNet(ResNet):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(GatedBlock(8, 8, 1), GatedBlock(8, 16, 2), GatedBlock(16, 32, 2))
+        self.layers = nn.Sequential(
+            GatedBlock(8, 8, 1), GatedBlock(8, 16, 2), GatedBlock(16, 32, 2)
+        )
 
 
 def gated_resnet():

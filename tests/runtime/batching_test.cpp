@@ -38,14 +38,14 @@ input %state: f32[2, B, 3] = "args.1"
 input %mask: f32[3, 3] = "args.2"
 input %flat: f32[3*B] = "args.3"
 )");
-  EXPECT_EQ(input_dims(graph),
-            (std::vector<BatchDim>{{0, 1}, {1, 1}, {-1, 1}, {0, 3}}));
+  EXPECT_EQ(input_dims(graph), (std::vector<BatchDim>{{0, 1}, {1, 1}, {-1, 1}, {0, 3}}));
 }
 
 TEST(AnOutput, IsJoinedWhereTheBatchStands) {
   const auto rules = output_rules(model(R"(%h: f32[2, B, 4] = aten.lstm.input(%x)
 output "h" = %h
-)"), {});
+)"),
+                                  {});
   EXPECT_EQ(rules[0].join, Join::concatenate);
   EXPECT_EQ(rules[0].at.dim, 1);
 }
@@ -73,7 +73,8 @@ TEST(AnOutput, ThatDependsOnNoSampleIsTakenOnce) {
   const auto rules = output_rules(model(R"(%p: i64[3] = aten.arange.default(3)
 output "positions" = %p
 output "text" = "constant"
-)"), {});
+)"),
+                                  {});
   EXPECT_EQ(rules[0].join, Join::whole);
   EXPECT_EQ(rules[1].join, Join::whole);
 }
@@ -82,7 +83,8 @@ TEST(AFlattenedOutput, IsJoinedWhenSamplesStandOneAfterTheOther) {
   const auto rules = output_rules(model(R"(%v: f32[3*B, 4] in %x = aten.view.default(~%x, [3*B, 4])
 %r: f32[3*B, 4] = aten.relu.default(%v)
 output "y" = %r
-)"), {});
+)"),
+                                  {});
   EXPECT_EQ(rules[0].join, Join::concatenate);
   EXPECT_EQ(rules[0].at, (BatchDim{0, 3}));
 }
@@ -91,16 +93,22 @@ TEST(AFlattenedOutput, IsRefusedWhenTheBatchIsTheInnerFactor) {
   EXPECT_NE(refusal(model(R"(%t: f32[3, B, 4]{4, 12, 1} in %x = aten.transpose.int(~%x, 0, 1)
 %v: f32[3*B, 4] = aten.reshape.default(~%t, [3*B, 4])
 output "y" = %v
-)")).find("one after the other"), std::string::npos);
+)"))
+                .find("one after the other"),
+            std::string::npos);
   EXPECT_NE(refusal(model(R"(%c: f32[2*B, 3, 4] = aten.cat.default([%x, %x])
 output "y" = %c
-)")).find("one after the other"), std::string::npos);
+)"))
+                .find("one after the other"),
+            std::string::npos);
 }
 
 TEST(AnOutput, OfAnotherSizeInBIsRefused) {
   EXPECT_NE(refusal(model(R"(%c: f32[B+1, 3, 4] = aten.pad.default(%x)
 output "y" = %c
-)")).find("B+1"), std::string::npos);
+)"))
+                .find("B+1"),
+            std::string::npos);
 }
 
 TEST(ABuffer, WrittenWithSamplesForbidsMicroBatchesInEvalMode) {

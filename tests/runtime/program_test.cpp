@@ -34,7 +34,8 @@ using Names = std::vector<std::string>;
 
 TEST(AProgram, SendsSkipsFromAnyStageToAnyLaterStage) {
   const Graph graph = parse_graph(kSkip);
-  const Plan plan = hand_plan(graph, {{"a"}, {"b", "unused"}, {"c", "d"}}, {0, 1, 0}, {"cpu:0", "cpu:1"});
+  const Plan plan =
+      hand_plan(graph, {{"a"}, {"b", "unused"}, {"c", "d"}}, {0, 1, 0}, {"cpu:0", "cpu:1"});
   const auto programs = compile_programs(graph, plan);
   ASSERT_EQ(programs.size(), 3U);
   EXPECT_EQ(names(graph, programs[0].inputs), Names({"x"}));
