@@ -96,7 +96,7 @@ def scaling(m, pairs):
         [
             "two stages, two cores",
             f"{c.b * 1e3:.1f} ms",
-            f"predicted {plan.step_time * 1e3:.1f} ms",
+            f"predicted {plan.predicted_step_time * 1e3:.1f} ms",
         ],
         ["balance of the measured halves", f"{balance:.3f}", "target <= 1.03"],
         ["speed-up", f"{c.ratio:.3f} (A/A ±{c.spread:.3f})", f"ceiling {ceiling:.3f}"],
