@@ -13,6 +13,7 @@
 #include "kerf/graph/text.h"
 #include "kerf/partition/partition.h"
 #include "kerf/profile/estimate.h"
+#include "kerf/profile/speeds.h"
 #include "kerf/verify/verify_plan.h"
 
 namespace kerf::cli {
@@ -53,6 +54,7 @@ Problem make_problem(const Options& options) {
   } else {
     problem.profile = load_profile(options.profile, problem.graph);
   }
+  problem.cluster = with_relative_speeds(problem.cluster, problem.graph, problem.profile);
   return problem;
 }
 

@@ -11,8 +11,10 @@
 
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/replan.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/profile/estimate.h"
+#include "kerf/profile/speeds.h"
 #include "kerf/verify/verify_plan.h"
 #include "python/src/module.h"
 
@@ -40,8 +42,9 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit) {
-  const Problem problem = make_problem(graph, profile, cluster, objective, comm_model, schedule,
-                                       n_microbatches, batch, seed);
+  const Problem problem =
+      make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
+                   comm_model, schedule, n_microbatches, batch, seed);
   return checked(plan(problem, method, {.work_limit = work_limit}), problem);
 }
 
@@ -89,54 +92,12 @@ Plan place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cl
   return plan;
 }
 
-// Node times for a plan whose profile is not at hand. An estimated one is estimated again; of a
-// measured one the stages' times are known, and are spread over their nodes as the estimate is.
-Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro_batch) {
-  const bool estimated = plan.profile_source == Source::estimated;
-  const DeviceKind* known = find_device_kind(plan.profile_kind);
-  Profile profile = estimate(graph, known != nullptr ? *known : device_kind("cpu"),
-                             estimated ? micro_batch : plan.micro_batch);
-  if (estimated) return profile;
-  profile.source = plan.profile_source;
-  for (const Stage& stage : plan.stages) {
-    Nanoseconds sum;
-    for (const NodeId id : stage.nodes) sum += profile.node(id).forward;
-    if (sum.count <= 0) continue;
-    const double scale = stage.time / sum * plan.cluster.device(stage.device).speed;
-    for (const NodeId id : stage.nodes) {
-      NodeCost& cost = profile.nodes[id.index()];
-      cost.forward = cost.forward * scale;
-      cost.source = plan.profile_source;
-    }
-  }
-  return profile;
-}
-
-Answer replan(const Plan& plan, const Graph& graph, const Profile* profile,
-              std::optional<int> n_microbatches, std::optional<std::int64_t> batch) {
-  check_plan_matches(plan, graph);
-  Problem problem{graph,
-                  {},
-                  plan.cluster,
-                  plan.objective,
-                  plan.comm_model,
-                  plan.schedule,
-                  n_microbatches.value_or(plan.n_microbatches),
-                  batch.value_or(plan.batch),
-                  plan.seed};
-  const bool recovered = profile == nullptr;
-  if (problem.n_microbatches >= 1) {
-    problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch()) : *profile;
-  }
-  check_problem(problem);
-  Answer answer = checked(replace_problem(plan, problem), problem);
-  if (recovered && plan.profile_source != Source::estimated &&
-      std::holds_alternative<Plan>(answer)) {
-    std::get<Plan>(answer).notes.push_back(
-        "made again without its profile: the stages' times, in proportion to the micro-batch; "
-        "nothing is known of the operators' workspace");
-  }
-  return answer;
+Answer replan_graph(const Plan& plan, const Graph& graph, const Profile* profile,
+                    std::optional<int> n_microbatches, std::optional<std::int64_t> batch) {
+  auto outcome = replan(plan, graph, profile, n_microbatches, batch);
+  if (!outcome) return outcome.reason();
+  check_plan(graph, profile, *outcome);
+  return std::move(*outcome);
 }
 
 std::vector<std::pair<std::string, std::string>> list_methods() {
@@ -160,7 +121,7 @@ void init_partition(py::module_& m) {
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
         free_lock);
-  m.def("replan", &replan, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
+  m.def("replan", &replan_graph, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
         py::arg("n_microbatches") = py::none(), py::arg("batch") = py::none(), free_lock);
   m.def("methods", &list_methods, "Names and descriptions, in reading order.");
   m.def("schedules", &schedule_names);
