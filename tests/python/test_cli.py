@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "model.graph").write_text(mlp_text())
+    (tmp_path / "model.graph").write_text(mlp_text() + "end\n")
     return tmp_path
 
 
@@ -122,7 +122,7 @@ def test_verify_names_what_was_tampered_with(planned, folder):
 
 
 def test_verify_names_both_graphs_when_they_differ(planned, folder):
-    (folder / "other.graph").write_text(mlp_text(layers=5))
+    (folder / "other.graph").write_text(mlp_text(layers=5) + "end\n")
     done = planned("verify", "plan.json", "--graph", "other.graph", expect=NO)
     assert kerf.load_graph(folder / "other.graph").hash in error_of(done)
     assert kerf.load_graph(folder / "model.graph").hash in done.stderr

@@ -39,7 +39,7 @@ def test_graphs_in_the_documents_parse_and_print_back():
     for text in shown:
         graph = _core.parse_graph(text)
         without_comments = re.sub(r"^#.*\n", "", text, flags=re.M)
-        assert graph.text() == without_comments
+        assert graph.text() + "end\n" == without_comments
 
 
 def test_json_in_the_documents_is_json():
