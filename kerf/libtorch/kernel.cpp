@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/kernel.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <fmt/format.h>
 
@@ -243,7 +244,12 @@ void Kernel::run(Slots& slots, std::int64_t batch) {
   if (!batch_constants_.empty()) set_batch(batch);
   stack_.clear();
   for (const Operand& operand : operands_) push(operand, slots);
-  op_->callBoxed(stack_);
+  {
+    // Nothing is recorded for backward, so the layer that would do it is passed by. The layer that
+    // tracks views and versions stays: weights that change must be seen to change.
+    const at::AutoDispatchBelowAutograd below_autograd;
+    op_->callBoxed(stack_);
+  }
   if (single_output_) {
     if (!outputs_.empty() && outputs_[0] >= 0) {
       slots[static_cast<std::size_t>(outputs_[0])] = std::move(stack_[0]);
