@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo build test format check core-only asan tsan fuzz clean
+.PHONY: help setup install demo build test format check core-only asan tsan sanitize fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,16 @@ tsan: setup ## build and test with the thread sanitizer
 	cmake --preset tsan
 	cmake --build --preset tsan
 	$$(setarch -R true 2>/dev/null && echo setarch -R) ctest --preset tsan
+
+# What CI runs of the sanitizers: the core alone, and threads where there are threads.
+CORE := -DKERF_WITH_TORCH=OFF -DKERF_WITH_PYTHON=OFF
+sanitize: ## the core's tests under the sanitizers, a few minutes
+	cmake --preset asan -B build/asan-core $(CORE)
+	cmake --build build/asan-core
+	ctest --test-dir build/asan-core --output-on-failure -j $(JOBS) -LE must_not_compile
+	cmake --preset tsan -B build/tsan-core $(CORE)
+	cmake --build build/tsan-core --target kerf_runtime_tests
+	$$(setarch -R true 2>/dev/null && echo setarch -R) build/tsan-core/tests/kerf_runtime_tests
 
 # The same tests run for two seconds each with the others.
 fuzz: setup ## damaged files for a minute, under the sanitizers

@@ -9,6 +9,7 @@ import torch
 
 from kerf import _core, _opaque, _pytree, _torch
 from kerf._call import Result, Signature
+from kerf._separate import SeparateSamples
 from kerf._weights import Weights, move_weights
 
 
@@ -25,7 +26,9 @@ class Pipeline:
     Inference only: results carry no gradients. Weights may be changed in place or replaced
     (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
     pipeline. Calls from several threads are served one after the other. With ``record`` set,
-    ``timeline`` holds the measured timeline of the last call.
+    ``timeline`` holds the measured timeline of the last call. Before a batch is cut into
+    micro-batches for the first time, two of its samples are run together and apart: a model that
+    mixes samples is refused.
     """
 
     def __init__(self, model, plan, *, graph=None, n_microbatches=None, reduce=None):
@@ -54,15 +57,21 @@ class Pipeline:
         self._runner = _torch.Pipeline(
             graph, plan, self._weights.tensors(), opaque_calls(model, graph), dict(reduce or {})
         )
+        self._separate = None
+        if plan.n_microbatches > 1:
+            self._separate = SeparateSamples(graph, model, frozenset(reduce or ()))
 
     def __call__(self, *args, **kwargs):
-        if self._runner is None:
+        runner = self._runner  # another thread may close the pipeline meanwhile
+        if runner is None:
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
         self._check_mode()
         inputs = self._signature.tensors(args, kwargs)
         if self._weights.changed():
-            self._runner.replace_weights(self._weights.tensors())
-        leaves, batch, timeline = self._runner.run(inputs, self.plan.n_microbatches, self.record)
+            runner.replace_weights(self._weights.tensors())
+        if self._separate is not None:
+            self._separate.check(runner, inputs, self.plan.n_microbatches)
+        leaves, batch, timeline = runner.run(inputs, self.plan.n_microbatches, self.record)
         if timeline is not None:
             self.timeline = timeline
         with torch.no_grad():

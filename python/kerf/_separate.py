@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Does a model treat its samples separately? Tried on samples of the first calls.
+
+Where B stands in the shapes does not tell: ``x - x.mean(0)`` and attention along the batch give
+results of the right shape. So a few samples are run on the pipeline itself, twice: beside other
+samples, where nothing may change, and cut into two micro-batches.
+"""
+
+import itertools
+import threading
+
+import torch
+
+from kerf import _core
+
+_MOST_SAMPLES = 8
+# Largest difference, relative to the largest number of the output: between batches of one size,
+# and between sizes, at which kernels round differently. The last pair is for half precision.
+_FINE = {torch.float64: (1e-9, 1e-6), torch.float32: (1e-4, 5e-3)}
+_COARSE = (1e-2, 5e-2)
+
+
+class SeparateSamples:
+    """Evidence, for one pipeline, that a batch may be cut into micro-batches.
+
+    Outputs in ``reduced`` are put together as the user said and not compared.
+    """
+
+    def __init__(self, graph, model, reduced):
+        self._model = model
+        self._reduced = reduced
+        self._outputs = [(o["path"], _batch_dim(o)) for o in graph.outputs]
+        # In training, statistics of normalisation are those of a micro-batch, as everywhere.
+        self._shown = graph.is_static or graph.training
+        self._dims = [] if self._shown else _core.input_dims(graph)
+        text = "" if self._shown else graph.text()
+        self._rounds_coarsely = ": bf16[" in text or ": f16[" in text
+        self._lock = threading.Lock()
+
+    def check(self, runner, inputs, n_microbatches):
+        """Raises NotImplementedError, naming the output, when samples are mixed."""
+        if self._shown:
+            return
+        with self._lock:
+            if not self._shown:
+                # What is drawn here does not change what the call draws.
+                with torch.no_grad(), torch.random.fork_rng(_accelerators(inputs)):
+                    self._try(runner, inputs, n_microbatches)
+
+    def _try(self, runner, inputs, n_microbatches):
+        batch = self._batch(inputs)
+        sizes = _core.micro_batch_sizes(batch, n_microbatches) if batch else []
+        if len(sizes) < 2:
+            return  # nothing is cut
+        different = self._first_different(inputs, batch)
+        trial = _Trial(runner, inputs, self._dims, self._model)
+        found = None
+        # A model may not take every batch size; two micro-batches of this call it has to take.
+        for count in (min(batch, max(2, sizes[0]), _MOST_SAMPLES), min(batch, 2 * sizes[0])):
+            found = trial.guarded(self._compare, batch, count, different)
+            if found is not None:
+                break
+        if found:
+            raise NotImplementedError(
+                f"[pipeline] {found}: the model mixes samples; expected results that are separate "
+                "for each sample; run with n_microbatches=1, or, if the batch is not where it was "
+                "taken to be, trace with batch_dims="
+            )
+        # Samples that are all the same would hide what they do to each other, and a call that is
+        # wrong shows nothing.
+        self._shown = different is not None and found is not None
+
+    def _compare(self, trial, batch, count, different):
+        samples = _spread(batch, count, different)
+        half = count // 2
+        first, second = samples[:half], samples[half:]
+        mixed = trial.outputs(samples)
+        beside_themselves = trial.outputs([*first, *_repeat(first, len(second))])
+        found = self._differences(mixed, beside_themselves, 0, half / count)
+        beside_themselves = trial.outputs([*_repeat(second, half), *second])
+        found = found or self._differences(mixed, beside_themselves, half / count, 1)
+        if found:
+            found = f"{found} with the other samples of the batch"
+        else:
+            # Both must differ: a choice between experts may hang on the last digit.
+            found = self._compare_cut(trial, samples)
+            found = found and self._compare_cut(trial, _spread(batch, count, None, shift=1))
+        if found and self._differences(mixed, trial.outputs(samples), 0, 1):
+            return ""  # random numbers: there is nothing to compare
+        return found
+
+    def _compare_cut(self, trial, samples):
+        whole, whole_buffers = trial.outputs_and_buffers(samples, 1)
+        cut, cut_buffers = trial.outputs_and_buffers(samples, 2)
+        found = self._differences(whole, cut, 0, 1, sizes_differ=True)
+        if found:
+            return f"{found} when the batch is cut"
+        for (name, a), b in zip(whole_buffers.items(), cut_buffers.values(), strict=True):
+            if self._differ(a, b, True):
+                return f"buffer '{name}' is left with other values when the batch is cut"
+        return ""
+
+    def _differences(self, found, expected, begin, end, sizes_differ=False):
+        """The first output that differs within a part of the batch, in words; or ""."""
+        for (path, dim), a, b in zip(self._outputs, found, expected, strict=True):
+            if path in self._reduced or (dim is None and not sizes_differ):
+                continue
+            if dim is not None:
+                a, b = _part(a, dim, begin, end), _part(b, dim, begin, end)
+            if self._differ(a, b, sizes_differ):
+                return f"output '{path}' changes{_amount(a, b)}"
+        return ""
+
+    def _differ(self, a, b, sizes_differ):
+        if not isinstance(a, torch.Tensor):
+            return a != b
+        if a.shape != b.shape:
+            return True
+        if not a.is_floating_point() and not a.is_complex():
+            return not torch.equal(a, b)
+        coarse = self._rounds_coarsely or any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+        tolerance = (_COARSE if coarse else _FINE.get(a.dtype, _COARSE))[sizes_differ]
+        a, b = _wide(a), _wide(b)
+        scale = a.abs().nan_to_num(0, 0, 0).max().item() if a.numel() else 0.0
+        return not torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
+
+    def _batch(self, inputs):
+        for tensor, (dim, factor) in zip(inputs, self._dims, strict=True):
+            if 0 <= dim < tensor.ndim:
+                return tensor.shape[dim] // factor
+        return 0
+
+    def _first_different(self, inputs, batch):
+        """The first sample that is not like sample 0."""
+        found = None
+        for tensor, (dim, factor) in zip(inputs, self._dims, strict=True):
+            if not 0 <= dim < tensor.ndim or tensor.shape[dim] != batch * factor:
+                continue
+            rows = tensor.unflatten(dim, (batch, factor)).movedim(dim, 0)
+            unlike = (i for i in range(1, batch) if not torch.equal(rows[i], rows[0]))
+            first = next(unlike, None)
+            found = first if found is None else min(found, first or found)
+        return found
+
+
+class _Trial:
+    """Runs of some of a call's samples that leave nothing behind."""
+
+    def __init__(self, runner, inputs, dims, model):
+        self._runner = runner
+        self._inputs = inputs
+        self._dims = dims
+        self._buffers = dict(model.named_buffers())
+        self._before = {name: b.clone() for name, b in self._buffers.items()}
+
+    def guarded(self, function, *arguments):
+        """``function(self, ...)``, or None when these samples cannot be run: the call will tell."""
+        try:
+            return function(self, *arguments)
+        except Exception:
+            return None
+
+    def outputs(self, samples):
+        return self.outputs_and_buffers(samples, 1)[0]
+
+    def outputs_and_buffers(self, samples, n_microbatches):
+        copies = {}  # a tensor that is passed twice stays one
+        chosen = [
+            copies.setdefault(id(tensor), _take(tensor, dim, factor, samples))
+            for tensor, (dim, factor) in zip(self._inputs, self._dims, strict=True)
+        ]
+        try:
+            outputs, _, _ = self._runner.run(chosen, n_microbatches, False)
+            # A result may be a buffer itself, which the next run writes.
+            outputs = [o.clone() if isinstance(o, torch.Tensor) else o for o in outputs]
+            return outputs, {name: b.clone() for name, b in self._buffers.items()}
+        finally:
+            for name, buffer in self._buffers.items():
+                if not torch.equal(buffer, self._before[name]):
+                    buffer.copy_(self._before[name])
+
+
+def _spread(batch, count, wanted, shift=0):
+    """``count`` samples from all over the batch, the last of them ``wanted``."""
+    samples = [(i * batch // count + shift) % batch for i in range(count)]
+    if wanted is not None and wanted not in samples:
+        samples[-1] = wanted
+    return samples
+
+
+def _repeat(samples, count):
+    return itertools.islice(itertools.cycle(samples), count)
+
+
+def _batch_dim(output):
+    """The dimension of an output that holds the samples one after the other, or None."""
+    if output["kind"] != "value" or output["value"]["scalar"]:
+        return None
+    dims = [d for d, size in enumerate(output["value"]["shape"]) if isinstance(size, str)]
+    return dims[0] if dims else None
+
+
+def _part(tensor, dim, begin, end):
+    size = tensor.shape[dim]
+    first, last = round(begin * size), round(end * size)
+    return tensor.narrow(dim, first, last - first)
+
+
+def _amount(a, b):
+    if not isinstance(a, torch.Tensor) or a.shape != b.shape or not a.numel():
+        return ""
+    return f" by {(_wide(a) - _wide(b)).abs().nan_to_num(0, 0, 0).max().item():.3g}"
+
+
+def _wide(tensor):
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _take(tensor, dim, factor, samples):
+    if not 0 <= dim < tensor.ndim:
+        return tensor.clone()
+    rows = [sample * factor + i for sample in samples for i in range(factor)]
+    return tensor.index_select(dim, torch.tensor(rows, device=tensor.device))
+
+
+def _accelerators(tensors):
+    return sorted({t.device.index for t in tensors if t.device.type == "cuda"})

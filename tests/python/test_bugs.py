@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bugs that were there once, each with its cause."""
+
+import pytest
+import torch
+
+import kerf
+
+
+def pipeline(model, x, n_microbatches=2, batch_dims=None, **options):
+    graph = kerf.trace(model, (x,), batch_dims=batch_dims)
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], n_microbatches=n_microbatches)
+    return kerf.Pipeline(model, plan, **options)
+
+
+class Linear(torch.nn.Module):
+    """A layer, and then ``after`` with the layer's result and the input."""
+
+    def __init__(self, after):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(8, 8)
+        self.after = after
+
+    def forward(self, x):
+        return self.after(self.layer(x), x)
+
+
+# Whether a model mixes samples was read from the shapes of its outputs alone. These all have
+# results of the right shape, and micro-batches gave other numbers without a word.
+MIXING = {
+    "centred": lambda y, x: y - y.mean(0),
+    "attention along the batch": lambda y, x: torch.softmax(y @ y.t(), -1) @ x,
+    "running sum": lambda y, x: y.cumsum(0),
+    "shifted": lambda y, x: y.roll(1, 0),
+    "softmax over the batch": lambda y, x: y.softmax(0),
+    "first sample": lambda y, x: y - x[0],
+    "positions in the batch": lambda y, x: y + torch.arange(x.shape[0])[:, None],
+    "batch size": lambda y, x: y / x.shape[0],
+    "largest of all": lambda y, x: y / y.max(),
+    "batch statistics": lambda y, x: torch.nn.functional.batch_norm(y, None, None, training=True),
+    "only in one of two outputs": lambda y, x: (y, y * y.sum()),
+}
+
+
+@pytest.mark.parametrize("after", MIXING.values(), ids=MIXING)
+def test_a_model_that_mixes_samples_is_not_cut_into_micro_batches(after):
+    model = Linear(after).eval()
+    x = torch.randn(6, 8)
+    with pytest.raises(NotImplementedError, match="output.*mixes samples.*n_microbatches=1"):
+        pipeline(model, x)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(pipeline(model, x, 1)(x), model(x))
+
+
+def test_a_sequence_that_was_taken_for_the_batch_is_not_cut():
+    torch.manual_seed(0)
+    model = torch.nn.TransformerEncoderLayer(8, 2, 16).eval()
+    x = torch.randn(4, 2, 8)
+    with pytest.raises(NotImplementedError, match="batch_dims="):
+        pipeline(model, x)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(pipeline(model, x, batch_dims=1)(x), model(x))
+
+
+def test_samples_that_are_alike_prove_nothing():
+    model = Linear(lambda y, x: y - y.mean(0)).eval()
+    x = torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    with torch.no_grad():
+        torch.testing.assert_close(pipe(torch.zeros(4, 8)), model(torch.zeros(4, 8)))
+    with pytest.raises(NotImplementedError, match="mixes samples"):
+        pipe(x)
+
+
+def test_a_call_that_was_refused_proves_nothing():
+    model = Linear(lambda y, x: y - y.mean(0)).eval()
+    x = torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    with pytest.raises(ValueError, match="dimension 1 has size 7"):
+        pipe(torch.randn(4, 7))
+    with pytest.raises(NotImplementedError, match="mixes samples"):
+        pipe(x)
+
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+
+
+def test_a_counter_in_a_buffer_counts_calls_not_micro_batches():
+    # Only buffers that take values of samples were refused; this one went up by two a call.
+    model = Counter().eval()
+    x = torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    with pytest.raises(NotImplementedError, match="buffer 'calls'"):
+        pipe(x)
+    assert model.calls == 0
+    pipeline(model, x, 1)(x)
+    assert model.calls == 1
+
+
+def test_trying_samples_leaves_inputs_and_random_numbers_alone():
+    model = Linear(lambda y, x: x.mul_(2) + torch.nn.functional.dropout(y)).eval()
+    x = torch.ones(4, 8)
+    x[0] = 3
+    pipe = pipeline(model, x.clone())
+    torch.manual_seed(1)
+    first = pipe(x)
+    assert x[0, 0] == 6 and x[1, 0] == 2
+    torch.manual_seed(1)
+    torch.testing.assert_close(pipe(x / 2), first)
