@@ -32,6 +32,7 @@ class Pipeline:
     """
 
     def __init__(self, model, plan, *, graph=None, n_microbatches=None, reduce=None):
+        _check_kinds(model, plan, graph)
         graph = graph if graph is not None else getattr(plan, "graph", None)
         if graph is None:
             raise ValueError(
@@ -68,6 +69,7 @@ class Pipeline:
         self._check_mode()
         inputs = self._signature.tensors(args, kwargs)
         if self._weights.changed():
+            self._check_weights()
             runner.replace_weights(self._weights.tensors())
         if self._separate is not None:
             self._separate.check(runner, inputs, self.plan.n_microbatches)
@@ -111,6 +113,16 @@ class Pipeline:
                 f"call model.{traced}() or trace again"
             )
 
+    def _check_weights(self):
+        for weight, record in zip(self._weights.tensors(), self.graph.weights, strict=True):
+            if weight is None or weight.is_meta:
+                state = "gone" if weight is None else "on the meta device, without numbers"
+                raise ValueError(
+                    f"[pipeline] weight '{record['names'][0]}' is {state}; expected those the "
+                    "pipeline was made with; give the model its weights again, then make a new "
+                    "kerf.Pipeline"
+                )
+
     def close(self):
         """Ends the worker threads. The model stays as it is."""
         self._runner = None
@@ -124,6 +136,20 @@ class Pipeline:
     def __repr__(self):
         state = "closed" if self._runner is None else f"{len(self.plan.stages)} stages"
         return f"kerf.Pipeline({self.graph.name!r}, {state})"
+
+
+def _check_kinds(model, plan, graph):
+    wanted = (
+        ("first argument", model, torch.nn.Module, "the model, an nn.Module"),
+        ("second argument", plan, _core.Plan, "a plan, from kerf.plan or kerf.load_plan"),
+        ("graph", graph, (_core.Graph, type(None)), "a graph, from kerf.trace or kerf.load_graph"),
+    )
+    for name, value, kind, expected in wanted:
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"[pipeline] the {name} is a {type(value).__name__}; expected {expected}; call "
+                "kerf.Pipeline(model, plan)"
+            )
 
 
 def _difference(a, b):
@@ -142,8 +168,9 @@ def _difference(a, b):
 
 def replan(plan, graph, n_microbatches):
     """The same stages with another number of micro-batches, or the reason why they do not fit."""
-    from kerf._plan import InfeasibleError
+    from kerf._plan import InfeasibleError, check_whole
 
+    check_whole("[pipeline]", "n_microbatches", n_microbatches)
     outcome = _core.replan(plan, graph, n_microbatches=n_microbatches)
     if isinstance(outcome, _core.Infeasible):
         raise InfeasibleError(outcome)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kerf import _core
@@ -25,6 +25,14 @@ class InfeasibleError(ValueError):
         return type(self), (self.infeasible,)
 
 
+def check_whole(where: str, name: str, value: object, least: int = 1, most: int = 2**20) -> None:
+    """Raises when a number that the user gave is none that can be used."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{where} {name} is {value!r}; expected a whole number, such as 4")
+    if not least <= value.__index__() <= most:
+        raise ValueError(f"{where} {name} is {value!r}; expected {least} to {most}")
+
+
 def _to_bytes(key: str, size: str | int | float) -> int:
     if isinstance(size, str):
         return _core.parse_bytes(size)
@@ -34,11 +42,21 @@ def _to_bytes(key: str, size: str | int | float) -> int:
             f"[kerf.plan] max_memory of {key!r} is {size!r}; expected bytes as a whole number, or "
             "a text such as '2GiB'"
         )
+    if abs(size) >= 2**60:
+        raise ValueError(
+            f"[kerf.plan] max_memory of {key!r} is {size} bytes; expected a positive size below "
+            "2^60 bytes"
+        )
     return int(size)
 
 
 def _limits(max_memory: Mapping[str | int, str | int]) -> dict[str, int]:
     """Keys as texts (0 becomes "0"), sizes as bytes. Negative ones are refused further down."""
+    if not isinstance(max_memory, Mapping):
+        raise TypeError(
+            f"[kerf.plan] max_memory is {max_memory!r}; expected a limit for each device, such as "
+            "{'cpu:0': '2GiB', 'cpu:1': '1GiB'}"
+        )
     limits = {}
     for key, size in max_memory.items():
         if isinstance(key, bool) or not isinstance(key, str | int):
@@ -73,6 +91,11 @@ def make_cluster(
                 "into it ('cpu:0=2GiB,cpu:1=1GiB') or give devices as a list"
             )
         return Cluster.parse(devices)
+    if not isinstance(devices, Iterable):
+        raise TypeError(
+            f"[kerf.plan] devices is {devices!r}; expected a list of names, such as "
+            "['cpu:0', 'cpu:1'], or a Cluster"
+        )
     names = [str(device) for device in devices]  # torch.device prints as its name
     return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
 
@@ -81,7 +104,8 @@ def _micro_batch(graph: Graph, batch: int, n_microbatches: int) -> int:
     """What one micro-batch holds; 0 for a graph whose batch is fixed."""
     if graph.is_static:
         return 0
-    return -(-(batch or graph.example_batch) // max(n_microbatches, 1))
+    n = max(n_microbatches, 1)
+    return -(-(batch or max(graph.example_batch, n)) // n)
 
 
 def _find_profile(
@@ -152,6 +176,14 @@ def plan(
         n_microbatches = chunks
     if n_microbatches is None:
         n_microbatches = 1
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            f"[kerf.plan] the graph is a {type(graph).__name__}; expected what kerf.trace or "
+            "kerf.load_graph gives"
+        )
+    check_whole("[kerf.plan]", "n_microbatches", n_microbatches)
+    check_whole("[kerf.plan]", "batch", batch or 0, least=0, most=2**40)
+    check_whole("[kerf.plan]", "seed", seed, least=0, most=2**63 - 1)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _micro_batch(graph, batch or 0, n_microbatches)
     answer = _core.plan(

@@ -117,3 +117,67 @@ def test_trying_samples_leaves_inputs_and_random_numbers_alone():
     assert x[0, 0] == 6 and x[1, 0] == 2
     torch.manual_seed(1)
     torch.testing.assert_close(pipe(x / 2), first)
+
+
+def layers():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8)).eval()
+
+
+def test_a_module_that_was_replaced_is_not_run_as_the_old_one():
+    # Weights were looked up in the modules of the time of tracing: the old module's were used on.
+    model, x = layers(), torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    old = model[0]
+    model[0] = torch.nn.Linear(8, 8).eval()
+    with pytest.raises(ValueError, match="module '0' was replaced.*trace the model again"):
+        pipe(x)
+    model[0] = old
+    with torch.no_grad():
+        torch.testing.assert_close(pipe(x), model(x))
+
+
+def test_weights_without_numbers_are_named():
+    # What reached the workers was an undefined tensor.
+    model, x = layers(), torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    model.to("meta")
+    with pytest.raises(ValueError, match="weight '0.weight' is on the meta device"):
+        pipe(x)
+
+
+# These ended in the signature of a C++ function, in an AttributeError or in a remark on profiles.
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_microbatches": 2.5}, TypeError, "n_microbatches is 2.5; expected a whole number"),
+        ({"n_microbatches": "4"}, TypeError, "n_microbatches is '4'; expected a whole number"),
+        ({"n_microbatches": 10**12}, ValueError, "expected 1 to"),
+        ({"batch": 2.0}, TypeError, "batch is 2.0; expected a whole number"),
+        ({"batch": -3}, ValueError, "batch is -3; expected"),
+        ({"seed": -1}, ValueError, "seed is -1; expected"),
+        ({"max_memory": "2GiB"}, TypeError, "max_memory is '2GiB'; expected a limit for each"),
+        ({"max_memory": ["2GiB", "1GiB"]}, TypeError, "expected a limit for each"),
+        ({"max_memory": {"cpu:0": 10**30}}, ValueError, "below 2\\^60 bytes"),
+        ({"devices": None}, TypeError, "devices is None; expected a list of names"),
+        ({"graph": torch.nn.ReLU()}, TypeError, "the graph is a ReLU; expected"),
+    ],
+)
+def test_wrong_arguments_of_plan_are_named(options, error, message):
+    usual = {"graph": None, "devices": ["cpu:0", "cpu:1"]}
+    if "graph" not in options:
+        usual["graph"] = kerf.trace(layers(), (torch.randn(4, 8),))
+    with pytest.raises(error, match=message):
+        kerf.plan(**{**usual, **options})
+
+
+def test_wrong_arguments_of_pipelines_are_named():
+    model, x = layers(), torch.randn(4, 8)
+    plan = kerf.plan(kerf.trace(model, (x,)), ["cpu:0", "cpu:1"])
+    with pytest.raises(TypeError, match="first argument is a Plan; expected the model"):
+        kerf.Pipeline(plan, model)
+    with pytest.raises(TypeError, match="second argument is a str; expected a plan"):
+        kerf.Pipeline(model, "plan.json")
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"n_microbatches is {wrong}; expected 1 to"):
+            kerf.Pipeline(model, plan, n_microbatches=wrong)
