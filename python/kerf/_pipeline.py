@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan that runs: the Python face of the C++ executor."""
 
+import ctypes
 import functools
+import os
 import warnings
+import weakref
 
 import torch
 
@@ -58,6 +61,8 @@ class Pipeline:
         self._runner = _torch.Pipeline(
             graph, plan, self._weights.tensors(), opaque_calls(model, graph), dict(reduce or {})
         )
+        self._forked = False
+        _alive.add(self)
         self._separate = None
         if plan.n_microbatches > 1:
             self._separate = SeparateSamples(graph, model, frozenset(reduce or ()))
@@ -65,6 +70,12 @@ class Pipeline:
     def __call__(self, *args, **kwargs):
         runner = self._runner  # another thread may close the pipeline meanwhile
         if runner is None:
+            if self._forked:
+                raise RuntimeError(
+                    "[pipeline] this pipeline was made before the process was forked, and its "
+                    "worker threads stayed behind; make a new one in this process, or start "
+                    'processes with the method "spawn"'
+                )
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
         self._check_mode()
         inputs = self._signature.tensors(args, kwargs)
@@ -136,6 +147,24 @@ class Pipeline:
     def __repr__(self):
         state = "closed" if self._runner is None else f"{len(self.plan.stages)} stages"
         return f"kerf.Pipeline({self.graph.name!r}, {state})"
+
+
+_alive = weakref.WeakSet()  # all pipelines of this process
+
+
+def _leave_workers_behind():
+    """In a forked child: threads are not copied, and waiting for them would never end.
+
+    What owned them is kept for ever, since its destructor would wait too.
+    """
+    for pipe in list(_alive):
+        runner, pipe._runner = pipe._runner, None
+        pipe._forked = True
+        if runner is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(runner))
+
+
+os.register_at_fork(after_in_child=_leave_workers_behind)
 
 
 def _check_kinds(model, plan, graph):

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bugs that were there once, each with its cause."""
 
+import os
+import signal
+
 import pytest
 import torch
 
@@ -181,3 +184,36 @@ def test_wrong_arguments_of_pipelines_are_named():
     for wrong in (0, -1):
         with pytest.raises(ValueError, match=f"n_microbatches is {wrong}; expected 1 to"):
             kerf.Pipeline(model, plan, n_microbatches=wrong)
+
+
+def in_a_forked_child(function):
+    """The child's exit status; a child that hangs is ended by a signal."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(function())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_pipeline_in_a_forked_child_says_so_and_does_not_hang():
+    # The child waited for worker threads, which only the parent has: when called, and at its end.
+    model, x = layers(), torch.randn(4, 8)
+    pipe = pipeline(model, x)
+    expected = pipe(x)
+
+    def call():
+        try:
+            pipe(x)
+        except RuntimeError as error:
+            return 7 if "before the process was forked" in str(error) else 1
+        return 2
+
+    def forget():
+        nonlocal pipe
+        pipe.close()
+        del pipe
+        return 7
+
+    assert in_a_forked_child(call) == 7
+    assert in_a_forked_child(forget) == 7
+    torch.testing.assert_close(pipe(x), expected)
