@@ -13,15 +13,6 @@ from real_models import MODELS
 from timing import compare, geomean, machine, table
 
 import kerf
-from kerf import _pytree
-
-
-def largest_difference(found, expected):
-    a, b = _pytree.describe(found), _pytree.describe(expected)
-    assert a.spec == b.spec, "the pipeline gave another structure"
-    return max(
-        (x - y).abs().max().item() for x, y in zip(a.tensors, b.tensors, strict=True) if x.numel()
-    )
 
 
 def run(name, batch, device, pairs):
@@ -38,8 +29,7 @@ def run(name, batch, device, pairs):
         with torch.no_grad():
             return model(*args, **kwargs)
 
-    difference = largest_difference(pipe(*args, **kwargs), eager())
-    assert difference <= (1e-4 if device == "cpu" else 1e-3), f"{name}: differs by {difference}"
+    difference = pipe.check(*args, tolerance=1e-4 if device == "cpu" else 1e-3, **kwargs)
     sync = (lambda: None) if device == "cpu" else torch.cuda.synchronize
     result = compare(eager, lambda: pipe(*args, **kwargs), pairs, sync=sync)
     return result, difference

@@ -23,6 +23,12 @@ Nanoseconds since(Clock::time_point start) {
   return {std::chrono::duration<double, std::nano>(Clock::now() - start).count()};
 }
 
+// Whatever happens in a run, the frame holds nothing afterwards.
+struct Emptied {
+  Slots& slots;
+  ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
+};
+
 bool has_streams(c10::Device device) { return !device.is_cpu(); }
 
 c10::Stream current_stream(c10::Device device) {
@@ -187,11 +193,7 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
                                        std::span<const ParcelPtr> received,
                                        std::vector<Event>* events) {
   auto& run = static_cast<TorchRun&>(backend_run);
-  // Whatever happens, the frame holds nothing afterwards.
-  struct Emptied {
-    Slots& slots;
-    ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
-  } emptied{slots_};
+  const Emptied emptied{slots_};
 
   bind_inputs(run, microbatch, received, events);
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
@@ -217,10 +219,7 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
 }
 
 void TorchStage::run_timed(TorchRun& run, std::vector<double>& step_ns) {
-  struct Emptied {
-    Slots& slots;
-    ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
-  } emptied{slots_};
+  const Emptied emptied{slots_};
   bind_inputs(run, 0, {}, nullptr);
   step_ns.resize(kernels_.size());
   for (std::size_t i = 0; i < kernels_.size(); ++i) {

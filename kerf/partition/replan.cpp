@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/replan.h"
 
+#include <algorithm>
+
 #include "kerf/device/kind.h"
 #include "kerf/partition/finish.h"
 #include "kerf/profile/estimate.h"
@@ -45,7 +47,7 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
                   plan.comm_model,
                   plan.schedule,
                   n_microbatches.value_or(plan.n_microbatches),
-                  batch.value_or(plan.batch),
+                  batch.value_or(std::max<std::int64_t>(plan.batch, n_microbatches.value_or(0))),
                   plan.seed};
   const bool recovered = profile == nullptr;
   if (problem.n_microbatches >= 1) {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kerf/plan/metrics.h"
 #include "kerf/plan/schedule/schedule.h"
 
@@ -62,7 +64,9 @@ Objective parse_objective(std::string_view name) {
 
 std::int64_t Problem::batch_size() const {
   if (graph.is_static()) return 0;
-  return batch > 0 ? batch : graph.data().example_batch;
+  if (batch > 0) return batch;
+  // An example may be smaller than what will be run: then a sample for each micro-batch.
+  return std::max<std::int64_t>(graph.data().example_batch, n_microbatches);
 }
 
 std::int64_t Problem::micro_batch() const {

@@ -32,10 +32,11 @@ struct Problem {
   std::string comm_model = "link";  // plan/metrics.h
   std::string schedule = "fill_drain";
   int n_microbatches = 1;
-  std::int64_t batch = 0;  // samples a step; 0: the graph's example batch
+  // Samples a step; 0: the graph's example batch, or n_microbatches when that is larger.
+  std::int64_t batch = 0;
   std::uint64_t seed = 0;
 
-  // The batch in force: `batch`, or the example's; 0 when the graph is static.
+  // The batch in force; 0 when the graph is static.
   std::int64_t batch_size() const;
   // ceil(batch_size / n_microbatches): the size everything is evaluated at; 0 when static.
   std::int64_t micro_batch() const;

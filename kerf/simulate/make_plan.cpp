@@ -108,6 +108,11 @@ Plan describe(const Problem& problem, std::string method) {
   plan.batch = problem.batch_size();
   plan.micro_batch = problem.micro_batch();
   plan.notes = problem.cluster.notes;
+  if (problem.batch == 0 && plan.batch > problem.graph.data().example_batch) {
+    plan.notes.push_back(fmt::format(
+        "the traced example has a batch of {}: planned for {}, one sample a micro-batch",
+        problem.graph.data().example_batch, plan.batch));
+  }
   if (plan.profile_batch != plan.micro_batch && plan.profile_batch != 0 && plan.micro_batch != 0) {
     plan.notes.push_back(fmt::format(
         "times were profiled at batch {} and scaled in proportion to the micro-batch of {}",

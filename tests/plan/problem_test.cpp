@@ -48,9 +48,18 @@ TEST(AProblem, IsEvaluatedAtTheMicroBatchRoundedUp) {
   EXPECT_EQ(error_of(problem), "no error");
 }
 
+TEST(AProblem, OfASmallExampleHasASampleForEachMicroBatch) {
+  Problem problem = small_problem();  // traced at 6
+  problem.n_microbatches = 8;
+  EXPECT_EQ(problem.batch_size(), 8);
+  EXPECT_EQ(problem.micro_batch(), 1);
+  EXPECT_EQ(error_of(problem), "no error");
+}
+
 TEST(AProblem, RefusesMicroBatchesThatCannotBe) {
   Problem problem = small_problem();
   problem.n_microbatches = 7;
+  problem.batch = 6;
   EXPECT_THAT(error_of(problem), HasSubstr("7 micro-batches of a batch of 6"));
   problem.n_microbatches = 0;
   EXPECT_THAT(error_of(problem), HasSubstr("n_microbatches is 0"));

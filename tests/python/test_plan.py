@@ -146,7 +146,7 @@ def test_bad_max_memory_is_refused(graph, max_memory, error, message):
         ({"schedule": "siesta"}, "fill_drain"),
         ({"comm_model": "pigeon"}, "link"),
         ({"n_microbatches": 0}, "micro"),
-        ({"n_microbatches": 9}, "9"),
+        ({"n_microbatches": 9, "batch": 8}, "9"),
         ({"batch": -1}, "batch"),
         ({"n_microbatches": 2, "chunks": 4}, "chunks"),
         ({"profile": "measure"}, "without a model"),
@@ -164,6 +164,12 @@ def test_devices_may_be_a_text_or_a_cluster(graph):
     assert text == cluster
     with pytest.raises(ValueError, match="Cluster"):
         kerf.plan(graph, text.cluster, {"cpu": "1GiB"})
+
+
+def test_an_example_smaller_than_the_micro_batches_is_planned_with_a_sample_each(graph):
+    plan = kerf.plan(graph, TWO, n_microbatches=12)
+    assert plan.batch == 12 and plan.micro_batch == 1
+    assert any("batch of 8" in note for note in plan.notes)
 
 
 def test_chunks_is_another_name_of_n_microbatches(graph):
