@@ -40,7 +40,7 @@ void add_estimate(CLI::App& app) {
   verb->add_option("graph", options->graph, "model.graph")->required();
   verb->add_option("--device-kind", options->device_kind, "a device kind")->capture_default_str();
   verb->add_option("--batch", options->batch, "samples; the traced example's unless given")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb->add_option("--out", options->out, "profile.json to write")->required();
   verb->callback([options] { run(*options); });
 }

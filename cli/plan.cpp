@@ -85,10 +85,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--method", options->method, "how to search")->capture_default_str();
   verb->add_option("--objective", options->objective, "what to minimise")->capture_default_str();
   verb->add_option("--n-microbatches,--chunks", options->n_microbatches, "parts of a batch")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--batch", options->batch, "samples a step; the traced example's unless given")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb->add_option("--schedule", options->schedule)->capture_default_str();
   verb->add_option("--comm-model", options->comm_model, "how transfers are costed")
       ->capture_default_str();

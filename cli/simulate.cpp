@@ -34,7 +34,7 @@ void add_simulate(CLI::App& app) {
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--n-microbatches,--chunks", options->n_microbatches,
                    "another number of micro-batches of the same size")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--out", options->out, "timeline.json to write");
   verb->callback([options] { run(*options); });
 }

@@ -55,7 +55,6 @@ const std::vector<OutputRule>& TorchPipeline::rules() {
   return *rules_;
 }
 
-// The batch size of the call, 0 for a static graph.
 std::int64_t TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) const {
   KERF_CHECK(inputs.size() == graph_.inputs().size(), "one tensor for each input of the graph");
   std::int64_t batch = 0;
@@ -63,6 +62,9 @@ std::int64_t TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) 
     const GraphInput& input = graph_.inputs()[i];
     const Value& value = graph_.value(input.value);
     const at::Tensor& tensor = inputs[i];
+    if (tensor.layout() != c10::kStrided || tensor.is_meta()) {
+      refuse_input(input, value, tensor, tensor.is_meta() ? "it has no numbers" : "it is sparse");
+    }
     if (tensor.dim() != static_cast<std::int64_t>(value.shape.size())) {
       refuse_input(input, value, tensor, fmt::format("it has {} dimensions", tensor.dim()));
     }

@@ -43,11 +43,13 @@ class TorchPipeline {
   // stage fails, after which the pipeline can be called again.
   Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
 
+  // The batch size of such a call, 0 for a static graph; throws as `run` does for bad inputs.
+  std::int64_t check_inputs(const std::vector<at::Tensor>& inputs) const;
+
   void replace_weights(std::vector<at::Tensor> weights);
   const Plan& plan() const { return executor_.plan(); }
 
  private:
-  std::int64_t check_inputs(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
   c10::IValue output(std::size_t index, const Executor::Result& result, const TorchRun& run,
                      const std::vector<at::Tensor>& inputs);

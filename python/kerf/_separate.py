@@ -42,6 +42,7 @@ class SeparateSamples:
         """Raises NotImplementedError, naming the output, when samples are mixed."""
         if self._shown:
             return
+        runner.check_inputs(inputs)
         with self._lock:
             if not self._shown:
                 # What is drawn here does not change what the call draws.

@@ -159,7 +159,10 @@ BAD_CALLS = {
         "fill_drain",
     ),
     "no micro-batch": (["plan", "model.graph", "--devices", "cpu", "--n-microbatches", "0"], "0"),
-    "too many": (["plan", "model.graph", "--devices", "cpu", "--n-microbatches", "99"], "99"),
+    "too many": (
+        ["plan", "model.graph", "--devices", "cpu", "--n-microbatches", "99", "--batch", "8"],
+        "99",
+    ),
     "unknown kind": (
         ["estimate", "model.graph", "--device-kind", "toaster", "--out", "p"],
         "toaster",

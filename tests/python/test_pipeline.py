@@ -295,3 +295,12 @@ def test_dropout_depends_on_the_seed_and_not_on_the_cut():
         assert not torch.equal(first, second)
         assert_same(first, found[0][0])
         assert_same(second, found[0][1])
+
+
+def test_inputs_without_plain_numbers_are_refused(mlp):
+    model, x, graph, plan = mlp
+    pipe = kerf.Pipeline(model, plan)
+    with pytest.raises(ValueError, match=r"args\.0.*sparse"):
+        pipe(x.to_sparse())
+    with pytest.raises(ValueError, match=r"args\.0.*no numbers"):
+        pipe(x.to("meta"))

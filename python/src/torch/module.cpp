@@ -95,6 +95,7 @@ PYBIND11_MODULE(_torch, m) {
            py::arg("graph"), py::arg("plan"), py::arg("weights"), py::arg("opaque"),
            py::arg("reduce"))
       .def("run", &run, py::arg("inputs"), py::arg("n_microbatches"), py::arg("record") = false)
+      .def("check_inputs", &TorchPipeline::check_inputs, py::arg("inputs"))
       .def("replace_weights", &TorchPipeline::replace_weights, py::arg("weights"),
            py::call_guard<py::gil_scoped_release>());
 
