@@ -4,6 +4,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -217,3 +219,28 @@ def test_a_pipeline_in_a_forked_child_says_so_and_does_not_hang():
     assert in_a_forked_child(call) == 7
     assert in_a_forked_child(forget) == 7
     torch.testing.assert_close(pipe(x), expected)
+
+
+ENDS_DURING_A_CALL = """
+import threading, time, torch, kerf
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]).eval()
+x = torch.randn(8, 64)
+plan = kerf.plan(kerf.trace(model, (x,)), ["cpu:0", "cpu:1"], n_microbatches=2)
+pipe = kerf.Pipeline(model, plan)
+threading.Thread(target=lambda: [pipe(x) for _ in range(10**6)], daemon=True).start()
+time.sleep(0.3)
+"""
+
+
+def test_a_program_may_end_while_a_daemon_thread_calls_a_pipeline():
+    # The interpreter ends threads that ask for its lock; one that asked in a destructor took the
+    # whole process with it: "terminate called without an active exception".
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_DURING_A_CALL],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr

@@ -51,13 +51,25 @@ py::object to_python(const c10::IValue& value) {
   return py::none();
 }
 
+// Calls `work` without the interpreter lock. Not by a guard object: when the interpreter is ending,
+// taking the lock again ends the calling thread, and a thread must not end inside a destructor.
+template <class Work>
+void without_lock(Work&& work) {
+  std::exception_ptr failure;
+  PyThreadState* const state = PyEval_SaveThread();
+  try {
+    work();
+  } catch (const std::exception&) {
+    failure = std::current_exception();
+  }
+  PyEval_RestoreThread(state);
+  if (failure) std::rethrow_exception(failure);
+}
+
 py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
               bool record) {
   TorchPipeline::Result result;
-  {
-    const py::gil_scoped_release unlocked;
-    result = pipeline.run(inputs, n_microbatches, record);
-  }
+  without_lock([&] { result = pipeline.run(inputs, n_microbatches, record); });
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
   return py::make_tuple(outputs, result.batch,
