@@ -171,9 +171,9 @@ OutputRule rule_of(const Graph& graph, const GraphOutput& output, ValueId id,
 }  // namespace
 
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch, int n_microbatches) {
-  const std::int64_t size = (batch + n_microbatches - 1) / n_microbatches;
+  const std::int64_t count = std::min<std::int64_t>(n_microbatches, batch);
   std::vector<std::int64_t> out;
-  for (std::int64_t left = batch; left > 0; left -= size) out.push_back(std::min(size, left));
+  for (std::int64_t i = 0; i < count; ++i) out.push_back((batch + count - 1 - i) / count);
   return out;
 }
 

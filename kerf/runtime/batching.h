@@ -33,8 +33,9 @@ struct OutputRule {
   BatchDim at;
 };
 
-// sizes() of the micro-batches of `batch`: ceil(batch / n) each, the last one what is left. May be
-// fewer than n.
+// The sizes of the micro-batches of `batch`: n of them that differ by one sample at most, larger
+// ones first, none above ceil(batch / n), which is what a plan counts with. Fewer than n when there
+// are fewer samples.
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t batch, int n_microbatches);
 
 // One rule for every graph input; throws Error(unsupported_operator) for an input that holds B in a

@@ -23,9 +23,10 @@ std::string refusal(const Graph& graph, const std::map<std::string, std::string>
   return "";
 }
 
-TEST(ABatch, IsCutIntoEqualPartsAndARest) {
+TEST(ABatch, IsCutIntoPartsThatDifferByOneSampleAtMost) {
   EXPECT_EQ(micro_batch_sizes(8, 4), (std::vector<std::int64_t>{2, 2, 2, 2}));
-  EXPECT_EQ(micro_batch_sizes(10, 4), (std::vector<std::int64_t>{3, 3, 3, 1}));
+  EXPECT_EQ(micro_batch_sizes(10, 4), (std::vector<std::int64_t>{3, 3, 2, 2}));
+  EXPECT_EQ(micro_batch_sizes(9, 4), (std::vector<std::int64_t>{3, 2, 2, 2}));
   EXPECT_EQ(micro_batch_sizes(2, 4), (std::vector<std::int64_t>{1, 1}));
   EXPECT_EQ(micro_batch_sizes(5, 1), (std::vector<std::int64_t>{5}));
 }
