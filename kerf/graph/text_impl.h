@@ -16,6 +16,10 @@ struct PrintOptions {
 };
 void print_lines(const GraphData& data, PrintOptions options, std::string& out);
 
+// What a value has when its line says nothing else: row-major strides, a storage of its own size.
+std::vector<Expr> contiguous_strides(const std::vector<Expr>& shape);
+Expr element_bytes(DType dtype, const std::vector<Expr>& shape);
+
 void hash_graph(const GraphData& data, Hasher& hasher);
 
 }  // namespace kerf

@@ -13,6 +13,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/file.h"
 #include "kerf/graph/text.h"
+#include "kerf/graph/text_impl.h"
 
 namespace kerf {
 namespace {
@@ -347,12 +348,7 @@ class GraphParser {
     cursor.expect("[");
     value.shape = parse_sizes(cursor, "]");
     try {
-      value.strides.resize(value.shape.size());
-      Expr stride = 1;
-      for (std::size_t d = value.shape.size(); d-- > 0;) {
-        value.strides[d] = stride;
-        stride = stride * value.shape[d];
-      }
+      value.strides = contiguous_strides(value.shape);
     } catch (const Error& error) {
       cursor.rethrow(error, at);
     }
@@ -370,9 +366,7 @@ class GraphParser {
   Expr parse_storage_bytes(Cursor& cursor, const Value& value, std::size_t at) {
     if (cursor.take_word("bytes")) return parse_size(cursor, " ,=");
     try {
-      Expr bytes = element_size(value.dtype);
-      for (const Expr& size : value.shape) bytes = bytes * size;
-      return bytes;
+      return element_bytes(value.dtype, value.shape);
     } catch (const Error& error) {
       cursor.rethrow(error, at);
     }

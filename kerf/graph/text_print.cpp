@@ -130,31 +130,20 @@ class Printer {
     return out;
   }
 
-  static std::vector<Expr> contiguous(const std::vector<Expr>& shape) {
-    std::vector<Expr> strides(shape.size());
-    Expr stride = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      strides[d] = stride;
-      stride = stride * shape[d];
-    }
-    return strides;
-  }
-
   // "%x: f32[B, 4]{1, 4} in %base + 16 grad"
   std::string definition(ValueId id) {
     const Value& value = data_.values[id.index()];
     std::string out = reference(id) + ": ";
     if (value.scalar) return out + "scalar " + std::string(to_string(value.dtype));
     out += fmt::format("{}[{}]", to_string(value.dtype), list(value.shape));
-    const std::vector<Expr> natural = contiguous(value.shape);
+    const std::vector<Expr> natural = contiguous_strides(value.shape);
     if (value.strides != natural) out += fmt::format("{{{}}}", list(value.strides));
     ValueId& owner = owner_[value.storage.index()];
     if (owner.valid()) {
       out += " in " + reference(owner);
     } else {
       owner = id;
-      Expr bytes = element_size(value.dtype);
-      for (const Expr& size : value.shape) bytes = bytes * size;
+      const Expr bytes = element_bytes(value.dtype, value.shape);
       const Expr& actual = data_.storages[value.storage.index()].bytes;
       if (!(actual == bytes)) out += " bytes " + actual.str();
     }
@@ -241,6 +230,22 @@ class Printer {
 };
 
 }  // namespace
+
+std::vector<Expr> contiguous_strides(const std::vector<Expr>& shape) {
+  std::vector<Expr> strides(shape.size());
+  Expr stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride = stride * shape[d];
+  }
+  return strides;
+}
+
+Expr element_bytes(DType dtype, const std::vector<Expr>& shape) {
+  Expr bytes = element_size(dtype);
+  for (const Expr& size : shape) bytes = bytes * size;
+  return bytes;
+}
 
 void print_lines(const GraphData& data, PrintOptions options, std::string& out) {
   Printer(data, options, out).run();

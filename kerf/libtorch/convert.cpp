@@ -182,6 +182,12 @@ bool depends_on_batch(const Argument& argument) {
   return false;
 }
 
+std::string describe(const Value& value) {
+  std::string sizes;
+  for (const Expr& size : value.shape) sizes += (sizes.empty() ? "" : ", ") + size.str();
+  return fmt::format("{}[{}]", to_string(value.dtype), sizes);
+}
+
 std::string describe(const c10::IValue& value) {
   if (value.isTensorList()) {
     std::string out;

@@ -28,7 +28,8 @@ c10::IValue to_ivalue(const Argument& argument, const c10::TypePtr& type, std::i
 // Does the constant have to be made anew when B changes?
 bool depends_on_batch(const Argument& argument);
 
-// "f32[2, 3]" and the like, for messages.
+// "f32[2, 3] on cpu" and the like, for messages; of a traced value, "f32[B, 3]".
 std::string describe(const c10::IValue& value);
+std::string describe(const Value& value);
 
 }  // namespace kerf

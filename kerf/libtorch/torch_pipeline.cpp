@@ -17,18 +17,12 @@
 namespace kerf {
 namespace {
 
-std::string shape_text(const Value& value) {
-  std::string out;
-  for (const Expr& size : value.shape) out += (out.empty() ? "" : ", ") + size.str();
-  return fmt::format("{}[{}]", to_string(value.dtype), out);
-}
-
 [[noreturn]] void refuse_input(const GraphInput& input, const Value& value,
                                const at::Tensor& tensor, const std::string& what) {
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[libtorch.pipeline] input '{}' is {}: {}; it was traced as {}; give an "
                           "input of that shape, or trace the model with this one",
-                          input.path, describe(c10::IValue(tensor)), what, shape_text(value)));
+                          input.path, describe(c10::IValue(tensor)), what, describe(value)));
 }
 
 }  // namespace

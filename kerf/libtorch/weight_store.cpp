@@ -31,13 +31,11 @@ void WeightStore::check(std::size_t weight, const at::Tensor& tensor) const {
     same = tensor.size(static_cast<std::int64_t>(d)) == value.shape[d].constant();
   }
   if (same) return;
-  std::string shape;
-  for (const Expr& size : value.shape) shape += (shape.empty() ? "" : ", ") + size.str();
   throw Error(
       ErrorKind::invalid_argument,
-      fmt::format("[libtorch.weights] weight '{}' is {}; the graph was traced with {}[{}]; give "
+      fmt::format("[libtorch.weights] weight '{}' is {}; the graph was traced with {}; give "
                   "the model that was traced, or trace this one",
-                  record.names[0], describe(c10::IValue(tensor)), to_string(value.dtype), shape));
+                  record.names[0], describe(c10::IValue(tensor)), describe(value)));
 }
 
 void WeightStore::prepare_run() {

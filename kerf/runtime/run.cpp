@@ -14,14 +14,16 @@ Run::Run(const std::vector<Program>& programs, std::size_t num_devices, Schedule
       record_(record),
       events_(num_devices) {
   std::size_t num_values = 0;
+  for (const Program& program : programs) {
+    for (const Send& send : program.sends) {
+      num_values = std::max(num_values, send.value.index() + 1);
+    }
+  }
   for (std::size_t d = 0; d < num_devices; ++d) {
     std::vector<std::size_t> num_received(programs.size(), 0);
     for (const Program& program : programs) {
       if (program.device.index() == d)
         num_received[program.stage.index()] = program.received.size();
-      for (const Send& send : program.sends) {
-        num_values = std::max(num_values, send.value.index() + 1);
-      }
     }
     channels_.push_back(std::make_unique<Channel>(num_received, n_microbatches));
   }
