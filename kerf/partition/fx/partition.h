@@ -32,6 +32,22 @@ struct Partition {
   std::int64_t level = -1;
 };
 
+// The node and the leaves it reads that are not there yet. Does not touch used_bytes.
+void add_node(const OpGraph& graph, std::vector<OpIndex>& nodes, OpIndex node);
+// Removes the node, and the leaves that nothing else in the set reads.
+void remove_node(const OpGraph& graph, std::vector<OpIndex>& nodes, OpIndex node);
+// The ops in graph order with the leaves they read.
+std::vector<OpIndex> with_leaves(const OpGraph& graph, std::span<const OpIndex> ops);
+// Both become one, at the end of the list; numbers and relations are set anew.
+void combine(const OpGraph& graph, std::vector<Partition>& partitions, std::size_t a,
+             std::size_t b);
+// Numbers are positions, relations are set.
+void reorganize(const OpGraph& graph, std::vector<Partition>& partitions);
+// By node, the number of the last partition that holds it; kNoPartition where none does.
+inline constexpr std::int64_t kNoPartition = -1;
+std::vector<std::int64_t> node_to_partition(const OpGraph& graph,
+                                            std::span<const Partition> partitions);
+
 // extra(node, set): bytes of the node's inputs that are not in the set, and of the node itself.
 // Throws OriginalError(runtime) when a size is missing.
 std::int64_t extra_bytes(const OpGraph& graph, OpIndex node, std::span<const OpIndex> set);

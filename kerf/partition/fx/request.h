@@ -52,8 +52,9 @@ struct Answer {
   double cost = kNoLatency;
   double serial_cost = kNoLatency;
   std::vector<DeviceBytes> device_bytes;  // by device of the request
+  // compat, sparse_nn: partitions whose device lists are one and the same object (fault S2).
+  std::vector<std::size_t> one_device_list;
 };
-inline constexpr std::int64_t kNoPartition = -1;
 
 // The mended family. Throws Error(invalid_argument) for what is wrong with the request; Infeasible
 // when the search found nothing that fits.

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/fx/compat.h"
+
+#include <algorithm>
+
+#include "kerf/partition/fx/size.h"
+
+namespace kerf::partition::fx {
+namespace compat {
+
+std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions) {
+  std::vector<double> out;
+  out.reserve(partitions.size());
+  for (const Partition& partition : partitions) {
+    out.push_back(partition_latency(graph, partition.nodes).overall);
+  }
+  return out;
+}
+
+Answer single(const Request& request, std::int64_t total_bytes, std::size_t device) {
+  Answer answer;
+  Partition& all = answer.partitions.emplace_back();
+  for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) all.nodes.push_back(n);
+  all.used_bytes = total_bytes;
+  all.device_ids = {request.devices[device].id};
+  answer.node_to_partition = node_to_partition(request.graph, answer.partitions);
+  return answer;
+}
+
+Answer size(const Request& request) {
+  Answer answer;
+  answer.partitions = greedy_by_size(request.graph, request.devices, true);
+  answer.node_to_partition = node_to_partition(request.graph, answer.partitions);
+  return answer;
+}
+
+Answer aot(const Request& request) {
+  Answer answer;
+  answer.node_to_partition.assign(request.graph.num_nodes(), kNoPartition);
+  for (const auto& [node, id] : request.node_to_partition) {
+    auto found = std::find_if(answer.partitions.begin(), answer.partitions.end(),
+                              [&, wanted = id](const Partition& p) { return p.id == wanted; });
+    if (found == answer.partitions.end()) {
+      const auto devices = std::find_if(
+          request.partition_to_devices.begin(), request.partition_to_devices.end(),
+          [&, wanted = id](const auto& entry) { return entry.first == wanted; });
+      if (devices == request.partition_to_devices.end()) {
+        throw OriginalError(OriginalError::Kind::key_partition, std::to_string(id), id);
+      }
+      found = answer.partitions.insert(found, Partition{});
+      found->id = id;
+      found->device_ids = devices->second;
+    }
+    add_node(request.graph, found->nodes, node);
+    answer.node_to_partition[node] = id;
+  }
+  for (Partition& partition : answer.partitions) {
+    partition.used_bytes = used_bytes(request.graph, partition.nodes);
+  }
+  return answer;
+}
+
+namespace {
+
+Answer by_mode(const Request& request) {
+  switch (request.mode) {
+    case Mode::sparse_nn: return sparse_nn(request);
+    case Mode::cost_aware: return cost_aware(request);
+    case Mode::kl: return kl(request);
+    default: return compat::size(request);
+  }
+}
+
+Answer choose(const Request& request) {
+  std::int64_t total = 0;
+  for (const OpNode& node : request.graph.nodes()) {
+    total += std::max<std::int64_t>(node.total_size, 0);  // none behind the output
+  }
+  std::int64_t sum = 0;
+  for (const Device& device : request.devices) sum += device.memory;
+  const auto largest =
+      std::max_element(request.devices.begin(), request.devices.end(),
+                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
+  if (request.mode == Mode::aot) return aot(request);
+  if (total <= largest->memory) {
+    return single(request, total, static_cast<std::size_t>(largest - request.devices.begin()));
+  }
+  if (total > sum) {
+    throw OriginalError(OriginalError::Kind::runtime,
+                        "Devices do not have enough memory for the module");
+  }
+  return by_mode(request);
+}
+
+}  // namespace
+}  // namespace compat
+
+Answer partition_graph_compat(const Request& request) {
+  if (request.devices.empty()) throw OriginalError(OriginalError::Kind::runtime, "No devices");
+  if (request.graph.ops().empty()) {
+    throw OriginalError(OriginalError::Kind::runtime,
+                        "No Partition since no operations in the module");
+  }
+  Answer answer = compat::choose(request);
+  if (request.saturate_host) compat::saturate_host(request, answer);
+  return answer;
+}
+
+}  // namespace kerf::partition::fx

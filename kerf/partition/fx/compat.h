@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The original's modes with their faults. Each throws OriginalError where the original raises.
+#pragma once
+
+#include "kerf/partition/fx/request.h"
+
+namespace kerf::partition::fx::compat {
+
+Answer single(const Request& request, std::int64_t total_bytes, std::size_t device);
+Answer size(const Request& request);
+Answer sparse_nn(const Request& request);
+Answer cost_aware(const Request& request);
+Answer kl(const Request& request);
+Answer aot(const Request& request);
+void saturate_host(const Request& request, Answer& answer);
+
+// Overall latency of every partition. Throws OriginalError(key_node).
+std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions);
+
+}  // namespace kerf::partition::fx::compat

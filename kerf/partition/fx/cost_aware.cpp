@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/fx/cost_aware.h"
+
+#include <algorithm>
+
+#include "kerf/partition/fx/compat.h"
+#include "kerf/partition/fx/search.h"
+#include "kerf/partition/fx/size.h"
+
+namespace kerf::partition::fx {
+namespace {
+
+constexpr std::int64_t kEffort = 100;
+constexpr int kKicks = 400;
+// Up to here the original's own search is run too: its answer is a candidate, so that ours is never
+// worse. Its time grows with the fourth power.
+constexpr std::size_t kOriginalToo = 32;
+constexpr std::size_t kOriginalAtAnyPrice = 96;  // when nothing else was found
+
+void add_original(const Request& request, Search& search) {
+  try {
+    search.add_partitions(compat::cost_aware(request).partitions);
+  } catch (const OriginalError&) {
+    // It gives up where we need not.
+  }
+}
+
+}  // namespace
+
+Outcome<Answer, Infeasible> cost_aware(const Request& request) {
+  Search search(request, kEffort);
+  const OpTable& table = search.table();
+  const std::span<const Device> devices = request.devices;
+  if (table.size() <= kOriginalToo) add_original(request, search);
+  search.add(on_one_device(table, devices));
+  add_usual_starts(request, search);
+  std::int64_t largest = 0;
+  for (const Device& device : devices) largest = std::max(largest, device.memory);
+  constexpr std::size_t kManyOps = 4000;
+  if (table.size() <= kManyOps) {
+    search.add(by_clusters(table, devices, largest));
+    search.add(by_clusters(table, devices, largest / 2));
+  }
+  search.add(by_finish_time(table, devices));
+  search.improve_best(kKicks);
+  if (search.empty() && table.size() <= kOriginalAtAnyPrice) add_original(request, search);
+  if (auto best = search.best()) return std::move(*best);
+  return no_room(request, table);
+}
+
+}  // namespace kerf::partition::fx

@@ -1,0 +1,276 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/fx/form.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "kerf/base/error.h"
+#include "kerf/partition/fx/serial_latency.h"
+
+namespace kerf::partition::fx {
+namespace {
+
+using Label = std::uint32_t;
+
+class Former {
+ public:
+  Former(const Request& request, const OpTable& table, const Placement& placement)
+      : request_(request), table_(table), placement_(placement), label_(table.size()) {
+    for (Label op = 0; op < table.size(); ++op) label_[op] = op;
+    limit_ = cost();
+    limit_ += limit_ * 1e-12;
+  }
+
+  std::vector<Partition> run() {
+    for (const std::vector<std::uint32_t>& group : groups()) merge(group);
+    join_pairs();
+    return partitions();
+  }
+
+ private:
+  // By device and by how often a path to the op has changed devices at most.
+  std::vector<std::vector<std::uint32_t>> groups() const {
+    std::vector<std::uint32_t> level(table_.size(), 0);
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> by_level;
+    for (std::uint32_t op = 0; op < table_.size(); ++op) {
+      for (const OpTable::Edge& edge : table_.in(op)) {
+        const bool crosses = placement_.device(edge.op) != placement_.device(op);
+        level[op] = std::max(level[op], level[edge.op] + (crosses ? 1U : 0U));
+      }
+      by_level[{level[op], placement_.device(op)}].push_back(op);
+    }
+    std::vector<std::vector<std::uint32_t>> out;
+    for (auto& [key, ops] : by_level) out.push_back(std::move(ops));
+    return out;
+  }
+
+  // Intervals of a group, or unions of parts of it that do not touch, cannot close a cycle.
+  void merge(const std::vector<std::uint32_t>& ops) {
+    if (ops.size() < 2 || try_label(ops)) return;
+    std::vector<std::vector<std::uint32_t>> parts = components(ops);
+    if (parts.size() == 1) {
+      const auto middle = ops.begin() + static_cast<std::ptrdiff_t>(ops.size() / 2);
+      parts = {{ops.begin(), middle}, {middle, ops.end()}};
+    }
+    for (const std::vector<std::uint32_t>& part : parts) merge(part);
+  }
+
+  bool try_label(const std::vector<std::uint32_t>& ops) {
+    std::vector<Label> before;
+    for (const std::uint32_t op : ops) before.push_back(label_[op]);
+    for (const std::uint32_t op : ops) label_[op] = before.front();
+    if (cost() <= limit_) return true;
+    for (std::size_t i = 0; i < ops.size(); ++i) label_[ops[i]] = before[i];
+    return false;
+  }
+
+  std::vector<std::vector<std::uint32_t>> components(const std::vector<std::uint32_t>& ops) const {
+    std::vector<Label> root(table_.size(), Placement::kNowhere);
+    for (const std::uint32_t op : ops) root[op] = op;
+    const auto find = [&](std::uint32_t op) {
+      while (root[op] != op) op = root[op] = root[root[op]];
+      return op;
+    };
+    for (const std::uint32_t op : ops) {
+      for (const OpTable::Edge& edge : table_.in(op)) {
+        if (root[edge.op] == Placement::kNowhere) continue;
+        const auto [a, b] = std::minmax(find(edge.op), find(op));
+        root[b] = a;
+      }
+    }
+    std::map<std::uint32_t, std::vector<std::uint32_t>> parts;
+    for (const std::uint32_t op : ops) parts[find(op)].push_back(op);
+    std::vector<std::vector<std::uint32_t>> out;
+    for (auto& [key, part] : parts) out.push_back(std::move(part));
+    return out;
+  }
+
+  // Last, any two partitions of one device, when there are few.
+  void join_pairs() {
+    constexpr std::size_t kFew = 64;
+    for (bool joined = true; joined;) {
+      joined = false;
+      std::vector<Label> labels = label_;
+      std::sort(labels.begin(), labels.end());
+      labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+      if (labels.size() > kFew) return;
+      for (std::size_t i = 0; i < labels.size() && !joined; ++i) {
+        for (std::size_t j = i + 1; j < labels.size() && !joined; ++j) {
+          if (placement_.device(labels[i]) != placement_.device(labels[j])) continue;
+          joined = try_join(labels[i], labels[j]);
+        }
+      }
+    }
+  }
+  bool try_join(Label a, Label b) {
+    std::vector<std::uint32_t> moved;
+    for (std::uint32_t op = 0; op < table_.size(); ++op) {
+      if (label_[op] == b) moved.push_back(op);
+    }
+    for (const std::uint32_t op : moved) label_[op] = a;
+    if (cost() <= limit_) return true;
+    for (const std::uint32_t op : moved) label_[op] = b;
+    return false;
+  }
+
+  // Of the present labels; infinity when they wait for each other. A label is the number of an op
+  // that has it, so arrays by op serve for labels too.
+  double cost() {
+    if (request_.cost_model == CostModel::serial) {
+      const std::vector<Partition> now = partitions();
+      return in_order() ? serial_latency(request_, now) : kInfinity;
+    }
+    return critical_path();
+  }
+  bool in_order() { return critical_path() != kInfinity; }
+
+  double critical_path() {
+    const std::size_t count = table_.size();
+    inside_.assign(count, 0);
+    overall_.assign(count, 0);
+    waiting_.assign(count, 0);
+    first_in_.assign(count, 0);
+    std::size_t num_labels = 0;
+    for (std::size_t op = 0; op < count; ++op) {
+      const Label own = label_[op];
+      if (first_in_[own]++ == 0) ++num_labels;
+      double before = 0;
+      for (const OpTable::Edge& edge : table_.in(op)) {
+        if (label_[edge.op] == own) {
+          before = std::max(before, inside_[edge.op]);
+        } else {
+          ++waiting_[own];  // once for every edge
+        }
+      }
+      inside_[op] = before + table_.time[op];
+      overall_[own] = std::max(overall_[own], inside_[op]);
+    }
+    // Members of each label, in order.
+    begin_.assign(count + 1, 0);
+    for (std::size_t label = 0; label < count; ++label) {
+      begin_[label + 1] = begin_[label] + first_in_[label];
+    }
+    members_.resize(count);
+    next_.assign(begin_.begin(), begin_.end() - 1);
+    for (std::uint32_t op = 0; op < count; ++op) members_[next_[label_[op]]++] = op;
+
+    ready_.clear();
+    arrival_.assign(count, 0);
+    for (std::uint32_t label = 0; label < count; ++label) {
+      if (first_in_[label] > 0 && waiting_[label] == 0) ready_.push_back(label);
+    }
+    double length = 0;
+    while (!ready_.empty()) {
+      const Label from = ready_.back();
+      ready_.pop_back();
+      --num_labels;
+      const double end = arrival_[from] + overall_[from];
+      length = std::max(length, end);
+      send(from, end);
+    }
+    return num_labels == 0 ? length : kInfinity;
+  }
+
+  // Bytes to each reader count every tensor once, and the leaves that both hold.
+  void send(Label from, double end) {
+    sent_.clear();
+    for (std::size_t m = begin_[from]; m < begin_[from + 1]; ++m) {
+      const std::uint32_t op = members_[m];
+      for (const OpTable::Edge& edge : table_.out(op)) {
+        const Label to = label_[edge.op];
+        if (to == from) continue;
+        if (placement_.device(edge.op) != placement_.device(op)) sent_.emplace_back(to, op);
+        arrival_[to] = std::max(arrival_[to], end);
+        if (--waiting_[to] == 0) ready_.push_back(to);
+      }
+    }
+    std::sort(sent_.begin(), sent_.end());
+    sent_.erase(std::unique(sent_.begin(), sent_.end()), sent_.end());
+    for (std::size_t i = 0; i < sent_.size();) {
+      const Label to = sent_[i].first;
+      std::int64_t bytes = leaf_bytes(from, to);
+      for (; i < sent_.size() && sent_[i].first == to; ++i) {
+        bytes += table_.output_bytes[sent_[i].second];
+      }
+      if (request_.rate > 0) {
+        arrival_[to] = std::max(arrival_[to], end + static_cast<double>(bytes) / request_.rate);
+      }
+    }
+  }
+  std::int64_t leaf_bytes(Label from, Label to) {
+    const auto collect = [&](Label label, std::vector<OpIndex>& out) {
+      out.clear();
+      for (std::size_t m = begin_[label]; m < begin_[label + 1]; ++m) {
+        for (const OpIndex input : request_.graph.inputs(table_.node[members_[m]])) {
+          if (request_.graph.node(input).leaf) out.push_back(input);
+        }
+      }
+      std::sort(out.begin(), out.end());
+      out.erase(std::unique(out.begin(), out.end()), out.end());
+    };
+    collect(from, leaves_a_);
+    collect(to, leaves_b_);
+    std::int64_t bytes = 0;
+    auto other = leaves_b_.begin();
+    for (const OpIndex leaf : leaves_a_) {
+      other = std::lower_bound(other, leaves_b_.end(), leaf);
+      if (other == leaves_b_.end()) break;
+      if (*other == leaf) bytes += request_.graph.node(leaf).output_size;
+    }
+    return bytes;
+  }
+
+  // Numbered by their first op.
+  std::vector<Partition> partitions() const {
+    std::vector<Partition> out;
+    std::vector<std::size_t> number(table_.size(), table_.size());
+    std::vector<std::vector<OpIndex>> ops;
+    for (std::uint32_t op = 0; op < table_.size(); ++op) {
+      std::size_t& at = number[label_[op]];
+      if (at == table_.size()) {
+        at = out.size();
+        out.emplace_back().device_ids = {request_.devices[placement_.device(op)].id};
+        ops.emplace_back();
+      }
+      ops[at].push_back(table_.node[op]);
+    }
+    for (std::size_t p = 0; p < out.size(); ++p) {
+      out[p].nodes = with_leaves(request_.graph, ops[p]);
+      out[p].used_bytes = used_bytes(request_.graph, out[p].nodes);
+    }
+    reorganize(request_.graph, out);
+    return out;
+  }
+
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  const Request& request_;
+  const OpTable& table_;
+  const Placement& placement_;
+  std::vector<Label> label_;
+  double limit_ = 0;
+
+  std::vector<double> inside_;
+  std::vector<double> overall_;
+  std::vector<double> arrival_;
+  std::vector<std::uint32_t> waiting_;
+  std::vector<std::uint32_t> first_in_;
+  std::vector<std::size_t> begin_;
+  std::vector<std::size_t> next_;
+  std::vector<std::uint32_t> members_;
+  std::vector<Label> ready_;
+  std::vector<std::pair<Label, std::uint32_t>> sent_;
+  std::vector<OpIndex> leaves_a_;
+  std::vector<OpIndex> leaves_b_;
+};
+
+}  // namespace
+
+std::vector<Partition> form_partitions(const Request& request, const OpTable& table,
+                                       const Placement& placement) {
+  return Former(request, table, placement).run();
+}
+
+}  // namespace kerf::partition::fx

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <set>
+
+#include "kerf/base/error.h"
+#include "kerf/partition/fx/aot.h"
+#include "kerf/partition/fx/cost_aware.h"
+#include "kerf/partition/fx/kl.h"
+#include "kerf/partition/fx/request.h"
+#include "kerf/partition/fx/search.h"
+#include "kerf/partition/fx/size.h"
+#include "kerf/partition/fx/sparse_nn.h"
+
+namespace kerf::partition::fx {
+namespace {
+
+[[noreturn]] void refuse(const std::string& found, const std::string& expected) {
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.fx] {}; expected {}", found, expected));
+}
+
+void check_devices(std::span<const Device> devices) {
+  if (devices.empty()) refuse("no devices", "at least one");
+  std::set<std::int64_t> ids;
+  for (const Device& device : devices) {
+    if (device.memory <= 0) {
+      refuse(fmt::format("device '{}' has {} bytes of memory", device.name, device.memory),
+             "more than 0");
+    }
+    if (!ids.insert(device.id).second) {
+      refuse(fmt::format("two devices have the id {}, one of them '{}'", device.id, device.name),
+             "a logical_id of its own for each device");
+    }
+  }
+}
+
+void check_graph(const OpGraph& graph) {
+  if (graph.ops().empty()) refuse("a graph in which nothing runs", "at least one operation");
+  std::vector<std::string> unsized;
+  for (const OpNode& node : graph.nodes()) {
+    if (node.output_size < 0 || node.total_size < 0) unsized.push_back(node.name);
+  }
+  if (!unsized.empty()) {
+    refuse(fmt::format("{} of {} nodes have no size: {}", unsized.size(), graph.num_nodes(),
+                       fmt::join(unsized, ", ")),
+           "shapes for all; run shape propagation first");
+  }
+}
+
+void check_costs(const Request& request) {
+  if (std::isnan(request.rate) || request.rate <= 0) {
+    refuse(fmt::format("a transfer rate of {} bytes a second with mode {}", request.rate,
+                       to_string(request.mode)),
+           "more than 0; infinity when transfers cost nothing");
+  }
+  std::vector<std::string> missing;
+  std::vector<std::string> wrong;
+  for (const OpIndex n : request.graph.ops()) {
+    const OpNode& node = request.graph.node(n);
+    if (std::isnan(node.mem_latency) || std::isnan(node.computer_latency)) {
+      missing.push_back(node.name);
+    } else if (node.mem_latency < 0 || node.computer_latency < 0 || std::isinf(node.latency())) {
+      wrong.push_back(node.name);
+    }
+  }
+  if (!missing.empty()) {
+    refuse(fmt::format("{} of {} nodes have no latency: {}", missing.size(),
+                       request.graph.ops().size(), fmt::join(missing, ", ")),
+           "one for every node that runs, in node_to_latency_mapping");
+  }
+  if (!wrong.empty()) {
+    refuse(fmt::format("negative or infinite latencies for {}", fmt::join(wrong, ", ")),
+           "seconds from 0");
+  }
+}
+
+Outcome<Answer, Infeasible> by_mode(const Request& request) {
+  switch (request.mode) {
+    case Mode::size: return size(request);
+    case Mode::sparse_nn: return sparse_nn(request);
+    case Mode::cost_aware: return cost_aware(request);
+    case Mode::kl: return kl(request);
+    case Mode::aot: return aot(request);
+  }
+  throw Error(ErrorKind::internal, "[partition.fx] unknown mode");
+}
+
+}  // namespace
+
+std::string_view to_string(Mode mode) {
+  switch (mode) {
+    case Mode::size: return "size";
+    case Mode::sparse_nn: return "sparse_nn";
+    case Mode::cost_aware: return "cost_aware";
+    case Mode::kl: return "kl";
+    case Mode::aot: return "aot";
+  }
+  return "?";
+}
+
+Outcome<Answer, Infeasible> partition_graph(const Request& request) {
+  check_devices(request.devices);
+  check_graph(request.graph);
+  if (request.mode == Mode::cost_aware || request.mode == Mode::kl) check_costs(request);
+  Outcome<Answer, Infeasible> outcome = by_mode(request);
+  if (!outcome) return outcome;
+  KERF_CHECK(is_valid(request, outcome->partitions), "the partitions do not hold");
+  if (request.saturate_host) saturate_host(request, *outcome);
+  return outcome;
+}
+
+}  // namespace kerf::partition::fx

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the mended cost modes share: starts are improved, partitions formed, the best kept.
+#pragma once
+
+#include <optional>
+
+#include "kerf/partition/fx/improve.h"
+#include "kerf/partition/fx/starts.h"
+
+namespace kerf::partition::fx {
+
+// Every op in one partition, every partition on known devices, no cycle, every device within its
+// memory by the request's accounting.
+bool is_valid(const Request& request, std::span<const Partition> partitions);
+
+// Cost, serial cost and bytes of partitions that stay as they are. Numbers are kept.
+Answer finish(const Request& request, std::vector<Partition> partitions);
+
+// Copies of everything on devices that are idle: their ids are appended (kerf/partition/replicate.h).
+void saturate_host(const Request& request, Answer& answer);
+
+// Why nothing fits: the device that is shortest of memory when the ops are spread by room, or the
+// node that fits nowhere.
+Infeasible no_room(const Request& request, const OpTable& table);
+
+class Search {
+ public:
+  // `effort`: work a squared op; the limit of the request, if any, counts instead.
+  Search(const Request& request, std::int64_t effort);
+
+  const OpTable& table() const { return table_; }
+  std::span<const Device> devices() const { return request_.devices; }
+  std::int64_t work() const { return work_; }
+
+  // A start, or nothing.
+  void add(std::optional<Placement> start);
+  // Partitions of the original: a candidate as they are, and a start. Ignored when not valid.
+  void add_partitions(std::vector<Partition> partitions);
+  void improve_best(int kicks);
+  std::optional<Answer> best();
+  bool empty() const { return found_.empty() && given_.empty(); }
+
+ private:
+  struct Found {
+    Placement placement;
+    Score score;
+  };
+  const Request& request_;
+  OpTable table_;
+  std::int64_t work_;
+  Improver improver_;
+  std::vector<Found> found_;  // best first
+  std::vector<std::vector<Partition>> given_;
+};
+
+}  // namespace kerf::partition::fx

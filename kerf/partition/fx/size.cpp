@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/fx/size.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kerf/partition/fx/search.h"
+
+namespace kerf::partition::fx {
+namespace {
+
+std::optional<std::vector<Partition>> greedy(const Request& request, bool compat) {
+  try {
+    auto partitions = greedy_by_size(request.graph, request.devices, compat);
+    if (is_valid(request, partitions)) return partitions;
+  } catch (const OriginalError&) {
+    // It gets stuck where another order need not.
+  }
+  return std::nullopt;
+}
+
+// The orders worth trying; one when all devices are alike.
+std::vector<std::vector<std::uint32_t>> device_orders(std::span<const Device> devices) {
+  std::vector<std::uint32_t> given(devices.size());
+  std::iota(given.begin(), given.end(), 0U);
+  std::vector<std::vector<std::uint32_t>> orders{given};
+  const auto by_memory = [&](std::uint32_t a, std::uint32_t b) {
+    return devices[a].memory < devices[b].memory;
+  };
+  std::vector<std::uint32_t> sorted = given;
+  std::stable_sort(sorted.begin(), sorted.end(), by_memory);
+  if (devices[sorted.front()].memory == devices[sorted.back()].memory) return orders;
+  orders.push_back(sorted);
+  std::reverse(sorted.begin(), sorted.end());
+  orders.push_back(sorted);
+  return orders;
+}
+
+}  // namespace
+
+std::optional<std::vector<Partition>> by_size(const Request& request) {
+  auto partitions = greedy(request, false);
+  if (!partitions) partitions = greedy(request, true);
+  return partitions;
+}
+
+void add_usual_starts(const Request& request, Search& search) {
+  if (auto partitions = by_size(request)) search.add_partitions(std::move(*partitions));
+  constexpr std::int64_t kWork = 200'000'000;
+  for (const auto& op_order : {graph_order(search.table()), depth_first_order(search.table())}) {
+    for (const auto& device_order : device_orders(request.devices)) {
+      search.add(intervals(search.table(), request.devices, op_order, device_order, kWork));
+    }
+  }
+}
+
+std::optional<Answer> all_on_one(const Request& request) {
+  const auto largest =
+      std::max_element(request.devices.begin(), request.devices.end(),
+                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
+  std::vector<Partition> one(1);
+  for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) one.front().nodes.push_back(n);
+  one.front().used_bytes = used_bytes(request.graph, one.front().nodes);
+  one.front().device_ids = {largest->id};
+  if (!is_valid(request, one)) return std::nullopt;
+  return finish(request, std::move(one));
+}
+
+Outcome<Answer, Infeasible> size(const Request& request) {
+  if (auto answer = all_on_one(request)) return std::move(*answer);
+  if (auto partitions = by_size(request)) return finish(request, std::move(*partitions));
+  Search search(request, 1);
+  add_usual_starts(request, search);
+  if (search.empty()) search.add(by_finish_time(search.table(), request.devices));
+  if (search.empty()) {
+    Placement spread = least_overflow(search.table(), request.devices);
+    if (spread.fits()) search.add(std::move(spread));
+  }
+  if (auto best = search.best()) return std::move(*best);
+  return no_room(request, search.table());
+}
+
+}  // namespace kerf::partition::fx

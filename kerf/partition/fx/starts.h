@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// First placements for the searches to improve. All but least_overflow keep every memory limit;
+// they return nothing when their rule finds no room.
+#pragma once
+
+#include <optional>
+
+#include "kerf/partition/fx/placement.h"
+
+namespace kerf::partition::fx {
+
+// Everything on the largest device.
+std::optional<Placement> on_one_device(const OpTable& table, std::span<const Device> devices);
+
+// Partitions that have a device each, as they are.
+std::optional<Placement> as_given(const OpTable& table, std::span<const Device> devices,
+                                  std::span<const Partition> partitions);
+
+// Intervals of an order of the ops, the devices in theirs: the cut with the least sum of its
+// largest transfers. Exact for that rule; at most work_limit steps, else nothing.
+std::optional<Placement> intervals(const OpTable& table, std::span<const Device> devices,
+                                   std::span<const std::uint32_t> op_order,
+                                   std::span<const std::uint32_t> device_order,
+                                   std::int64_t work_limit);
+
+// Neighbours joined by their dearest transfers while they fit `bytes`, then put on the device that
+// they talk to most of those with room.
+std::optional<Placement> by_clusters(const OpTable& table, std::span<const Device> devices,
+                                     std::int64_t bytes);
+
+// Each op where it would end soonest, devices doing one thing at a time.
+std::optional<Placement> by_finish_time(const OpTable& table, std::span<const Device> devices);
+
+// Each op where most room is left; may exceed limits. The answer when nothing else is found.
+Placement least_overflow(const OpTable& table, std::span<const Device> devices);
+
+// Topological orders: the graph's own, and depth first (chains stay together).
+std::vector<std::uint32_t> graph_order(const OpTable& table);
+std::vector<std::uint32_t> depth_first_order(const OpTable& table);
+
+}  // namespace kerf::partition::fx
