@@ -6,18 +6,20 @@
 
 #include <algorithm>
 
+#include "kerf/partition/units.h"
+
 namespace kerf::partition {
 namespace {
 
-struct Unit {
+struct UnitLoad {
   double time = 0;           // on the profiled kind
   std::int64_t weights = 0;  // storages that no other unit uses
 };
 
-std::vector<Unit> collect_units(const Problem& problem) {
+std::vector<UnitLoad> unit_loads(const Problem& problem) {
   const Graph& graph = problem.graph;
   const std::vector<std::size_t> unit_of = indivisible_units(graph);
-  std::vector<Unit> units;
+  std::vector<UnitLoad> units;
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
     if (unit_of[n] >= units.size()) units.resize(unit_of[n] + 1);
     units[unit_of[n]].time += problem.node_time(NodeId{n}).count;
@@ -52,10 +54,10 @@ LowerBound work_bound(const Problem& problem, double total) {
                   to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
 }
 
-LowerBound unit_bound(const Problem& problem, const std::vector<Unit>& units) {
+LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units) {
   double largest = 0;
   double speed = 0;
-  for (const Unit& unit : units) largest = std::max(largest, unit.time);
+  for (const UnitLoad& unit : units) largest = std::max(largest, unit.time);
   for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
   return {"unit", Nanoseconds{largest / speed},
           fmt::format("the longest piece that cannot be cut takes {} and the fastest device has "
@@ -65,10 +67,10 @@ LowerBound unit_bound(const Problem& problem, const std::vector<Unit>& units) {
 
 // The most work whose own weights fit into `limit`: pieces with most time a byte first, the last
 // one in part. No set of whole pieces does more.
-double most_work_within(const std::vector<Unit>& by_density, std::int64_t limit) {
+double most_work_within(const std::vector<UnitLoad>& by_density, std::int64_t limit) {
   double work = 0;
   double room = static_cast<double>(limit);
-  for (const Unit& unit : by_density) {
+  for (const UnitLoad& unit : by_density) {
     const auto weights = static_cast<double>(unit.weights);
     if (weights <= room) {
       work += unit.time;
@@ -102,11 +104,11 @@ double least_time(std::vector<Memory> memories, double total) {
   return -1;
 }
 
-LowerBound memory_bound(const Problem& problem, std::vector<Unit> units, double total) {
-  std::sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) {
+LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, double total) {
+  std::sort(units.begin(), units.end(), [](const UnitLoad& a, const UnitLoad& b) {
     return a.time * static_cast<double>(b.weights) > b.time * static_cast<double>(a.weights);
   });
-  std::stable_partition(units.begin(), units.end(), [](const Unit& u) { return u.weights == 0; });
+  std::stable_partition(units.begin(), units.end(), [](const UnitLoad& u) { return u.weights == 0; });
   const Cluster& cluster = problem.cluster;
   std::vector<Memory> memories;
   for (int g = 0; g < cluster.num_memory_groups(); ++g) {
@@ -126,9 +128,9 @@ LowerBound memory_bound(const Problem& problem, std::vector<Unit> units, double 
 }  // namespace
 
 std::vector<LowerBound> lower_bounds(const Problem& problem) {
-  const std::vector<Unit> units = collect_units(problem);
+  const std::vector<UnitLoad> units = unit_loads(problem);
   double total = 0;
-  for (const Unit& unit : units) total += unit.time;
+  for (const UnitLoad& unit : units) total += unit.time;
   return {work_bound(problem, total), unit_bound(problem, units),
           memory_bound(problem, units, total)};
 }

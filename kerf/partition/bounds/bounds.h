@@ -20,8 +20,4 @@ std::vector<LowerBound> lower_bounds(const Problem& problem);
 // The largest of them; the first of equals.
 LowerBound best_lower_bound(const Problem& problem);
 
-// Nodes that must share a stage: units[node] numbers them by first node. Glued groups are one each,
-// all other nodes stand alone.
-std::vector<std::size_t> indivisible_units(const Graph& graph);
-
 }  // namespace kerf::partition

@@ -12,8 +12,8 @@
 #include <limits>
 #include <optional>
 
-#include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/units.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/memory.h"
 
@@ -23,61 +23,6 @@ namespace {
 constexpr std::int64_t kDefaultWork = 20'000'000;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-
-struct Unit {
-  std::vector<NodeId> nodes;
-  double time = 0;
-  std::vector<ValueId> tensors;     // used here, made in other units
-  std::vector<std::size_t> before;  // units it waits for
-  std::vector<StorageId> weights;   // distinct
-};
-
-std::vector<Unit> collect_units(const Problem& problem, const std::vector<std::size_t>& unit_of) {
-  const Graph& graph = problem.graph;
-  std::vector<Unit> units(1 + *std::max_element(unit_of.begin(), unit_of.end()));
-  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-    Unit& unit = units[unit_of[n]];
-    unit.nodes.emplace_back(n);
-    unit.time += problem.node_time(NodeId{n}).count;
-    for (const NodeId before : graph.predecessors(NodeId{n})) {
-      if (unit_of[before.index()] != unit_of[n]) unit.before.push_back(unit_of[before.index()]);
-    }
-    for (const ValueId id : graph.inputs_of(NodeId{n})) {
-      const Value& value = graph.value(id);
-      if (value.scalar) continue;
-      if (value.origin == Origin::weight) unit.weights.push_back(value.storage);
-      const bool made = value.origin == Origin::node;
-      if (made && unit_of[value.producer.index()] != unit_of[n]) unit.tensors.push_back(id);
-    }
-  }
-  for (Unit& unit : units) {
-    const auto tidy = [](auto& list) {
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-    };
-    tidy(unit.tensors);
-    tidy(unit.before);
-    tidy(unit.weights);
-  }
-  return units;
-}
-
-// Units are numbered by first node, which need not be a topological order once nodes are merged.
-std::vector<std::size_t> topological_order(const std::vector<Unit>& units) {
-  std::vector<std::size_t> order;
-  std::vector<bool> done(units.size());
-  while (order.size() < units.size()) {
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const bool ready = std::all_of(units[u].before.begin(), units[u].before.end(),
-                                     [&](std::size_t before) { return done[before]; });
-      if (done[u] || !ready) continue;
-      done[u] = true;
-      order.push_back(u);
-      break;
-    }
-  }
-  return order;
-}
 
 class Search {
  public:

@@ -76,7 +76,7 @@ class Former {
     for (const std::uint32_t op : ops) {
       for (const OpTable::Edge& edge : table_.in(op)) {
         if (root[edge.op] == Placement::kNowhere) continue;
-        const auto [a, b] = std::minmax(find(edge.op), find(op));
+        const auto [a, b] = std::minmax({find(edge.op), find(op)});
         root[b] = a;
       }
     }
