@@ -437,3 +437,130 @@ def comm_models() -> list[str]: ...
 def check_plan_matches(plan: Plan, graph: Graph) -> None: ...
 def micro_batch_sizes(batch: int, n_microbatches: int) -> list[int]: ...
 def input_dims(graph: Graph) -> list[tuple[int, int]]: ...
+
+# ---- the FX family: nodes are positions; kerf.fx is its face -------------------------------------
+
+class FxOriginalError(RuntimeError):
+    """What torch.fx's partitioner raises; kerf.fx makes that of it."""
+
+    kind: str
+    key: int
+
+class FxGraph:
+    """What the FX family plans on: nodes in graph order, in columns. An empty one is unknown."""
+
+    def __init__(
+        self,
+        *,
+        inputs: Sequence[int],
+        num_inputs: Sequence[int],
+        leaves: Sequence[bool],
+        output_sizes: Sequence[int] = ...,
+        total_sizes: Sequence[int] = ...,
+        mem_latencies: Sequence[float] = ...,
+        computer_latencies: Sequence[float] = ...,
+        names: Sequence[str] = ...,
+        targets: Sequence[str] = ...,
+        target_types: Sequence[str] = ...,
+        embeddings: Sequence[bool] = ...,
+        embeddings_by_text: Sequence[bool] = ...,
+        weights: Sequence[tuple[int, Sequence[tuple[int, int]]]] = ...,
+        results: Sequence[int] = ...,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+
+class FxDevice:
+    """A device as the FX family sees it."""
+
+    def __init__(self, name: str, memory: int, id: int) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def id(self) -> int: ...
+
+class FxPartition:
+    """Nodes that go to one device, or to its replicas. Relations are positions in a list."""
+
+    def __init__(
+        self,
+        id: int,
+        nodes: Sequence[int],
+        used_bytes: int = 0,
+        device_ids: Sequence[int] = ...,
+        parents: Sequence[int] = ...,
+        children: Sequence[int] = ...,
+        level: int = -1,
+    ) -> None: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def nodes(self) -> list[int]: ...
+    @property
+    def used_bytes(self) -> int: ...
+    @property
+    def device_ids(self) -> list[int]: ...
+    @property
+    def parents(self) -> list[int]: ...
+    @property
+    def children(self) -> list[int]: ...
+    @property
+    def level(self) -> int: ...
+
+class FxRequest:
+    """A graph, devices, and what to do with them."""
+
+    def __init__(
+        self,
+        *,
+        graph: FxGraph,
+        devices: Sequence[FxDevice],
+        mode: str,
+        rate: float = 0.0,
+        saturate_host: bool = False,
+        node_to_partition: Sequence[tuple[int, int]] = ...,
+        partition_to_devices: Sequence[tuple[int, Sequence[int]]] = ...,
+        cost_model: str = "critical_path",
+        memory: str = "fx",
+        work_limit: int = 0,
+    ) -> None: ...
+
+class FxAnswer:
+    """Partitions with their devices, and what they cost."""
+
+    @property
+    def partitions(self) -> list[FxPartition]: ...
+    @property
+    def node_to_partition(self) -> list[int]: ...
+    @property
+    def cost(self) -> float: ...
+    @property
+    def serial_cost(self) -> float: ...
+    @property
+    def one_device_list(self) -> list[int]: ...
+    @property
+    def device_bytes(self) -> list[tuple[int, int, int]]: ...
+
+def fx_partition_graph(request: FxRequest) -> FxAnswer | Infeasible: ...
+def fx_partition_graph_compat(request: FxRequest) -> FxAnswer: ...
+def fx_add_node(graph: FxGraph, nodes: Sequence[int], node: int) -> list[int]: ...
+def fx_remove_node(graph: FxGraph, nodes: Sequence[int], node: int) -> list[int]: ...
+def fx_extra_bytes(graph: FxGraph, node: int, set: Sequence[int]) -> int: ...
+def fx_used_bytes(graph: FxGraph, nodes: Sequence[int]) -> int: ...
+def fx_set_relations(graph: FxGraph, partitions: Sequence[FxPartition]) -> list[FxPartition]: ...
+def fx_set_levels(partitions: Sequence[FxPartition]) -> list[FxPartition]: ...
+def fx_depends_on_itself(partitions: Sequence[FxPartition], which: int) -> bool: ...
+def fx_map_to_devices(
+    graph: FxGraph, partitions: Sequence[FxPartition], devices: Sequence[FxDevice], strict: bool
+) -> tuple[bool, list[FxPartition]]: ...
+def fx_device_stats(
+    partitions: Sequence[FxPartition], devices: Sequence[FxDevice]
+) -> tuple[list[int], list[list[int]], list[int], list[int]]: ...
+def fx_partition_latency(graph: FxGraph, nodes: Sequence[int]) -> tuple[float, float, float]: ...
+def fx_comm_latency(
+    graph: FxGraph, parent: FxPartition, child: FxPartition, rate: float
+) -> float: ...
+def fx_graph_latency(
+    graph: FxGraph, partitions: Sequence[FxPartition], overall: Sequence[float], rate: float
+) -> float: ...

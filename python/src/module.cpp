@@ -16,5 +16,6 @@ PYBIND11_MODULE(_core, m) {
   init_simulate(m);
   init_verify(m);
   init_partition(m);
+  init_fx(m);
   init_runtime(m);
 }

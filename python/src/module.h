@@ -20,6 +20,7 @@ void init_timeline(py::module_& m);
 void init_simulate(py::module_& m);
 void init_verify(py::module_& m);
 void init_partition(py::module_& m);
+void init_fx(py::module_& m);
 void init_runtime(py::module_& m);
 
 }  // namespace kerf::bindings

@@ -32,6 +32,17 @@ except kerf.InfeasibleError as error:
     short: int = error.infeasible.short_by
 """
 
+RIGHT_FX = """
+from kerf.fx import Device, DAG, Partitioner, PartitionerConfig, PartitionMode
+from torch.fx import GraphModule
+
+def split(module: GraphModule) -> DAG:
+    config = PartitionerConfig([Device("a", 100, 0)], PartitionMode.kl_based, 2.0)
+    partitioner = Partitioner(compat=True, memory="exact")
+    cost: float | None = partitioner.cost
+    return partitioner.partition_graph(module, module, config).dag
+"""
+
 WRONG = """
 import kerf
 graph: kerf.Graph = kerf.load_plan("plan.json")
@@ -52,8 +63,10 @@ def copied_package(tmp_path):
     """A folder with the package alone: mypy will not have site-packages on its path."""
     folder = tmp_path / "src" / "kerf"
     folder.mkdir(parents=True)
-    for file in [*PACKAGE.glob("*.py"), *PACKAGE.glob("*.pyi"), PACKAGE / "py.typed"]:
-        shutil.copy(file, folder)
+    for file in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), PACKAGE / "py.typed"]:
+        target = folder / file.relative_to(PACKAGE)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(file, target)
     return folder
 
 
@@ -71,6 +84,11 @@ def test_right_calls_are_accepted(tmp_path, monkeypatch):
     assert lines == [], output
 
 
+def test_right_calls_of_the_fx_family_are_accepted(tmp_path, monkeypatch):
+    lines, output = check(tmp_path, monkeypatch, RIGHT_FX)
+    assert lines == [], output
+
+
 def test_wrong_calls_are_refused(tmp_path, monkeypatch):
     lines, output = check(tmp_path, monkeypatch, WRONG)
     assert sorted(set(lines)) == ["3", "4", "5", "6"], output
@@ -78,7 +96,8 @@ def test_wrong_calls_are_refused(tmp_path, monkeypatch):
 
 def test_the_package_itself_is_typed(tmp_path):
     folder = copied_package(tmp_path)
-    files = [str(folder / name) for name in ("__init__.py", "_plan.py", "_core.pyi")]
+    names = ("__init__.py", "_plan.py", "_core.pyi")
+    files = [*(str(folder / name) for name in names), *map(str, (folder / "fx").glob("*.py"))]
     output, _, status = api.run([*options(tmp_path), "--allow-subclassing-any", *files])
     assert status == 0, output
 
@@ -111,7 +130,7 @@ def test_stubs_name_everything_in_the_core(name):
     )
     value = getattr(_core, name)
     if inspect.isclass(value) and f"{name}: Any" not in stub:
-        body = stub.split(f"class {name}:")[1].split("\nclass ")[0]
+        body = re.split(rf"^class {name}\b.*:", stub, flags=re.M)[1].split("\nclass ")[0]
         for member in vars(value):
             if not member.startswith("_"):
                 assert re.search(rf"\b{member}\b", body), f"{name}.{member}"

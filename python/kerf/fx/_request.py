@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a module and a configuration to what the core plans on."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from kerf import _core
+from kerf.fx._check import COST_MODES, check_config, check_module, mode_name
+from kerf.fx._embedding import embeddings, embeddings_by_text
+from kerf.fx._modules import Modules
+from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes
+from kerf.fx._sizes import tag_sizes
+from kerf.fx._types import PartitionerConfig, PartitionMode
+
+_HOLDERS = ("call_module", "get_attr")  # nodes that may have weights
+
+
+def operations(fx_module: GraphModule) -> list[Node]:
+    """All nodes but the output, in order."""
+    return [node for node in fx_module.graph.nodes if node.op != "output"]
+
+
+def _results(fx_module: GraphModule, index: Mapping[Node, int]) -> list[int]:
+    read = (
+        n for node in fx_module.graph.nodes if node.op == "output" for n in node.all_input_nodes
+    )
+    return sorted({index[node] for node in read})
+
+
+class Request:
+    """A request for the core, and the nodes that its positions stand for."""
+
+    def __init__(
+        self,
+        fx_module: GraphModule,
+        config: PartitionerConfig,
+        mode: str,
+        nodes: Sequence[Node],
+        columns: Mapping[str, Any],
+        **options: Any,
+    ) -> None:
+        self.nodes = nodes
+        index = {node: i for i, node in enumerate(nodes)}
+        output_sizes, total_sizes = sizes(nodes)
+        graph = _core.FxGraph(
+            inputs=[index[i] for node in nodes for i in node.all_input_nodes],
+            num_inputs=[len(node.all_input_nodes) for node in nodes],
+            leaves=[node.op in LEAVES for node in nodes],
+            output_sizes=output_sizes,
+            total_sizes=total_sizes,
+            names=[node.name for node in nodes],
+            results=_results(fx_module, index),
+            **latency_columns(nodes, config.node_to_latency_mapping),
+            **columns,
+        )
+        self.core = _core.FxRequest(
+            graph=graph,
+            devices=core_devices(config.devices),
+            mode=mode,
+            rate=config.transfer_rate_bytes_per_sec,
+            saturate_host=bool(config.saturate_host),
+            node_to_partition=[
+                (index[node], operator.index(number))
+                for node, number in _given(config.node_to_partition_mapping, mode)
+                if node in index
+            ],
+            partition_to_devices=[
+                (operator.index(number), [operator.index(i) for i in ids])
+                for number, ids in _given(config.partition_to_logical_device_mapping, mode)
+            ],
+            **options,
+        )
+
+
+def _given(mapping: Mapping[Any, Any], mode: str) -> Iterable[tuple[Any, Any]]:
+    return mapping.items() if mode == "aot_based" else ()
+
+
+def request_compat(fx_module: GraphModule, config: PartitionerConfig) -> Request:
+    """As torch.fx sees it: its own sizes are on the nodes already."""
+    mode = getattr(config.mode, "name", "")
+    mode = mode if mode in PartitionMode.__members__ else "size_based"
+    if mode not in COST_MODES:  # it reads neither
+        config = PartitionerConfig(*config)._replace(
+            transfer_rate_bytes_per_sec=0.0, node_to_latency_mapping={}
+        )
+    nodes = operations(fx_module)
+    if mode == "aot_based":
+        nodes += _strangers(config.node_to_partition_mapping, nodes)
+    columns = {}
+    if mode == "sparse_nn":
+        columns = _targets(nodes)
+        columns["embeddings_by_text"] = embeddings_by_text(nodes, Modules(fx_module))
+    return Request(fx_module, config, mode, nodes, columns)
+
+
+def _targets(nodes: Sequence[Node]) -> dict[str, Any]:
+    """What is called, for the original's messages: a text, or something of a type."""
+    texts = [node.target if isinstance(node.target, str) else "" for node in nodes]
+    types = ["" if text else type(n.target).__name__ for n, text in zip(nodes, texts)]
+    return {"targets": texts, "target_types": types}
+
+
+def _strangers(mapping: Mapping[Node, int], nodes: Iterable[Node]) -> list[Node]:
+    """Nodes of other graphs, or outputs, that a map names: the original takes them as they are."""
+    known = set(nodes)
+    unknown = {node for node in mapping if node not in known}
+    return sorted(unknown.union(*(node.all_input_nodes for node in unknown)) - known)
+
+
+def request_default(
+    fx_module: GraphModule, config: PartitionerConfig, cost_model: str, memory: str
+) -> Request:
+    """Everything that can be known without planning is refused here; the rest, by the core."""
+    check_module(fx_module)
+    mode = mode_name(config.mode)
+    nodes = operations(fx_module)
+    check_config(config, mode, set(nodes))
+    modules = Modules(fx_module)
+    tag_sizes(nodes, modules)
+    columns = {
+        "embeddings": embeddings(nodes, modules),
+        "weights": [
+            (i, modules.weights(n.target)) for i, n in enumerate(nodes) if n.op in _HOLDERS
+        ],
+    }
+    return Request(fx_module, config, mode, nodes, columns, cost_model=cost_model, memory=memory)
