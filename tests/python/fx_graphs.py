@@ -66,7 +66,7 @@ class Draw:
         made = {
             nn.Linear: lambda: nn.Linear(4, 4, bias=self.rng.random() < 0.5),
             nn.ReLU: nn.ReLU,
-            nn.Embedding: lambda: nn.Embedding(self.rng.choice((3, 10)), 4),
+            nn.Embedding: lambda: nn.Embedding(self.rng.choice((10, 20, 40)), 4),
         }[kind]()
         setattr(self.root, name, made)
         return name
@@ -100,10 +100,14 @@ class Draw:
         return self._record(self.graph.call_function(operator.getitem, (x, slice(0, 1))), 1)
 
     def lookup(self):
+        """Rows of a table, by ids as they come or by computed ones."""
         if self.ids is None:
-            self.ids = self.graph.placeholder("ids")
+            self.ids = [self.graph.placeholder("ids")]
             self.inputs.append(torch.randint(0, 3, (2,)))
-        node = self.graph.call_module(self._module(nn.Embedding), (self.ids,))
+        if self.rng.random() < 0.4:
+            self.ids.append(self.graph.call_function(operator.add, (self.ids[0], len(self.ids))))
+        where = self.rng.choice(self.ids)
+        node = self.graph.call_module(self._module(nn.Embedding), (where,))
         return self._record(node, 2)
 
     def any_value(self):
@@ -147,11 +151,13 @@ class Draw:
 
     def embedding(self, n):
         x = self.unary(self.values[0])
-        for _ in range(self.rng.randint(1, 3)):
-            x = self.binary(x, self.lookup()) if self.rng.random() < 0.5 else x
-            self.lookup()
-        for _ in range(max(1, n // 3)):
-            x = self.binary(x, self.rng.choice(self.values))
+        for _ in range(self.rng.randint(1, 4)):
+            found = self.lookup()
+            x = self.binary(x, found) if self.rng.random() < 0.5 else x
+        for value in [v for v in self.values if "embedding" in v.name and not v.users]:
+            x = self.binary(x, value)
+        for _ in range(n // 4):
+            x = self.unary(x)
 
     def build(self, n):
         getattr(self, self.shape)(n)
@@ -189,6 +195,14 @@ def draw_devices(rng, total):
     return devices
 
 
+def draw_table_devices(rng, module):
+    """Equal ones, each with room for the rest of the module and for a table or two."""
+    tables = [n.size_bytes.total_size for n in ops(module) if "embedding" in n.name]
+    rest = total_bytes(module) - sum(tables)
+    memory = int(rest * rng.choice((1.0, 1.5, 2.0)) + max(tables) * rng.choice((1, 1.5, 2)))
+    return [Device(f"dev_{i}", memory, i) for i in range(rng.choice((2, 3, 4, 8)))]
+
+
 def draw_latencies(rng, module):
     """Whole numbers make ties, the others rounding."""
     whole = rng.random() < 0.5
@@ -203,7 +217,10 @@ def draw_case(seed, shape=None, n=None):
     rng = random.Random(seed)
     torch.manual_seed(seed)
     module, inputs = draw_module(rng, shape, n)
-    devices = draw_devices(rng, total_bytes(module))
+    if shape == "embedding" and rng.random() < 0.7:
+        devices = draw_table_devices(rng, module)
+    else:
+        devices = draw_devices(rng, total_bytes(module))
     rate = rng.choice((0.5, 1, 2.0, 3.7, 16))
     return Case(f"seed {seed}", module, inputs, devices, rate, draw_latencies(rng, module))
 

@@ -289,19 +289,24 @@ def test_none_and_dicts_have_sizes_too():
     assert [n.size_bytes.output_size for n in module.graph.nodes if n.op != "output"] == [16, 32, 0]
 
 
-def test_fake_tensors_of_an_export_are_enough():
-    class Small(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
 
-        def forward(self, x):
-            return torch.relu(self.linear(x)) + x
+    def forward(self, x):
+        return torch.relu(self.linear(x)) + x
 
-    exported = torch.export.export(Small(), (torch.rand(2, 4),)).module()
+
+@pytest.mark.parametrize("dims", [None, {"x": {0: torch.export.Dim("rows")}}])
+def test_fake_tensors_of_an_export_are_enough(dims):
+    exported = torch.export.export(Small(), (torch.rand(6, 4),), dynamic_shapes=dims).module()
     times = {n: NodeLatency(1.0, 1.0) for n in ops(exported)}
-    result = partition(exported, latencies=times)
-    x = torch.rand(2, 4)
+    result = partition(exported, [Device("a", 400, 0), Device("b", 400, 1)], latencies=times)
+    assert {i for node in result.dag.nodes for i in node.logical_device_ids} == {0, 1}
+    relu = next(n for n in exported.graph.nodes if n.name == "relu")
+    assert relu.size_bytes == (96, 96)  # symbolic sizes are the example's
+    x = torch.rand(6, 4)
     [y] = result.module_with_submodules(x)  # the splitter keeps the graph's tuple, not its codegen
     torch.testing.assert_close(y, exported(x))
 

@@ -59,12 +59,12 @@ class NodeGraph:
     def __init__(
         self, nodes: Iterable[Node], latencies: Mapping[Node, NodeLatency] | None = None
     ) -> None:
-        wanted = set(nodes)
-        self.nodes = in_order(wanted.union(*(node.all_input_nodes for node in wanted)))
+        read = {node: node.all_input_nodes for node in nodes}
+        self.nodes = in_order(set(read).union(*read.values()))
         self.index = {node: i for i, node in enumerate(self.nodes)}
         output_sizes, total_sizes = sizes(self.nodes)
         # Inputs of inputs are outside, and nothing asks for them.
-        inputs = [node.all_input_nodes if node in wanted else [] for node in self.nodes]
+        inputs = [read.get(node, ()) for node in self.nodes]
         self.core = _core.FxGraph(
             inputs=[self.index[i] for own in inputs for i in own],
             num_inputs=[len(own) for own in inputs],

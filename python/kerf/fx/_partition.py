@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from torch.fx import Node
 
 from kerf import _core
@@ -31,14 +29,14 @@ class Partition:
     def recalculate_mem_size(self) -> None:
         """Sets used_mem_bytes: outputs and parameters of its nodes, and what these read."""
         graph = NodeGraph(self.nodes)
-        with original_errors(graph.nodes):
-            self.used_mem_bytes = _core.fx_used_bytes(graph.core, graph.positions(self.nodes))
+        self._count(graph, graph.positions(self.nodes))
 
     def add_node(self, node: Node) -> None:
         """Adds a node with the placeholders and constants it reads."""
         graph = NodeGraph([*self.nodes, node])
         nodes = _core.fx_add_node(graph.core, graph.positions(self.nodes), graph.index[node])
-        self._set_nodes(graph.nodes[i] for i in nodes)
+        self.nodes.update(graph.nodes[i] for i in nodes)
+        self._count(graph, nodes)
 
     def remove_node(self, node: Node) -> None:
         """Removes a node, if it is there, with the placeholders and constants only it reads."""
@@ -46,13 +44,12 @@ class Partition:
             return
         graph = NodeGraph(self.nodes)
         nodes = _core.fx_remove_node(graph.core, graph.positions(self.nodes), graph.index[node])
-        self._set_nodes(graph.nodes[i] for i in nodes)
+        self.nodes.intersection_update([graph.nodes[i] for i in nodes])
+        self._count(graph, nodes)
 
-    def _set_nodes(self, nodes: Iterable[Node]) -> None:
-        after = set(nodes)
-        self.nodes &= after
-        self.nodes |= after
-        self.recalculate_mem_size()
+    def _count(self, graph: NodeGraph, nodes: list[int]) -> None:
+        with original_errors(graph.nodes):
+            self.used_mem_bytes = _core.fx_used_bytes(graph.core, nodes)
 
 
 def get_extra_size_of(node: Node, nodes: set[Node]) -> int:

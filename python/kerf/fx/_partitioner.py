@@ -36,7 +36,7 @@ class Partitioner:
 
     The attributes hold the last call's answer; no call sees another's. ``cost`` and ``serial_cost``
     are seconds by the two models, None without latencies or rate; ``device_bytes`` goes by
-    ``devices``.
+    ``devices``. The original has none of the three, nor has ``compat=True``.
     """
 
     def __init__(
