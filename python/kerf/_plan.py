@@ -100,14 +100,6 @@ def make_cluster(
     return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
 
 
-def _micro_batch(graph: Graph, batch: int, n_microbatches: int) -> int:
-    """What one micro-batch holds; 0 for a graph whose batch is fixed."""
-    if graph.is_static:
-        return 0
-    n = max(n_microbatches, 1)
-    return -(-(batch or max(graph.example_batch, n)) // n)
-
-
 def _find_profile(
     profile: Profile | StrPath | None,
     graph: Graph,
@@ -121,9 +113,8 @@ def _find_profile(
         return profile
     if profile is None:
         profile = "estimate" if model is None else "measure"
-    kind = next((d.kind for d in cluster.devices if not d.host), cluster.devices[0].kind)
     if profile == "estimate":
-        return _core.estimate(graph, kind, micro_batch)
+        return _core.estimate(graph, _core.profiled_kind(cluster), micro_batch)
     if profile != "measure":
         return _core.load_profile(os.fspath(profile), graph)
     if model is None:
@@ -185,7 +176,7 @@ def plan(
     check_whole("[kerf.plan]", "batch", batch or 0, least=0, most=2**40)
     check_whole("[kerf.plan]", "seed", seed, least=0, most=2**63 - 1)
     cluster = make_cluster(devices, max_memory)
-    micro_batch = _micro_batch(graph, batch or 0, n_microbatches)
+    micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     answer = _core.plan(
         graph,
         _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),

@@ -123,6 +123,8 @@ void init_partition(py::module_& m) {
         free_lock);
   m.def("replan", &replan_graph, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
         py::arg("n_microbatches") = py::none(), py::arg("batch") = py::none(), free_lock);
+  m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
+        py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
   m.def("methods", &list_methods, "Names and descriptions, in reading order.");
   m.def("schedules", &schedule_names);
   m.def("comm_models", &comm_model_names);

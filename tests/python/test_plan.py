@@ -232,6 +232,15 @@ def test_replanning_checks_memory_again(graph):
         kerf.replan(plan, graph, n_microbatches=1, batch=4096)
 
 
+def test_the_micro_batch_and_the_profiled_kind_have_one_place(graph):
+    assert _core.micro_batch_size(graph, 9, 4) == 3
+    assert _core.micro_batch_size(graph, 0, 12) == 1
+    with pytest.raises(ValueError, match="n_microbatches is 0"):
+        _core.micro_batch_size(graph, 9, 0)
+    assert _core.profiled_kind(kerf.make_cluster(["cpu:0", "h200:0"])) == "h200"
+    assert kerf.plan(graph, ["cpu:0", "h200:0"]).profile_kind == "h200"
+
+
 def test_plans_by_hand(graph):
     profile = kerf.estimate(graph, batch=4)
     cluster = kerf.make_cluster(TWO)
