@@ -8,6 +8,7 @@
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
+#include "kerf/partition/replicate.h"
 
 namespace kerf {
 namespace partition {
@@ -53,7 +54,9 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                 fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
                             problem.graph.name()));
   }
-  return entry->method(problem, options);
+  Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
+  if (!outcome || !options.saturate_host) return outcome;
+  return saturate_host(problem, std::move(*outcome));
 }
 
 }  // namespace kerf

@@ -20,6 +20,8 @@ struct Options {
   // Search steps a method may take before it stops and marks its plan `truncated`; 0: its default.
   // Counted work, not seconds: the same plan on every machine.
   std::int64_t work_limit = 0;
+  // Fill idle devices with copies of the plan (Plan::replicas; partition/replicate.h).
+  bool saturate_host = false;
 };
 
 // Minimises the problem's objective within the memory limits. Deterministic.
@@ -40,8 +42,8 @@ const Entry* find_method(std::string_view name);
 inline constexpr std::string_view kDefaultMethod = "chain";
 
 // Checks the problem and calls the method. An unknown name throws Error(invalid_argument) that
-// lists the names. The faces run the verifier on the answer (verify/verify_plan.h; this room may
-// not).
+// lists the names. The faces run the verifier on the answer
+// (verify/verify_plan.h; this room may not).
 //
 //   auto outcome = plan(problem, "chain");
 //   if (outcome) save_plan(*outcome, "plan.json"); else puts(outcome.reason().message().c_str());

@@ -410,6 +410,7 @@ def plan(
     batch: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    saturate_host: bool = False,
 ) -> Plan | Infeasible: ...
 def make_plan(
     graph: Graph,

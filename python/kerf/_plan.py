@@ -145,6 +145,7 @@ def plan(
     seed: int = 0,
     schedule: str = "fill_drain",
     comm_model: str = "link",
+    saturate_host: bool = False,
 ) -> Plan:
     """Cuts ``graph`` into stages and places them on ``devices``; the answer has been verified.
 
@@ -154,6 +155,8 @@ def plan(
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
       or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
     - ``method``: one of ``kerf.methods()``.
+    - ``saturate_host``: fill idle devices with copies of the plan, ``plan.replicas``. A Pipeline
+      runs the plan's own stages, not the copies.
 
     Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
     the arguments.
@@ -188,6 +191,7 @@ def plan(
         n_microbatches=n_microbatches,
         batch=batch or 0,
         seed=seed,
+        saturate_host=bool(saturate_host),
     )
     return _feasible(answer, graph)
 

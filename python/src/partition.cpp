@@ -41,11 +41,13 @@ Problem make_problem(const Graph& graph, const Profile& profile, const Cluster& 
 Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
-                  std::int64_t batch, std::uint64_t seed, std::int64_t work_limit) {
+                  std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
+                  bool saturate_host) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
-  return checked(plan(problem, method, {.work_limit = work_limit}), problem);
+  return checked(
+      plan(problem, method, {.work_limit = work_limit, .saturate_host = saturate_host}), problem);
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
@@ -116,7 +118,7 @@ void init_partition(py::module_& m) {
         py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("work_limit") = 0, free_lock);
+        py::arg("work_limit") = 0, py::arg("saturate_host") = false, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,

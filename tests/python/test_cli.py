@@ -108,6 +108,20 @@ def test_plan_that_does_not_fit_says_what_would(run, folder):
     assert not (folder / "p.json").exists()
 
 
+def test_plan_saturates_the_host_with_copies(run, folder):
+    done = run(
+        *("plan", "model.graph", "--devices", "3xcpu=1GiB", "--method", "single"),
+        *("--saturate-host", "--out", "plan.json"),
+    )
+    assert "2 more copies: cpu:1; cpu:2" in done.stdout
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["replicas"] == [["cpu:1"], ["cpu:2"]]
+    run("verify", "plan.json", "--graph", "model.graph")
+    plan["replicas"][1] = ["cpu:1"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    assert "replicas" in error_of(run("report", "plan.json", expect=BAD_INPUT))
+
+
 def test_verify_accepts_its_own_plan(planned):
     assert "sound" in planned("verify", "plan.json", "--graph", "model.graph").stdout
     planned("verify", "plan.json", "--graph", "model.graph", "--profile", "profile.json")
