@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "cli/assignment.h"
 #include "cli/cost_options.h"
 #include "cli/verbs.h"
 #include "kerf/device/devices.h"
@@ -32,6 +33,7 @@ struct Options {
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
   partition::Options search;
+  std::string assignment;
   std::string out;
 };
 
@@ -59,8 +61,10 @@ Problem make_problem(const Options& options) {
 }
 
 int run(const Options& options) {
+  partition::Options search = options.search;
+  if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options);
-  const auto outcome = plan(problem, options.method, options.search);
+  const auto outcome = plan(problem, options.method, search);
   if (!outcome) {
     fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
     return kNo;
@@ -98,6 +102,8 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->check(CLI::NonNegativeNumber);
   verb->add_flag("--saturate-host", options->search.saturate_host,
                  "fill idle devices with copies of the plan");
+  verb->add_option("--assignment", options->assignment,
+                   "for method aot: JSON of each node's partition and each partition's device");
   verb->add_option("--out", options->out, "plan.json to write");
   verb->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -411,6 +411,8 @@ def plan(
     seed: int = 0,
     work_limit: int = 0,
     saturate_host: bool = False,
+    node_to_partition: Mapping[str, int] = ...,
+    partition_to_device: Mapping[int, str] = ...,
 ) -> Plan | Infeasible: ...
 def make_plan(
     graph: Graph,

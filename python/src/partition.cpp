@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <variant>
 
 #include "kerf/partition/bounds/bounds.h"
@@ -42,12 +43,17 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
-                  bool saturate_host) {
+                  bool saturate_host, std::map<std::string, std::int64_t> node_to_partition,
+                  std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
-  return checked(
-      plan(problem, method, {.work_limit = work_limit, .saturate_host = saturate_host}), problem);
+  return checked(plan(problem, method,
+                      {.work_limit = work_limit,
+                       .saturate_host = saturate_host,
+                       .node_to_partition = std::move(node_to_partition),
+                       .partition_to_device = std::move(partition_to_device)}),
+                 problem);
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
@@ -118,7 +124,9 @@ void init_partition(py::module_& m) {
         py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("work_limit") = 0, py::arg("saturate_host") = false, free_lock);
+        py::arg("work_limit") = 0, py::arg("saturate_host") = false,
+        py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
+        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{}, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,

@@ -226,5 +226,25 @@ output "b" = %b
   EXPECT_THAT(again->replica_names(), ElementsAre(ElementsAre("cuda:2", "cuda:3")));
 }
 
+TEST(AnAssignment, BelongsToTheMethodAotAndItToAnAssignment) {
+  const Problem problem = small_problem("cpu:0,cpu:1");
+  const auto error_of = [&](std::string_view method, const partition::Options& options) {
+    try {
+      (void)plan(problem, method, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error_of("aot", {}), HasSubstr("without an assignment"));
+  EXPECT_THAT(error_of("aot", {.node_to_partition = {{"a", 0}}}), HasSubstr("without an assign"));
+  EXPECT_THAT(error_of("chain", {.node_to_partition = {{"a", 0}}}),
+              HasSubstr("beside method 'cha"));
+  EXPECT_THAT(error_of("even", {.partition_to_device = {{0, "cpu:0"}}}),
+              HasSubstr("beside method"));
+  EXPECT_EQ(error_of("chain", {}), "no error");
+}
+
 }  // namespace
 }  // namespace kerf

@@ -258,6 +258,25 @@ def test_replanning_checks_the_memory_of_copies(graph):
         kerf.replan(plan, graph, batch=4096)
 
 
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"method": "aot"}, ValueError, "without an assignment"),
+        ({"method": "aot", "node_to_partition": {"a": 0}}, ValueError, "without an assignment"),
+        ({"node_to_partition": {"a": 0}}, ValueError, "beside method 'chain'"),
+        ({"partition_to_device": {0: "cpu:0"}}, ValueError, "beside method 'chain'"),
+        ({"node_to_partition": ["a"]}, TypeError, "expected a dictionary"),
+        ({"node_to_partition": {3: 0}}, TypeError, "the name of a node"),
+        ({"node_to_partition": {"a": "b"}}, TypeError, "node_to_partition of 'a' is 'b'"),
+        ({"node_to_partition": {"a": -1}}, ValueError, "node_to_partition of 'a' is -1"),
+        ({"partition_to_device": {"0": "cpu:0"}}, TypeError, "key of partition_to_device is '0'"),
+    ],
+)
+def test_bad_assignments_are_refused(graph, change, error, message):
+    with pytest.raises(error, match=message):
+        kerf.plan(graph, TWO, **change)
+
+
 def test_the_micro_batch_and_the_profiled_kind_have_one_place(graph):
     assert _core.micro_batch_size(graph, 9, 4) == 3
     assert _core.micro_batch_size(graph, 0, 12) == 1
