@@ -6,13 +6,6 @@
 
 namespace kerf::cli {
 
-std::string profiled_kind(const Cluster& cluster) {
-  for (const Device& device : cluster.devices) {
-    if (!device.host) return device.kind;
-  }
-  return cluster.devices.at(0).kind;
-}
-
 std::string unknown_ops_text(const Profile& profile) {
   std::string out;
   for (const UnknownOp& op : profile.unknown_ops) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "cli/assignment.h"
 #include "cli/cost_options.h"
 #include "cli/verbs.h"
 #include "kerf/device/devices.h"
@@ -31,7 +32,8 @@ struct Options {
   int n_microbatches = 1;
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
-  std::int64_t work_limit = 0;
+  partition::Options search;
+  std::string assignment;
   std::string out;
 };
 
@@ -59,8 +61,10 @@ Problem make_problem(const Options& options) {
 }
 
 int run(const Options& options) {
+  partition::Options search = options.search;
+  if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options);
-  const auto outcome = plan(problem, options.method, {.work_limit = options.work_limit});
+  const auto outcome = plan(problem, options.method, search);
   if (!outcome) {
     fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
     return kNo;
@@ -93,8 +97,13 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--comm-model", options->comm_model, "how transfers are costed")
       ->capture_default_str();
   verb->add_option("--seed", options->seed)->capture_default_str();
-  verb->add_option("--work-limit", options->work_limit, "search steps; 0: the method's own limit")
+  verb->add_option("--work-limit", options->search.work_limit,
+                   "search steps; 0: the method's own limit")
       ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--saturate-host", options->search.saturate_host,
+                 "fill idle devices with copies of the plan");
+  verb->add_option("--assignment", options->assignment,
+                   "for method aot: JSON of each node's partition and each partition's device");
   verb->add_option("--out", options->out, "plan.json to write");
   verb->callback([options, &exit_code] { exit_code = run(*options); });
 }

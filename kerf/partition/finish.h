@@ -24,8 +24,8 @@ Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
 // The device that exceeds its limit by most, if any does.
 std::optional<Infeasible> find_overflow(const Plan& plan);
 
-// The same stages on the same devices under another problem (micro-batches, batch, limits,
-// profile): re-simulated and checked against memory again.
+// The same stages on the same devices, replicas included, under another problem (micro-batches,
+// batch, limits, profile): re-simulated and checked against memory again.
 Outcome<Plan, Infeasible> replace_problem(const Plan& plan, const Problem& problem);
 
 }  // namespace kerf

@@ -8,6 +8,7 @@
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
+#include "kerf/partition/replicate.h"
 
 namespace kerf {
 namespace partition {
@@ -32,8 +33,32 @@ const Entry* find_method(std::string_view name) {
 
 }  // namespace partition
 
+namespace {
+
+// An assignment and the one method that takes it come together.
+void check_assignment(std::string_view method, const partition::Options& options) {
+  const bool given = !options.node_to_partition.empty() || !options.partition_to_device.empty();
+  const bool whole = !options.node_to_partition.empty() && !options.partition_to_device.empty();
+  if (method == "aot" && !whole) {
+    throw Error(ErrorKind::invalid_argument,
+                "[partition.plan] method 'aot' without an assignment; expected the partition of "
+                "every node and the device of every partition; give node_to_partition and "
+                "partition_to_device (--assignment)");
+  }
+  if (method != "aot" && given) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] an assignment beside method '{}', which makes its "
+                            "own; leave out node_to_partition and partition_to_device "
+                            "(--assignment), or use method aot",
+                            method));
+  }
+}
+
+}  // namespace
+
 Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                                const partition::Options& options) {
+  check_assignment(method, options);
   const partition::Entry* entry = partition::find_method(method);
   if (entry == nullptr) {
     std::vector<std::string_view> names;
@@ -53,7 +78,9 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                 fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
                             problem.graph.name()));
   }
-  return entry->method(problem, options);
+  Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
+  if (!outcome || !options.saturate_host) return outcome;
+  return saturate_host(problem, std::move(*outcome));
 }
 
 }  // namespace kerf

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,12 @@ struct Options {
   // Search steps a method may take before it stops and marks its plan `truncated`; 0: its default.
   // Counted work, not seconds: the same plan on every machine.
   std::int64_t work_limit = 0;
+  // Fill idle devices with copies of the plan (Plan::replicas; partition/replicate.h).
+  bool saturate_host = false;
+  // For the method `aot` and for no other: the partition of every node, by name, and the device of
+  // every partition, by name.
+  std::map<std::string, std::int64_t> node_to_partition = {};
+  std::map<std::int64_t, std::string> partition_to_device = {};
 };
 
 // Minimises the problem's objective within the memory limits. Deterministic.
@@ -39,9 +46,9 @@ const Entry* find_method(std::string_view name);
 
 inline constexpr std::string_view kDefaultMethod = "chain";
 
-// Checks the problem and calls the method. An unknown name throws Error(invalid_argument) that
-// lists the names. The faces run the verifier on the answer (verify/verify_plan.h; this room may
-// not).
+// Checks the problem and the options and calls the method. An unknown name throws
+// Error(invalid_argument) that lists the names. The faces run the verifier on the answer
+// (verify/verify_plan.h; this room may not).
 //
 //   auto outcome = plan(problem, "chain");
 //   if (outcome) save_plan(*outcome, "plan.json"); else puts(outcome.reason().message().c_str());

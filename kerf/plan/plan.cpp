@@ -7,11 +7,67 @@
 #include <algorithm>
 
 namespace kerf {
+namespace {
+
+// One copy, on devices that nobody has taken yet.
+void check_replica(const Plan& plan, std::size_t r, std::vector<bool>& taken) {
+  const auto refuse = [&](const std::string& found, std::string_view expected) {
+    throw Error(ErrorKind::invalid_plan,
+                fmt::format("[plan.check_replicas] replica {} {}; expected {}; plan again", r,
+                            found, expected));
+  };
+  const std::vector<DeviceId>& replica = plan.replicas[r];
+  if (replica.size() != plan.num_stages()) {
+    refuse(fmt::format("has {} devices for {} stages", replica.size(), plan.num_stages()),
+           "one for each stage");
+  }
+  std::vector<DeviceId> copy_of(taken.size());  // by device of the plan
+  std::vector<DeviceId> original(taken.size());
+  for (std::size_t s = 0; s < replica.size(); ++s) {
+    const DeviceId there = replica[s];
+    const DeviceId here = plan.stages[s].device;
+    if (there.index() >= taken.size()) {
+      refuse(fmt::format("has stage {} on device {}", s, there.index()),
+             fmt::format("one of the {} devices", taken.size()));
+    }
+    if (taken[there.index()]) {
+      refuse(fmt::format("has stage {} on {}, which has another copy's stages", s,
+                         plan.cluster.device(there).name),
+             "devices of its own");
+    }
+    DeviceId& copy = copy_of[here.index()];
+    DeviceId& origin = original[there.index()];
+    if ((copy.valid() && copy != there) || (origin.valid() && origin != here)) {
+      refuse(fmt::format("has stage {} on {}", s, plan.cluster.device(there).name),
+             "stages to share a device exactly when they do in the plan");
+    }
+    copy = there;
+    origin = here;
+  }
+  for (const DeviceId device : replica) taken[device.index()] = true;
+}
+
+}  // namespace
 
 std::vector<DeviceId> Plan::stage_devices() const {
   std::vector<DeviceId> devices;
   for (const Stage& stage : stages) devices.push_back(stage.device);
   return devices;
+}
+
+std::vector<std::vector<DeviceId>> Plan::copies() const {
+  std::vector<std::vector<DeviceId>> all{stage_devices()};
+  all.insert(all.end(), replicas.begin(), replicas.end());
+  return all;
+}
+
+std::vector<std::vector<std::string>> Plan::replica_names() const {
+  std::vector<std::vector<std::string>> all;
+  for (const std::vector<DeviceId>& replica : replicas) {
+    std::vector<std::string>& names = all.emplace_back();
+    for (const DeviceId device : replica) names.push_back(cluster.device(device).name);
+  }
+  return all;
 }
 
 std::vector<StageId> Plan::stage_of_nodes() const {
@@ -38,6 +94,12 @@ Bytes Plan::cut_bytes() const {
 Schedule make_schedule(const Plan& plan) {
   return schedule_maker(plan.schedule)(
       plan.stage_devices(), static_cast<int>(plan.cluster.num_devices()), plan.n_microbatches);
+}
+
+void check_replicas(const Plan& plan) {
+  std::vector<bool> taken(plan.cluster.num_devices());
+  for (const Stage& stage : plan.stages) taken[stage.device.index()] = true;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) check_replica(plan, r, taken);
 }
 
 void check_plan_matches(const Plan& plan, const Graph& graph) {

@@ -98,9 +98,14 @@ struct Plan {
 
   std::vector<Stage> stages;  // numbered topologically over data and order edges; none is empty
   std::vector<Cut> cuts;      // by value
+  // Further copies of the whole plan, each for batches of its own: by copy the device of each
+  // stage. No two copies, this plan among them, have a device in common, and two stages of a copy
+  // share a device exactly when they do here. Only `memory` counts them: all other figures,
+  // schedule and timeline are of this plan's own devices, which are those that the runtime runs on.
+  std::vector<std::vector<DeviceId>> replicas;
 
   std::vector<DeviceLoad> loads;     // by device
-  std::vector<DeviceMemory> memory;  // by device
+  std::vector<DeviceMemory> memory;  // by device, replicas included
   Nanoseconds busiest;               // the objective `throughput`: largest loads[d].busy()
   Nanoseconds step_time;             // simulated, all micro-batches
   Nanoseconds latency;               // simulated, one micro-batch
@@ -113,6 +118,10 @@ struct Plan {
   std::size_t num_stages() const { return stages.size(); }
   const Stage& stage(StageId id) const { return stages[id.index()]; }
   std::vector<DeviceId> stage_devices() const;
+  // stage_devices() and the replicas.
+  std::vector<std::vector<DeviceId>> copies() const;
+  // The replicas by names of devices.
+  std::vector<std::vector<std::string>> replica_names() const;
   // By NodeId::index(); an invalid id where no stage has the node.
   std::vector<StageId> stage_of_nodes() const;
   Bytes cut_bytes() const;  // what crosses between devices in one micro-batch
@@ -123,11 +132,16 @@ struct Plan {
 // The plan's schedule, made afresh.
 Schedule make_schedule(const Plan& plan);
 
+// Throws Error(invalid_plan) naming the copy when the replicas are not what Plan says of them. The
+// stages' own devices must exist.
+void check_replicas(const Plan& plan);
+
 // Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
 void check_plan_matches(const Plan& plan, const Graph& graph);
 
-// plan.json: "kerf-plan" 1.0. Loading checks that the file is consistent in itself (ids, counts,
-// every node at most once); whether it is a good plan for a graph is for verify_plan to say.
+// plan.json: "kerf-plan" 1.1. Loading checks that the file is consistent in itself (ids, counts,
+// every node at most once, replicas); whether it is a good plan for a graph is for verify_plan to
+// say.
 std::string print_plan(const Plan& plan);
 Plan parse_plan(std::string_view text, std::string_view source = "plan");
 void save_plan(const Plan& plan, const std::string& path);

@@ -15,7 +15,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 0};
+constexpr FormatVersion kVersion{1, 1};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
@@ -82,11 +82,15 @@ Bytes read_bytes(const JsonReader& reader, std::string_view key) {
   return Bytes{reader.integer(key, 0, kMost)};
 }
 
-DeviceId read_device(const JsonReader& reader, const Cluster& cluster) {
-  const std::string name = reader.text("device");
+DeviceId as_device(const JsonReader& reader, const Cluster& cluster) {
+  const std::string name = reader.as_text();
   const DeviceId device = cluster.find_device(name);
   if (!device.valid()) reader.fail(fmt::format("device '{}'", name), "a device of the cluster");
   return device;
+}
+
+DeviceId read_device(const JsonReader& reader, const Cluster& cluster) {
+  return as_device(reader.child("device"), cluster);
 }
 
 NodeIndex index_nodes(const JsonReader& reader, const Plan& plan) {
@@ -261,6 +265,21 @@ void read_stages(const JsonReader& reader, Plan& plan) {
   }
 }
 
+void read_replicas(const JsonReader& reader, Plan& plan) {
+  if (!reader.has("replicas")) return;  // before 1.1, or none
+  for (const JsonReader& replica : reader.children("replicas")) {
+    std::vector<DeviceId>& devices = plan.replicas.emplace_back();
+    for (const JsonReader& name : replica.elements()) {
+      devices.push_back(as_device(name, plan.cluster));
+    }
+  }
+  try {
+    check_replicas(plan);
+  } catch (const Error& error) {
+    reader.child("replicas").fail(error.what(), "whole copies of the plan");
+  }
+}
+
 }  // namespace
 
 std::string print_plan(const Plan& plan) {
@@ -274,6 +293,7 @@ std::string print_plan(const Plan& plan) {
   }
   json["stages"] = Json::array();
   for (const Stage& stage : plan.stages) json["stages"].push_back(stage_to_json(plan, stage));
+  if (!plan.replicas.empty()) json["replicas"] = plan.replica_names();
   json["cuts"] = Json::array();
   for (const Cut& cut : plan.cuts) json["cuts"].push_back(cut_to_json(cut));
   json["nodes"] = plan.node_names;
@@ -290,6 +310,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   plan.cluster = cluster_from_json(reader.child("cluster"));
   read_devices(reader, plan);
   read_stages(reader, plan);
+  read_replicas(reader, plan);
   return plan;
 }
 

@@ -20,11 +20,14 @@ constexpr int kMostMicrobatches = 1 << 20;
   throw Error(ErrorKind::invalid_argument, "[plan.problem] " + message);
 }
 
+void check_microbatches(int n) {
+  if (n >= 1 && n <= kMostMicrobatches) return;
+  refuse(fmt::format("n_microbatches is {}; expected 1 to {}", n, kMostMicrobatches));
+}
+
 void check_batch(const Problem& problem) {
   const int n = problem.n_microbatches;
-  if (n < 1 || n > kMostMicrobatches) {
-    refuse(fmt::format("n_microbatches is {}; expected 1 to {}", n, kMostMicrobatches));
-  }
+  check_microbatches(n);
   if (problem.batch < 0 || problem.batch > (std::int64_t{1} << 40)) {
     refuse(fmt::format("the batch is {}; expected at least 1, or 0 for the graph's own",
                        problem.batch));
@@ -62,15 +65,16 @@ Objective parse_objective(std::string_view name) {
   refuse(fmt::format("unknown objective '{}'; expected throughput, latency, step or memory", name));
 }
 
-std::int64_t Problem::batch_size() const {
+std::int64_t batch_size(const Graph& graph, std::int64_t batch, int n_microbatches) {
   if (graph.is_static()) return 0;
   if (batch > 0) return batch;
   // An example may be smaller than what will be run: then a sample for each micro-batch.
   return std::max<std::int64_t>(graph.data().example_batch, n_microbatches);
 }
 
-std::int64_t Problem::micro_batch() const {
-  return (batch_size() + n_microbatches - 1) / n_microbatches;
+std::int64_t micro_batch_size(const Graph& graph, std::int64_t batch, int n_microbatches) {
+  check_microbatches(n_microbatches);
+  return (batch_size(graph, batch, n_microbatches) + n_microbatches - 1) / n_microbatches;
 }
 
 Nanoseconds Problem::node_time(NodeId node) const {

@@ -23,6 +23,13 @@ std::string_view to_string(Objective objective);
 Objective parse_objective(
     std::string_view name);  // throws Error(invalid_argument), lists the names
 
+// The batch in force when `batch` was asked for (0: nobody said): 0 when the graph is static, else
+// the example's, or n_microbatches when that is larger.
+std::int64_t batch_size(const Graph& graph, std::int64_t batch, int n_microbatches);
+// ceil(batch_size / n_microbatches): the size everything is evaluated at; 0 when static. Throws
+// Error(invalid_argument) when n_microbatches is out of range.
+std::int64_t micro_batch_size(const Graph& graph, std::int64_t batch, int n_microbatches);
+
 // What a partitioner is given. Check it once with check_problem, then trust it.
 struct Problem {
   Graph graph;
@@ -36,10 +43,8 @@ struct Problem {
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
 
-  // The batch in force; 0 when the graph is static.
-  std::int64_t batch_size() const;
-  // ceil(batch_size / n_microbatches): the size everything is evaluated at; 0 when static.
-  std::int64_t micro_batch() const;
+  std::int64_t batch_size() const { return kerf::batch_size(graph, batch, n_microbatches); }
+  std::int64_t micro_batch() const { return micro_batch_size(graph, batch, n_microbatches); }
   // Forward time of a node on the profiled kind at micro_batch(): the profile's, scaled in
   // proportion when it was made for another batch.
   Nanoseconds node_time(NodeId node) const;

@@ -91,4 +91,15 @@ Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch)
   return profile;
 }
 
+std::string profiled_kind(const Cluster& cluster) {
+  for (const Device& device : cluster.devices) {
+    if (!device.host) return device.kind;
+  }
+  if (cluster.devices.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "[profile.profiled_kind] a cluster without devices; expected at least one");
+  }
+  return cluster.devices.front().kind;
+}
+
 }  // namespace kerf

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "kerf/device/cluster.h"
 #include "kerf/device/kind.h"
 #include "kerf/profile/profile.h"
 
@@ -16,5 +18,9 @@ namespace kerf {
 // unknown_ops and costed by the bytes they move, never at zero in silence.
 // `batch` 0: the graph's example batch. Linear in the graph.
 Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0);
+
+// The kind that an estimate for these devices is made for: that of the first accelerator, else of
+// the first device. Throws Error(invalid_argument) when there is no device.
+std::string profiled_kind(const Cluster& cluster);
 
 }  // namespace kerf

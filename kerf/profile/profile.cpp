@@ -112,6 +112,13 @@ std::string_view to_string(Source source) {
 
 Bytes NodeCost::workspace() const { return std::max(Bytes{0}, peak - inputs - weights - outputs); }
 
+std::vector<Bytes> Profile::workspaces() const {
+  std::vector<Bytes> out;
+  out.reserve(nodes.size());
+  for (const NodeCost& cost : nodes) out.push_back(cost.workspace());
+  return out;
+}
+
 Nanoseconds Profile::total_forward() const {
   Nanoseconds total;
   for (const NodeCost& cost : nodes) total += cost.forward;

@@ -57,6 +57,7 @@ struct Profile {
 
   const NodeCost& node(NodeId id) const { return nodes[id.index()]; }
   Nanoseconds total_forward() const;
+  std::vector<Bytes> workspaces() const;  // by node
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 

@@ -3,6 +3,7 @@
 #include "kerf/simulate/make_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <queue>
@@ -121,16 +122,10 @@ Plan describe(const Problem& problem, std::string method) {
   return plan;
 }
 
-std::vector<Bytes> workspaces(const Profile& profile) {
-  std::vector<Bytes> workspace;
-  for (const NodeCost& cost : profile.nodes) workspace.push_back(cost.workspace());
-  return workspace;
-}
-
 void fill_stages(const Problem& problem, Plan& plan) {
   const std::vector<StageId> stage_of = plan.stage_of_nodes();
   const auto after = stage_dependencies(problem.graph, stage_of, plan.num_stages());
-  const std::vector<Bytes> workspace = workspaces(problem.profile);
+  const std::vector<Bytes> workspace = problem.profile.workspaces();
   const auto sizes =
       stage_sizes(problem.graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
@@ -144,8 +139,7 @@ void fill_stages(const Problem& problem, Plan& plan) {
     stage.after = after[s];
   }
   plan.cuts = find_cuts(problem.graph, stage_of, plan.micro_batch);
-  plan.memory = device_memory(problem.graph, stage_of, plan.stage_devices(), plan.cluster,
-                              make_schedule(plan), plan.micro_batch, workspace);
+  plan.memory = plan_memory(problem.graph, plan, workspace);
 }
 
 bool is_interval(const Stage& stage) {
@@ -163,6 +157,25 @@ void predict(Plan& plan) {
   plan.throughput = plan.step_time.count > 0 ? samples * 1e9 / plan.step_time.count : 0;
 }
 
+// The figures of times are those of the plan's own devices.
+void note_speeds(Plan& plan) {
+  std::vector<std::size_t> others;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+      if (plan.cluster.device(plan.replicas[r][s]).speed ==
+          plan.cluster.device(plan.stages[s].device).speed) {
+        continue;
+      }
+      others.push_back(r);
+      break;
+    }
+  }
+  if (others.empty()) return;
+  plan.notes.push_back(
+      fmt::format("replicas {} have devices of other speeds: predicted times are not theirs",
+                  fmt::join(others, ", ")));
+}
+
 }  // namespace
 
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
@@ -178,6 +191,14 @@ Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
   plan.contiguous = std::all_of(plan.stages.begin(), plan.stages.end(), is_interval);
   fill_stages(problem, plan);
   predict(plan);
+  return plan;
+}
+
+Plan with_replicas(const Problem& problem, Plan plan, std::vector<std::vector<DeviceId>> replicas) {
+  plan.replicas = std::move(replicas);
+  check_replicas(plan);
+  plan.memory = plan_memory(problem.graph, plan, problem.profile.workspaces());
+  note_speeds(plan);
   return plan;
 }
 

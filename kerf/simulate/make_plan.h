@@ -21,4 +21,9 @@ namespace kerf {
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method);
 
+// The plan with these replicas in place of its own: memory counts them (limits are recorded, not
+// enforced), and a note says so when a copy has devices of other speeds. Throws Error(invalid_plan)
+// when they are not what Plan says of them.
+Plan with_replicas(const Problem& problem, Plan plan, std::vector<std::vector<DeviceId>> replicas);
+
 }  // namespace kerf

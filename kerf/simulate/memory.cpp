@@ -16,11 +16,11 @@ namespace {
 
 class MemoryEngine {
  public:
-  MemoryEngine(const Graph& graph, std::vector<Footprint> footprints,
+  MemoryEngine(const Graph& graph, std::span<const Footprint> footprints,
                std::span<const DeviceId> stage_devices, const Cluster& cluster,
                const Schedule& schedule, const Progress& progress, std::int64_t micro_batch)
       : graph_(graph),
-        footprints_(std::move(footprints)),
+        footprints_(footprints),
         stage_devices_(stage_devices),
         cluster_(cluster),
         schedule_(schedule),
@@ -143,7 +143,7 @@ class MemoryEngine {
   }
 
   const Graph& graph_;
-  std::vector<Footprint> footprints_;
+  std::span<const Footprint> footprints_;
   std::span<const DeviceId> stage_devices_;
   const Cluster& cluster_;
   const Schedule& schedule_;
@@ -177,11 +177,48 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
                                         std::span<const Bytes> workspace) {
   const std::vector<std::vector<StageId>> after =
       stage_dependencies(graph, stage_of, stage_devices.size());
+  const std::vector<Footprint> footprints =
+      stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace);
   const Progress progress(schedule, after);
-  return MemoryEngine(
-             graph, stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace),
-             stage_devices, cluster, schedule, progress, micro_batch)
+  return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, progress, micro_batch)
       .run();
+}
+
+std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
+                                                     std::span<const std::vector<DeviceId>> copies,
+                                                     std::span<const Bytes> workspace) {
+  // What does not depend on the devices is found once.
+  const std::vector<StageId> stage_of = plan.stage_of_nodes();
+  const auto after = stage_dependencies(graph, stage_of, plan.num_stages());
+  const std::vector<Footprint> footprints =
+      stage_footprints(graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
+  const ScheduleMaker make = schedule_maker(plan.schedule);
+  std::vector<std::vector<DeviceMemory>> memory;
+  for (const std::vector<DeviceId>& devices : copies) {
+    const Schedule schedule =
+        make(devices, static_cast<int>(plan.cluster.num_devices()), plan.n_microbatches);
+    const Progress progress(schedule, after);
+    memory.push_back(
+        MemoryEngine(graph, footprints, devices, plan.cluster, schedule, progress, plan.micro_batch)
+            .run());
+  }
+  return memory;
+}
+
+void add_memory(std::vector<DeviceMemory>& sum, std::span<const DeviceMemory> copy) {
+  for (std::size_t d = 0; d < sum.size(); ++d) {
+    sum[d].weights += copy[d].weights;
+    sum[d].activations += copy[d].activations;
+    sum[d].predicted += copy[d].predicted;
+  }
+}
+
+std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan,
+                                      std::span<const Bytes> workspace) {
+  auto copies = copies_memory(graph, plan, plan.copies(), workspace);
+  std::vector<DeviceMemory> sum = std::move(copies.front());
+  for (std::size_t c = 1; c < copies.size(); ++c) add_memory(sum, copies[c]);
+  return sum;
 }
 
 }  // namespace kerf

@@ -46,4 +46,16 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
                                         const Cluster& cluster, const Schedule& schedule,
                                         std::int64_t micro_batch, std::span<const Bytes> workspace);
 
+// What each of several copies of the plan's stages needs alone, under the plan's schedule: by copy,
+// then by device. A copy is the device of each stage; a good one shares devices as the plan does.
+std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
+                                                     std::span<const std::vector<DeviceId>> copies,
+                                                     std::span<const Bytes> workspace);
+// Of two copies without a common device. Those in one memory share nothing: its bytes add up.
+void add_memory(std::vector<DeviceMemory>& sum, std::span<const DeviceMemory> copy);
+
+// The plan with its replicas, by device.
+std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan,
+                                      std::span<const Bytes> workspace);
+
 }  // namespace kerf

@@ -30,6 +30,8 @@ class PlanVerifier {
     check_origin();
     check_cluster_of_plan();
     check_batches();
+    // Asks for the device of every stage, the memory below for those of every copy.
+    if (violations_.empty()) check_replicas_of_plan();
     if (violations_.empty()) check_coverage();
     // What follows asks for the stage of every node.
     if (!violations_.empty()) return std::move(violations_);
@@ -100,6 +102,41 @@ class PlanVerifier {
     if (plan_.comm_model != "link") {
       add("comm_model", "communication model '{}' cannot be verified", plan_.comm_model);
     }
+  }
+
+  void check_replicas_of_plan() {
+    const std::vector<DeviceId> own = plan_.stage_devices();
+    copy_on_.assign(plan_.cluster.num_devices(), kNoCopy);
+    for (const DeviceId device : own) copy_on_[device.index()] = 0;
+    for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
+      const std::vector<DeviceId>& replica = plan_.replicas[r];
+      if (replica.size() != own.size()) {
+        add("replicas", "replica {} has devices for {} stages, the plan has {}", r, replica.size(),
+            own.size());
+      } else if (!share_alike(own, replica)) {
+        add("replicas", "stages of replica {} share devices, or do not, otherwise than the plan's",
+            r);
+      }
+      for (const DeviceId device : std::set<DeviceId>(replica.begin(), replica.end())) {
+        if (device.index() >= copy_on_.size()) {
+          add("replicas", "replica {} is on device {}, the cluster has {}", r, device.index(),
+              copy_on_.size());
+        } else if (copy_on_[device.index()] != kNoCopy) {
+          add("replicas", "replica {} is on {}, which has another copy's stages", r,
+              plan_.cluster.device(device).name);
+        } else {
+          copy_on_[device.index()] = r + 1;
+        }
+      }
+    }
+  }
+
+  // Is one list the other with its devices renamed? Then there are as many pairs as devices.
+  static bool share_alike(const std::vector<DeviceId>& a, const std::vector<DeviceId>& b) {
+    std::set<std::pair<DeviceId, DeviceId>> pairs;
+    for (std::size_t s = 0; s < a.size(); ++s) pairs.emplace(a[s], b[s]);
+    return pairs.size() == std::set<DeviceId>(a.begin(), a.end()).size() &&
+           pairs.size() == std::set<DeviceId>(b.begin(), b.end()).size();
   }
 
   void check_batches() {
@@ -307,15 +344,12 @@ class PlanVerifier {
     std::vector<StageId> stages;
     for (const std::size_t stage : stage_of_) stages.emplace_back(stage);
     std::vector<Bytes> workspace;
-    if (profile_ != nullptr) {
-      for (const NodeCost& cost : profile_->nodes) workspace.push_back(cost.workspace());
-    }
+    if (profile_ != nullptr) workspace = profile_->workspaces();
     try {
       const auto sizes =
           stage_sizes(graph_, stages, plan_.num_stages(), plan_.micro_batch, workspace);
       for (std::size_t s = 0; s < sizes.size(); ++s) check_sizes(s, sizes[s]);
-      const auto memory = device_memory(graph_, stages, plan_.stage_devices(), plan_.cluster,
-                                        make_schedule(plan_), plan_.micro_batch, workspace);
+      const auto memory = plan_memory(graph_, plan_, workspace);
       for (std::size_t d = 0; d < memory.size(); ++d) check_device_memory(d, memory[d]);
     } catch (const Error& error) {
       add("memory", "{}", error.what());
@@ -339,17 +373,22 @@ class PlanVerifier {
     }
   }
 
+  bool is_replica(std::size_t device) const {
+    return copy_on_[device] != kNoCopy && copy_on_[device] != 0;
+  }
+
   void check_device_memory(std::size_t d, const DeviceMemory& memory) {
     const DeviceMemory& claimed = plan_.memory[d];
     const std::string& name = plan_.cluster.devices[d].name;
     if (memory.weights != claimed.weights || !agree(memory.activations, claimed.activations) ||
         !agree(memory.predicted, claimed.predicted) || memory.limited != claimed.limited ||
         memory.limit != claimed.limit) {
-      add("memory", "{} needs {} bytes, the plan says {} (or another limit)", name,
-          memory.predicted.count, claimed.predicted.count);
+      add(is_replica(d) ? "replicas" : "memory",
+          "{} needs {} bytes, the plan says {} (or another limit)", name, memory.predicted.count,
+          claimed.predicted.count);
     }
     if (memory.limited && std::max(memory.predicted, claimed.predicted) > memory.limit) {
-      add("limit", "{} needs {} bytes and has {}", name,
+      add(is_replica(d) ? "replicas" : "limit", "{} needs {} bytes and has {}", name,
           std::max(memory.predicted, claimed.predicted).count, memory.limit.count);
     }
   }
@@ -392,6 +431,8 @@ class PlanVerifier {
   const Profile* profile_;
   const Plan& plan_;
   std::vector<std::size_t> stage_of_;  // by node
+  static constexpr std::size_t kNoCopy = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> copy_on_;  // by device: 0 the plan's own stages, r + 1 replica r
   std::vector<Violation> violations_;
 };
 

@@ -15,7 +15,7 @@
 namespace kerf {
 
 struct Violation {
-  std::string rule;     // "coverage", "acyclic", "glue", "memory", ... stable, for tests and tools
+  std::string rule;  // "coverage", "acyclic", "glue", "replicas", ... stable, for tests and tools
   std::string message;  // names nodes, stages, devices
 };
 

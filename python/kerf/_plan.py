@@ -100,12 +100,34 @@ def make_cluster(
     return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
 
 
-def _micro_batch(graph: Graph, batch: int, n_microbatches: int) -> int:
-    """What one micro-batch holds; 0 for a graph whose batch is fixed."""
-    if graph.is_static:
-        return 0
-    n = max(n_microbatches, 1)
-    return -(-(batch or max(graph.example_batch, n)) // n)
+def _assignment(
+    node_to_partition: Mapping[str, int] | None, partition_to_device: Mapping[int, str] | None
+) -> tuple[dict[str, int], dict[int, str]]:
+    """The two maps of the method aot, checked for their types alone; devices by name."""
+    for name, value, example in (
+        ("node_to_partition", node_to_partition, "{'linear': 0, 'relu': 1}"),
+        ("partition_to_device", partition_to_device, "{0: 'cpu:0', 1: 'cpu:1'}"),
+    ):
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(
+                f"[kerf.plan] {name} is {value!r}; expected a dictionary, such as {example}"
+            )
+    nodes, devices = {}, {}
+    for node, partition in (node_to_partition or {}).items():
+        if not isinstance(node, str):
+            raise TypeError(
+                f"[kerf.plan] node_to_partition has the key {node!r}; expected the name of a node"
+            )
+        _check_partition(f"node_to_partition of {node!r}", partition)
+        nodes[node] = int(partition)
+    for partition, device in (partition_to_device or {}).items():
+        _check_partition("a key of partition_to_device", partition)
+        devices[int(partition)] = str(device)  # torch.device prints as its name
+    return nodes, devices
+
+
+def _check_partition(name: str, value: object) -> None:
+    check_whole("[kerf.plan]", name, value, least=0, most=2**31 - 1)
 
 
 def _find_profile(
@@ -121,9 +143,8 @@ def _find_profile(
         return profile
     if profile is None:
         profile = "estimate" if model is None else "measure"
-    kind = next((d.kind for d in cluster.devices if not d.host), cluster.devices[0].kind)
     if profile == "estimate":
-        return _core.estimate(graph, kind, micro_batch)
+        return _core.estimate(graph, _core.profiled_kind(cluster), micro_batch)
     if profile != "measure":
         return _core.load_profile(os.fspath(profile), graph)
     if model is None:
@@ -154,6 +175,9 @@ def plan(
     seed: int = 0,
     schedule: str = "fill_drain",
     comm_model: str = "link",
+    saturate_host: bool = False,
+    node_to_partition: Mapping[str, int] | None = None,
+    partition_to_device: Mapping[int, str] | None = None,
 ) -> Plan:
     """Cuts ``graph`` into stages and places them on ``devices``; the answer has been verified.
 
@@ -163,6 +187,10 @@ def plan(
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
       or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
     - ``method``: one of ``kerf.methods()``.
+    - ``saturate_host``: fill idle devices with copies of the plan, ``plan.replicas``. A Pipeline
+      runs the plan's own stages, not the copies.
+    - ``node_to_partition``, ``partition_to_device``: for the method ``"aot"`` alone, which needs
+      both: ``{"linear": 0, "relu": 1}`` and ``{0: "cpu:0", 1: "cpu:1"}``.
 
     Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
     the arguments.
@@ -184,8 +212,9 @@ def plan(
     check_whole("[kerf.plan]", "n_microbatches", n_microbatches)
     check_whole("[kerf.plan]", "batch", batch or 0, least=0, most=2**40)
     check_whole("[kerf.plan]", "seed", seed, least=0, most=2**63 - 1)
+    nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
-    micro_batch = _micro_batch(graph, batch or 0, n_microbatches)
+    micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     answer = _core.plan(
         graph,
         _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),
@@ -197,6 +226,9 @@ def plan(
         n_microbatches=n_microbatches,
         batch=batch or 0,
         seed=seed,
+        saturate_host=bool(saturate_host),
+        node_to_partition=nodes,
+        partition_to_device=placed,
     )
     return _feasible(answer, graph)
 

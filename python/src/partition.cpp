@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <variant>
 
 #include "kerf/partition/bounds/bounds.h"
@@ -41,11 +42,18 @@ Problem make_problem(const Graph& graph, const Profile& profile, const Cluster& 
 Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
-                  std::int64_t batch, std::uint64_t seed, std::int64_t work_limit) {
+                  std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
+                  bool saturate_host, std::map<std::string, std::int64_t> node_to_partition,
+                  std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
-  return checked(plan(problem, method, {.work_limit = work_limit}), problem);
+  return checked(plan(problem, method,
+                      {.work_limit = work_limit,
+                       .saturate_host = saturate_host,
+                       .node_to_partition = std::move(node_to_partition),
+                       .partition_to_device = std::move(partition_to_device)}),
+                 problem);
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
@@ -116,13 +124,17 @@ void init_partition(py::module_& m) {
         py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("work_limit") = 0, free_lock);
+        py::arg("work_limit") = 0, py::arg("saturate_host") = false,
+        py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
+        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{}, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
         free_lock);
   m.def("replan", &replan_graph, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
         py::arg("n_microbatches") = py::none(), py::arg("batch") = py::none(), free_lock);
+  m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
+        py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
   m.def("methods", &list_methods, "Names and descriptions, in reading order.");
   m.def("schedules", &schedule_names);
   m.def("comm_models", &comm_model_names);

@@ -220,6 +220,8 @@ void init_plan(py::module_& m) {
       .def_readonly("batch", &Plan::batch)
       .def_readonly("micro_batch", &Plan::micro_batch)
       .def_property_readonly("stages", &stages_of)
+      .def_property_readonly("replicas", &Plan::replica_names,
+                             "Further copies: for each the device of every stage.")
       .def_property_readonly("cuts", &cuts_of)
       .def_property_readonly("devices", &devices_of)
       .def_property_readonly("cut_bytes", [](const Plan& p) { return p.cut_bytes().count; })

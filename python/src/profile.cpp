@@ -173,6 +173,8 @@ void init_profile(py::module_& m) {
       },
       py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
       py::call_guard<py::gil_scoped_release>());
+  m.def("profiled_kind", &profiled_kind, py::arg("cluster"),
+        "The kind that an estimate for these devices is made for.");
 }
 
 }  // namespace kerf::bindings

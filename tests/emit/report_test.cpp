@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,6 +51,24 @@ TEST(APlanTable, SaysWhenTheSearchWasStopped) {
   EXPECT_THAT(plan_table(plan), Not(HasSubstr("stopped early")));
   plan.truncated = true;
   EXPECT_THAT(plan_table(plan), HasSubstr("stopped early"));
+}
+
+TEST(APlanTable, ListsReplicasWhenThereAreAny) {
+  Plan plan = samples::plan();
+  EXPECT_THAT(plan_table(plan), Not(HasSubstr("replicas")));
+  for (int d = 2; d < 14; ++d) {
+    plan.cluster.devices.push_back(plan.cluster.devices[0]);
+    plan.cluster.devices.back().name = fmt::format("cpu:{}", d);
+    plan.loads.emplace_back();
+    plan.memory.emplace_back();
+  }
+  plan.replicas = {{DeviceId{2}, DeviceId{3}}};
+  EXPECT_THAT(plan_table(plan), HasSubstr("replicas            1 more copy: cpu:2, cpu:3\n"));
+  plan.replicas = {{DeviceId{2}, DeviceId{2}}, {DeviceId{3}, DeviceId{3}}};
+  EXPECT_THAT(plan_table(plan), HasSubstr("2 more copies: cpu:2; cpu:3\n"));
+  EXPECT_EQ(report_json(plan)["replicas"].dump(), R"([["cpu:2","cpu:2"],["cpu:3","cpu:3"]])");
+  for (int d = 4; d < 14; ++d) plan.replicas.push_back({DeviceId{d}, DeviceId{d}});
+  EXPECT_THAT(plan_table(plan), HasSubstr("12 more copies: cpu:2; cpu:3; cpu:4; cpu:5; ...\n"));
 }
 
 Graph graph_with_modules() {

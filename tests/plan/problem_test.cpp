@@ -63,6 +63,7 @@ TEST(AProblem, RefusesMicroBatchesThatCannotBe) {
   EXPECT_THAT(error_of(problem), HasSubstr("7 micro-batches of a batch of 6"));
   problem.n_microbatches = 0;
   EXPECT_THAT(error_of(problem), HasSubstr("n_microbatches is 0"));
+  EXPECT_THROW(problem.micro_batch(), Error);
   Problem fixed = small_problem(true);
   EXPECT_EQ(error_of(fixed), "no error");
   EXPECT_EQ(fixed.micro_batch(), 0);

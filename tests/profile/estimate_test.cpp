@@ -8,6 +8,7 @@
 
 #include <cstdio>
 
+#include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
 
 namespace kerf {
@@ -191,6 +192,12 @@ TEST_F(ProfileFile, NamesWhatIsMissingDoubledOrNegative) {
   EXPECT_THAT(edited("\"node\": \"h\"", "\"node\": \"q\""), HasSubstr("'q'"));
   EXPECT_THAT(edited("\"forward_ns\": ", "\"forward_ns\": -"), HasSubstr("not negative"));
   EXPECT_THAT(edited("\"version\": \"1.0\"", "\"version\": \"1.9\""), HasSubstr("1.9"));
+}
+
+TEST(TheEstimator, WorksForTheFirstAcceleratorElseForTheFirstDevice) {
+  EXPECT_EQ(profiled_kind(parse_devices("cpu:0,h200:0,a100:0")), "h200");
+  EXPECT_EQ(profiled_kind(parse_devices("cpu:0,cpu:1")), "cpu");
+  EXPECT_THROW(profiled_kind(Cluster{}), Error);
 }
 
 }  // namespace

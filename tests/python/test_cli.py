@@ -108,6 +108,51 @@ def test_plan_that_does_not_fit_says_what_would(run, folder):
     assert not (folder / "p.json").exists()
 
 
+def test_plan_saturates_the_host_with_copies(run, folder):
+    done = run(
+        *("plan", "model.graph", "--devices", "3xcpu=1GiB", "--method", "single"),
+        *("--saturate-host", "--out", "plan.json"),
+    )
+    assert "2 more copies: cpu:1; cpu:2" in done.stdout
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["replicas"] == [["cpu:1"], ["cpu:2"]]
+    run("verify", "plan.json", "--graph", "model.graph")
+    plan["replicas"][1] = ["cpu:1"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    assert "replicas" in error_of(run("report", "plan.json", expect=BAD_INPUT))
+
+
+GOOD_NODES = '{"a": 0}'
+GOOD_DEVICES = '{"0": "cpu:0"}'
+BAD_ASSIGNMENTS = {
+    "not JSON": ("{", "a.json:1:2"),
+    "no nodes": (f'{{"devices": {GOOD_DEVICES}}}', "a.json: found no field 'nodes'"),
+    "no devices": (f'{{"nodes": {GOOD_NODES}}}', "a.json: found no field 'devices'"),
+    "nodes in a list": (f'{{"nodes": ["a"], "devices": {GOOD_DEVICES}}}', "a.json: nodes: found"),
+    "nothing": (f'{{"nodes": {{}}, "devices": {GOOD_DEVICES}}}', "a.json: nodes: found nothing"),
+    "a name": (f'{{"nodes": {{"a": "b"}}, "devices": {GOOD_DEVICES}}}', "a.json: nodes: a: found"),
+    "negative": (f'{{"nodes": {{"a": -1}}, "devices": {GOOD_DEVICES}}}', "nodes: a: found -1"),
+    "a key": (
+        f'{{"nodes": {GOOD_NODES}, "devices": {{"x": "cpu"}}}}',
+        "devices: found the key 'x'",
+    ),
+    "padded": (f'{{"nodes": {GOOD_NODES}, "devices": {{"00": "cpu"}}}}', "found the key '00'"),
+    "a number": (f'{{"nodes": {GOOD_NODES}, "devices": {{"0": 0}}}}', "a.json: devices: 0: found"),
+    "more": (f'{{"nodes": {GOOD_NODES}, "devices": {GOOD_DEVICES}, "x": 1}}', "the key 'x'"),
+    "other method": (f'{{"nodes": {GOOD_NODES}, "devices": {GOOD_DEVICES}}}', "method 'chain'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ASSIGNMENTS)
+def test_bad_assignments_are_named_with_file_and_key(run, folder, case):
+    text, message = BAD_ASSIGNMENTS[case]
+    (folder / "a.json").write_text(text)
+    done = run(
+        "plan", "model.graph", "--devices", "cpu", "--assignment", "a.json", expect=BAD_INPUT
+    )
+    assert message in error_of(done)
+
+
 def test_verify_accepts_its_own_plan(planned):
     assert "sound" in planned("verify", "plan.json", "--graph", "model.graph").stdout
     planned("verify", "plan.json", "--graph", "model.graph", "--profile", "profile.json")
@@ -154,6 +199,11 @@ BAD_CALLS = {
     "unknown device": (["plan", "model.graph", "--devices", "abacus:0"], "abacus"),
     "negative memory": (["plan", "model.graph", "--devices", "cpu:0=-1GiB"], "negative"),
     "unknown method": (["plan", "model.graph", "--devices", "cpu", "--method", "magic"], "chain"),
+    "aot alone": (["plan", "model.graph", "--devices", "cpu", "--method", "aot"], "--assignment"),
+    "no assignment": (
+        ["plan", "model.graph", "--devices", "cpu", "--assignment", "nothere.json"],
+        "nothere.json",
+    ),
     "unknown schedule": (
         ["plan", "model.graph", "--devices", "cpu", "--schedule", "x"],
         "fill_drain",
@@ -185,10 +235,10 @@ def test_bad_input_is_named_on_stderr(run, folder, case):
 
 
 def test_newer_files_are_refused_with_both_versions(planned, folder):
-    text = (folder / "plan.json").read_text().replace('"version": "1.0"', '"version": "1.7"', 1)
+    text = (folder / "plan.json").read_text().replace('"version": "1.1"', '"version": "1.7"', 1)
     (folder / "plan.json").write_text(text)
     message = error_of(planned("report", "plan.json", expect=BAD_INPUT))
-    assert "1.7" in message and "1.0" in message
+    assert "1.7" in message and "1.1" in message
 
 
 def test_cut_short_files_are_refused_with_line_and_column(planned, folder):

@@ -232,6 +232,60 @@ def test_replanning_checks_memory_again(graph):
         kerf.replan(plan, graph, n_microbatches=1, batch=4096)
 
 
+FOUR = ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]
+
+
+def test_saturate_host_fills_idle_devices_with_copies(graph, tmp_path):
+    assert kerf.plan(graph, FOUR, method="single").replicas == []
+    limits = {"cpu": "1GiB", "cpu:2": "1MiB"}
+    plan = kerf.plan(graph, FOUR, limits, method="single", saturate_host=True)
+    assert plan.replicas == [["cpu:1"], ["cpu:3"]]
+    assert kerf.verify(plan, graph) == []
+    used = [device.predicted_bytes for device in plan.devices]
+    assert used[0] == used[1] == used[3] > 0 == used[2]
+    assert "2 more copies: cpu:1; cpu:3" in str(plan)
+    assert json.loads(plan.report_json())["replicas"] == plan.replicas
+    plan.save(tmp_path / "plan.json")
+    assert kerf.load_plan(tmp_path / "plan.json") == plan == pickle.loads(pickle.dumps(plan))
+    assert kerf.replan(plan, graph, n_microbatches=2).replicas == plan.replicas
+
+
+def test_replanning_checks_the_memory_of_copies(graph):
+    limits = {"cpu:0": "1GiB", "cpu:1": "7MiB"}
+    plan = kerf.plan(graph, TWO, limits, method="single", saturate_host=True)
+    assert plan.replicas == [["cpu:1"]]
+    with pytest.raises(kerf.InfeasibleError, match="cpu:1"):
+        kerf.replan(plan, graph, batch=4096)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"method": "aot"}, ValueError, "without an assignment"),
+        ({"method": "aot", "node_to_partition": {"a": 0}}, ValueError, "without an assignment"),
+        ({"node_to_partition": {"a": 0}}, ValueError, "beside method 'chain'"),
+        ({"partition_to_device": {0: "cpu:0"}}, ValueError, "beside method 'chain'"),
+        ({"node_to_partition": ["a"]}, TypeError, "expected a dictionary"),
+        ({"node_to_partition": {3: 0}}, TypeError, "the name of a node"),
+        ({"node_to_partition": {"a": "b"}}, TypeError, "node_to_partition of 'a' is 'b'"),
+        ({"node_to_partition": {"a": -1}}, ValueError, "node_to_partition of 'a' is -1"),
+        ({"partition_to_device": {"0": "cpu:0"}}, TypeError, "key of partition_to_device is '0'"),
+    ],
+)
+def test_bad_assignments_are_refused(graph, change, error, message):
+    with pytest.raises(error, match=message):
+        kerf.plan(graph, TWO, **change)
+
+
+def test_the_micro_batch_and_the_profiled_kind_have_one_place(graph):
+    assert _core.micro_batch_size(graph, 9, 4) == 3
+    assert _core.micro_batch_size(graph, 0, 12) == 1
+    with pytest.raises(ValueError, match="n_microbatches is 0"):
+        _core.micro_batch_size(graph, 9, 0)
+    assert _core.profiled_kind(kerf.make_cluster(["cpu:0", "h200:0"])) == "h200"
+    assert kerf.plan(graph, ["cpu:0", "h200:0"]).profile_kind == "h200"
+
+
 def test_plans_by_hand(graph):
     profile = kerf.estimate(graph, batch=4)
     cluster = kerf.make_cluster(TWO)

@@ -22,6 +22,8 @@ graph: kerf.Graph = kerf.load_graph("model.graph")
 plan: kerf.Plan = kerf.plan(graph, ["cpu:0"], {"cpu:0": "2GiB", 0: 5}, n_microbatches=4)
 seconds: float = plan.predicted_step_time + plan.stages[0].time
 names: list[str] = plan.stages[0].nodes
+kerf.plan(graph, ["cpu:0"], saturate_host=True, node_to_partition={}, partition_to_device={0: "a"})
+copies: list[list[str]] = plan.replicas
 timeline: kerf.Timeline = kerf.simulate(plan)
 text: str = kerf.compare(timeline, timeline)
 profile: kerf.Profile = kerf.estimate(graph, "cpu", batch=3)

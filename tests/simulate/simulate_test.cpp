@@ -198,13 +198,119 @@ TEST(APlanFile, IsRefusedWhenCutShortOrMadeUp) {
   };
   EXPECT_THAT(error_of("\"device\": \"cuda:1\"", "\"device\": \"cuda:8\""),
               ::testing::HasSubstr("cuda:8"));
-  EXPECT_THAT(error_of("\"version\": \"1.0\"", "\"version\": \"2.0\""),
+  EXPECT_THAT(error_of("\"version\": \"1.1\"", "\"version\": \"2.0\""),
               ::testing::HasSubstr("2.0"));
   EXPECT_THAT(error_of("\"n_microbatches\": 2", "\"n_microbatches\": -2"),
               ::testing::HasSubstr("n_microbatches"));
   EXPECT_THAT(error_of("\"schedule\": \"fill_drain\"", "\"schedule\": \"zigzag\""),
               ::testing::HasSubstr("zigzag"));
   EXPECT_THAT(error_of("\"from\": 0", "\"from\": 1"), ::testing::HasSubstr("later stage"));
+}
+
+// Two stages on cuda:0 and cuda:1, and copies on the other four.
+Plan copied_plan() {
+  Problem problem = chain_problem(2, Link{Nanoseconds{100}, 1e9, false});
+  problem.cluster = parse_devices("6xcuda");
+  return with_replicas(problem, make_plan(problem, ids({{0, 1}, {2, 3}}), on({0, 1}), "hand"),
+                       {on({2, 3}), on({5, 4})});
+}
+
+TEST(AReplica, CostsTheMemoryOfThePlanAndChangesNoOtherFigure) {
+  const Plan plan = copied_plan();
+  for (std::size_t d = 2; d < 6; ++d) {
+    const DeviceMemory& original = plan.memory[d == 2 || d == 5 ? 0 : 1];
+    EXPECT_GT(original.predicted, Bytes{0});
+    EXPECT_EQ(plan.memory[d], original) << d;
+    EXPECT_EQ(plan.loads[d], DeviceLoad{}) << d;
+  }
+  Problem problem = chain_problem(2, Link{Nanoseconds{100}, 1e9, false});
+  problem.cluster = parse_devices("6xcuda");
+  Plan alone = make_plan(problem, ids({{0, 1}, {2, 3}}), on({0, 1}), "hand");
+  EXPECT_EQ(simulate(alone), simulate(plan));
+  alone.replicas = plan.replicas;
+  alone.memory = plan.memory;
+  EXPECT_EQ(alone, plan);
+}
+
+TEST(AReplica, InOneMemoryWithThePlanAddsToIt) {
+  Problem problem = chain_problem(2, Link{Nanoseconds{100}, 1e9, false});
+  problem.cluster = parse_devices("cuda:0=1MiB,cuda:0,cuda:1");
+  const Plan alone = make_plan(problem, ids({{0, 1, 2, 3}}), on({0}), "hand");
+  const Plan copied = with_replicas(problem, alone, {on({1})});
+  EXPECT_EQ(copied.memory[1].activations, alone.memory[0].activations);
+  EXPECT_EQ(copied.memory[0].predicted, alone.memory[0].predicted * 2);
+  EXPECT_EQ(copied.memory[1].predicted, copied.memory[0].predicted);
+  EXPECT_EQ(copied.memory[1].limit, Bytes{1 << 20});
+}
+
+TEST(AReplica, OnDevicesOfOtherSpeedsIsNoted) {
+  Problem problem = chain_problem(2, Link{Nanoseconds{100}, 1e9, false});
+  problem.cluster.devices[2].speed = 2;
+  const Plan plan = make_plan(problem, ids({{0, 1, 2, 3}}), on({0}), "hand");
+  EXPECT_THAT(with_replicas(problem, plan, {on({1})}).notes, ::testing::IsEmpty());
+  EXPECT_THAT(with_replicas(problem, plan, {on({1}), on({2})}).notes,
+              ::testing::ElementsAre(::testing::HasSubstr("replicas 1 have devices of other")));
+}
+
+TEST(AReplica, IsRefusedUnlessItIsAWholeCopyOnDevicesOfItsOwn) {
+  Problem problem = chain_problem(2, Link{Nanoseconds{100}, 1e9, false});
+  problem.cluster = parse_devices("6xcuda");
+  const Plan plan = make_plan(problem, ids({{0}, {1}, {2, 3}}), on({0, 1, 0}), "hand");
+  const auto error_of = [&](std::vector<std::vector<DeviceId>> replicas) -> std::string {
+    try {
+      with_replicas(problem, plan, std::move(replicas));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_plan);
+      return error.what();
+    }
+    return "no error";
+  };
+  using ::testing::HasSubstr;
+  EXPECT_EQ(error_of({on({2, 3, 2}), on({5, 4, 5})}), "no error");
+  EXPECT_THAT(error_of({on({2, 3})}), HasSubstr("2 devices for 3 stages"));
+  EXPECT_THAT(error_of({on({2, 9, 2})}), HasSubstr("on device 9"));
+  EXPECT_THAT(error_of({{DeviceId{2}, DeviceId{}, DeviceId{2}}}), HasSubstr("stage 1 on device"));
+  EXPECT_THAT(error_of({on({2, 1, 2})}), HasSubstr("cuda:1, which has another copy's"));
+  EXPECT_THAT(error_of({on({2, 3, 2}), on({4, 3, 4})}), HasSubstr("replica 1 has stage 1"));
+  EXPECT_THAT(error_of({on({2, 3, 4})}), HasSubstr("share a device exactly when"));
+  EXPECT_THAT(error_of({on({2, 2, 2})}), HasSubstr("share a device exactly when"));
+}
+
+TEST(APlanFile, HoldsReplicasWhenThereAreAny) {
+  const Plan plan = copied_plan();
+  const std::string text = print_plan(plan);
+  EXPECT_EQ(parse_plan(text), plan);
+  Plan alone = plan;
+  alone.replicas.clear();
+  EXPECT_THAT(print_plan(alone), ::testing::Not(::testing::HasSubstr("replicas")));
+  // A file from before there were any.
+  std::string old = print_plan(alone);
+  old.replace(old.find("\"1.1\""), 5, "\"1.0\"");
+  EXPECT_EQ(parse_plan(old), alone);
+}
+
+TEST(APlanFile, IsRefusedWithReplicasThatAreNone) {
+  const std::string text = print_plan(copied_plan());
+  const auto error_of = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string copy = text;
+    const std::size_t at = copy.find(from, copy.find("\"replicas\""));
+    EXPECT_NE(at, std::string::npos) << from;
+    copy.replace(at, from.size(), to);
+    try {
+      parse_plan(copy, "plan.json");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::invalid_plan);
+      return error.what();
+    }
+    return "no error";
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:9\""),
+              HasSubstr("replicas[0][1]: found device 'cuda:9'"));
+  EXPECT_THAT(error_of("\"cuda:3\"", "7"), HasSubstr("replicas[0][1]"));
+  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:0\""), HasSubstr("another copy's"));
+  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:2\""), HasSubstr("share a device"));
+  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:3\", \"cuda:4\""), HasSubstr("3 devices for 2"));
 }
 
 }  // namespace

@@ -109,6 +109,40 @@ TEST_F(ThePlanVerifier, MissesNoChange) {
   EXPECT_THAT(after([](Plan& p) { p.profile_batch = 3; }), Contains("profile"));
 }
 
+TEST_F(ThePlanVerifier, MissesNoChangeOfReplicas) {
+  problem_.cluster = parse_devices("6xcuda=1MiB");
+  plan_ = with_replicas(
+      problem_, make_plan(problem_, {{NodeId{0}}, rest()}, {DeviceId{0}, DeviceId{1}}, "hand"),
+      {{DeviceId{2}, DeviceId{3}}, {DeviceId{5}, DeviceId{4}}});
+  ASSERT_THAT(rules(plan_), IsEmpty());
+  EXPECT_THAT(verify_plan(problem_.graph, nullptr, plan_), IsEmpty());
+
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1].pop_back(); }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1].push_back(DeviceId{4}); }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1].clear(); }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1][0] = DeviceId{6}; }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1][0] = DeviceId{}; }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1][0] = DeviceId{0}; }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1][0] = DeviceId{2}; }), Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1][0] = DeviceId{4}; }), Contains("replicas"));
+  // Another copy, or one less, that the memory does not know of.
+  EXPECT_THAT(after([](Plan& p) { p.replicas[1] = {DeviceId{4}, DeviceId{5}}; }),
+              Contains("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.replicas.pop_back(); }), Contains("memory"));
+  EXPECT_THAT(after([](Plan& p) { p.memory[4].predicted -= Bytes{1}; }),
+              ::testing::ElementsAre("replicas"));
+  EXPECT_THAT(after([](Plan& p) { p.cluster.devices[4].memory = p.memory[4].limit = Bytes{10}; }),
+              ::testing::ElementsAre("replicas"));
+}
+
+TEST_F(ThePlanVerifier, ChecksThatStagesOfAReplicaShareDevicesAsThePlansDo) {
+  problem_.cluster = parse_devices("4xcuda");
+  const Plan alone = make_plan(problem_, {{NodeId{0}}, rest()}, {DeviceId{0}, DeviceId{0}}, "hand");
+  plan_ = with_replicas(problem_, alone, {{DeviceId{1}, DeviceId{1}}});
+  ASSERT_THAT(rules(plan_), IsEmpty());
+  EXPECT_THAT(after([](Plan& p) { p.replicas[0][1] = DeviceId{2}; }), Contains("replicas"));
+}
+
 TEST_F(ThePlanVerifier, KeepsNodesTogetherThatSeeEachOthersWrites) {
   ASSERT_FALSE(problem_.graph.glued().empty());
   const Plan split =

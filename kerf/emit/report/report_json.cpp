@@ -7,7 +7,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 0};
+constexpr FormatVersion kVersion{1, 1};
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
@@ -75,6 +75,7 @@ Json report_json(const Plan& plan) {
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
     json["stages"].push_back(stage_json(plan, plan.stages[s], cut[s]));
   }
+  json["replicas"] = plan.replica_names();
   json["devices"] = Json::array();
   for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
     json["devices"].push_back(device_json(plan, d));

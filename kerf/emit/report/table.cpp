@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kerf/emit/report/cut_out.h"
 #include "kerf/emit/report/scopes.h"
 #include "kerf/emit/report/text_table.h"
@@ -108,6 +110,23 @@ std::string bound_text(const Plan& plan) {
   return out;
 }
 
+// "2 more copies: cpu:2, cpu:3; cpu:4, cpu:5". Devices in the order of the stages, each once.
+std::string replicas_text(const Plan& plan) {
+  constexpr std::size_t kMostShown = 4;
+  const std::size_t count = plan.replicas.size();
+  std::string out = fmt::format("{} more {}", count, count == 1 ? "copy" : "copies");
+  for (std::size_t r = 0; r < std::min(count, kMostShown); ++r) {
+    std::vector<DeviceId> seen;
+    for (const DeviceId device : plan.replicas[r]) {
+      if (std::find(seen.begin(), seen.end(), device) != seen.end()) continue;
+      out += seen.empty() ? (r == 0 ? ": " : "; ") : ", ";
+      out += plan.cluster.device(device).name;
+      seen.push_back(device);
+    }
+  }
+  return count > kMostShown ? out + "; ..." : out;
+}
+
 std::string predictions(const Plan& plan) {
   const auto line = [](std::string_view label, const std::string& text) {
     return fmt::format("{:<20}{}\n", label, text);
@@ -124,6 +143,7 @@ std::string predictions(const Plan& plan) {
   out += line("bytes cut", fmt::format("{} a micro-batch", to_string(plan.cut_bytes())));
   out += line("bubble", percent(plan.bubble));
   out += line("latency", to_string(plan.latency) + " for one micro-batch");
+  if (!plan.replicas.empty()) out += line("replicas", replicas_text(plan));
   out += line("predicted step time", fmt::format("{}, {}", to_string(plan.step_time), rate));
   return out;
 }
