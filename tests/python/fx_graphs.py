@@ -238,6 +238,22 @@ def union_bytes(nodes):
     return sum(extra(node, nodes) for node in nodes)
 
 
+def exact_bytes(module, nodes):
+    """Weights, buffers and constants once by storage; other tensors once each."""
+    held = {}
+    for node in nodes:
+        tensors = []
+        if node.op == "call_module":
+            called = module.get_submodule(node.target)
+            tensors = [*called.parameters(), *called.buffers()]
+        elif node.op == "get_attr":
+            tensors = [getattr(module, node.target)]
+        held |= {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    made_or_read = set(nodes).union(*(n.all_input_nodes for n in nodes))
+    tensors = sum(n.size_bytes.output_size for n in made_or_read if n.op != "get_attr")
+    return sum(held.values()) + tensors
+
+
 def with_leaves(nodes):
     return {leaf for n in nodes for leaf in n.all_input_nodes if leaf.op in LEAVES} | set(nodes)
 

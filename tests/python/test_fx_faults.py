@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from fx_graphs import draw_case, faults, ops, path_cost, total_bytes, with_leaves
+from fx_graphs import (
+    draw_case,
+    exact_bytes,
+    faults,
+    ops,
+    path_cost,
+    total_bytes,
+    union_bytes,
+    with_leaves,
+)
 from fx_original import call, call_original, utils
 from torch import nn
 from torch.fx import symbolic_trace
@@ -393,6 +402,21 @@ def test_s2_replicas_have_lists_of_their_own_and_unique_ids():
     assert {i for ids in lists for i in ids} == set(range(8))
 
 
+@pytest.mark.parametrize("mode", ["size_based", "sparse_nn", "cost_aware", "kl_based"])
+def test_s2_replicas_fit_their_devices_and_change_nothing_else(mode):
+    replicated = 0
+    for case, config, alone, _ in draws(mode):
+        more = [Device(f"idle_{i}", d[1], 10 + i) for i, d in enumerate(config.devices)]
+        full = config._replace(devices=[*config.devices, *more], saturate_host=True)
+        both, _ = run(case.module, *full)
+        assert faults(case.module, both.partitions, full.devices) == []
+        for partition in both.partitions:
+            assert len(set(partition.logical_device_ids)) == len(partition.logical_device_ids)
+        widest = max(len(p.logical_device_ids) for p in both.partitions)
+        replicated += widest > max(len(p.logical_device_ids) for p in alone.partitions)
+    assert replicated > 0
+
+
 def test_s3_sparse_nn_without_tables_works():
     """The original: IndexError, pop from empty list."""
     module = traced(Residual(6), torch.rand(4))
@@ -719,6 +743,28 @@ def test_u1_a_node_without_bytes_opens_no_second_device():
         assert len(partition.logical_device_ids) == 1
     x = torch.rand(4)
     torch.testing.assert_close(result.module_with_submodules(x), module(x))
+
+
+@pytest.mark.parametrize("memory", ["fx", "exact"])
+@pytest.mark.parametrize("mode", ["size_based", "sparse_nn", "cost_aware", "kl_based"])
+def test_m1_both_counts_are_right_and_the_chosen_one_is_the_limit(memory, mode):
+    planned = 0
+    for seed in SEEDS:
+        case = draw_case(seed)
+        config = (even(case), PartitionMode[mode], case.rate, case.latencies)
+        try:
+            partitioner, _ = run(case.module, *config, memory=memory)
+        except InfeasibleError:
+            continue
+        planned += 1
+        for device, used in zip(partitioner.devices, partitioner.device_bytes):
+            here = [p.nodes for p in partitioner.partitions if device[2] in p.logical_device_ids]
+            nodes = set().union(*here)
+            assert used.fx == union_bytes(nodes)
+            assert used.exact == exact_bytes(case.module, nodes)
+            assert used.peak <= used.exact
+            assert getattr(used, memory) <= device.available_mem_bytes
+    assert planned > len(SEEDS) // 3
 
 
 @pytest.mark.parametrize("mode", ["cost_aware", "kl_based"])
