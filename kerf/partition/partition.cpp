@@ -8,6 +8,7 @@
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
+#include "kerf/partition/fx/methods.h"
 #include "kerf/partition/replicate.h"
 
 namespace kerf {
@@ -19,6 +20,11 @@ std::vector<Entry> methods() {
        chain},
       {"even", "pieces of equal node counts, blind to cost", even},
       {"single", "everything on the fastest device that holds it", single},
+      {"size", "as few devices as hold it, nodes in order, blind to time (fx)", size},
+      {"sparse_nn", "embeddings one device each, beside all the rest (fx)", sparse_nn},
+      {"cost_aware", "shortest run of one micro-batch, many starts (fx)", cost_aware},
+      {"kl", "shortest run of one micro-batch, moves and swaps (fx)", kl},
+      {"aot", "partitions and devices as given, checked (fx)", aot},
       {"exact", "branch and bound over all acyclic splits; for small graphs", exact},
   };
 }

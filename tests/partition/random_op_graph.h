@@ -87,8 +87,8 @@ inline Request random_request(std::uint64_t seed, const RandomRequestOptions& op
   const bool equal = rng.below(2) == 0;
   for (std::size_t d = 0; d < options.num_devices; ++d) {
     const double share = equal ? 1 : 0.5 + rng.uniform();
-    const double memory =
-        options.room * share * static_cast<double>(total) / static_cast<double>(options.num_devices);
+    const double memory = options.room * share * static_cast<double>(total) /
+                          static_cast<double>(options.num_devices);
     request.devices.push_back(
         {fmt::format("dev_{}", d), 1 + static_cast<std::int64_t>(memory), static_cast<int>(d)});
   }

@@ -108,7 +108,8 @@ LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, dou
   std::sort(units.begin(), units.end(), [](const UnitLoad& a, const UnitLoad& b) {
     return a.time * static_cast<double>(b.weights) > b.time * static_cast<double>(a.weights);
   });
-  std::stable_partition(units.begin(), units.end(), [](const UnitLoad& u) { return u.weights == 0; });
+  std::stable_partition(units.begin(), units.end(),
+                        [](const UnitLoad& u) { return u.weights == 0; });
   const Cluster& cluster = problem.cluster;
   std::vector<Memory> memories;
   for (int g = 0; g < cluster.num_memory_groups(); ++g) {

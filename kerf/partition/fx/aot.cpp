@@ -24,8 +24,8 @@ namespace {
 std::string some_names(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 8;
   const std::size_t shown = std::min(names.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() +
-                                                     static_cast<std::ptrdiff_t>(shown), ", "));
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -137,9 +137,7 @@ Outcome<Answer, Infeasible> aot(const Request& request) {
   check_cycles(request, partitions);
   Answer answer = finish(request, std::move(partitions));
   for (std::size_t d = 0; d < request.devices.size(); ++d) {
-    const std::int64_t used = request.accounting == Accounting::exact
-                                  ? answer.device_bytes[d].exact
-                                  : answer.device_bytes[d].fx;
+    const std::int64_t used = used_bytes(request, answer.device_bytes[d]);
     if (used <= request.devices[d].memory) continue;
     Infeasible reason;
     reason.method = "aot";

@@ -9,7 +9,8 @@
 namespace kerf::partition::fx {
 
 // Throws Error(invalid_argument): nodes that are missing, partitions without devices, devices that
-// do not exist, partitions that wait for each other (with the cycle). Infeasible: a device's memory.
+// do not exist, partitions that wait for each other (with the cycle). Infeasible: a device's
+// memory.
 Outcome<Answer, Infeasible> aot(const Request& request);
 
 }  // namespace kerf::partition::fx

@@ -42,9 +42,9 @@ Answer aot(const Request& request) {
     auto found = std::find_if(answer.partitions.begin(), answer.partitions.end(),
                               [&, wanted = id](const Partition& p) { return p.id == wanted; });
     if (found == answer.partitions.end()) {
-      const auto devices = std::find_if(
-          request.partition_to_devices.begin(), request.partition_to_devices.end(),
-          [&, wanted = id](const auto& entry) { return entry.first == wanted; });
+      const auto devices =
+          std::find_if(request.partition_to_devices.begin(), request.partition_to_devices.end(),
+                       [&, wanted = id](const auto& entry) { return entry.first == wanted; });
       if (devices == request.partition_to_devices.end()) {
         throw OriginalError(OriginalError::Kind::key_partition, std::to_string(id), id);
       }

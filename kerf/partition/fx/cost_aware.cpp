@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/fx/cost_aware.h"
 
-#include <algorithm>
-
 #include "kerf/partition/fx/compat.h"
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
@@ -31,18 +29,10 @@ void add_original(const Request& request, Search& search) {
 Outcome<Answer, Infeasible> cost_aware(const Request& request) {
   Search search(request, kEffort);
   const OpTable& table = search.table();
-  const std::span<const Device> devices = request.devices;
   if (table.size() <= kOriginalToo) add_original(request, search);
-  search.add(on_one_device(table, devices));
+  search.add(on_one_device(table, request.devices));
   add_usual_starts(request, search);
-  std::int64_t largest = 0;
-  for (const Device& device : devices) largest = std::max(largest, device.memory);
-  constexpr std::size_t kManyOps = 4000;
-  if (table.size() <= kManyOps) {
-    search.add(by_clusters(table, devices, largest));
-    search.add(by_clusters(table, devices, largest / 2));
-  }
-  search.add(by_finish_time(table, devices));
+  add_last_starts(request, search);
   search.improve_best(kKicks);
   if (search.empty() && table.size() <= kOriginalAtAnyPrice) add_original(request, search);
   if (auto best = search.best()) return std::move(*best);

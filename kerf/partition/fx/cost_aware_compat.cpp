@@ -143,7 +143,8 @@ class Round {
   std::size_t part(std::size_t p) const { return p == a_ || p == b_ ? kBoth : p; }
   const Cell& cell(std::size_t p) const { return p == kBoth ? both_ : cells_[p]; }
 
-  // Best fit in list order, the merged one last. What a partition reads from its own device is free.
+  // Best fit in list order, the merged one last. What a partition reads from its own device is
+  // free.
   bool map() {
     const std::size_t count = distinct_.size();
     device_.assign(cells_.size(), count);
@@ -176,6 +177,11 @@ class Round {
   }
   std::size_t device_of(std::size_t p) const {
     return p == kBoth || p == a_ || p == b_ ? device_of_both_ : device_[p];
+  }
+
+  // The original compares ids, which devices may share.
+  bool same_id(std::size_t a, std::size_t b) const {
+    return devices_[distinct_[a]].id == devices_[distinct_[b]].id;
   }
 
   std::int64_t bytes_between(const Cell& parent, std::size_t parent_part, const Cell& child) const {
@@ -226,7 +232,7 @@ class Round {
           if (parent == last) continue;
           last = parent;
           double comm = 0;
-          if (device_of(parent) != device_of(p)) {
+          if (!same_id(device_of(parent), device_of(p))) {
             comm = static_cast<double>(bytes_between(cell(parent), parent, child)) / rate_;
           }
           arrival = std::max(arrival, end_[index(parent)] + comm);

@@ -31,10 +31,10 @@ std::vector<Device> devices_of(const Cluster& cluster) {
     const int group = cluster.devices[d].memory_group;
     // Devices of one memory get a fair share of it.
     const auto sharers = static_cast<std::int64_t>(cluster.group(group).size());
-    const std::int64_t memory = cluster.group_limited(group)
-                                    ? std::max<std::int64_t>(1, cluster.group_limit(group).count /
-                                                                    sharers)
-                                    : kUnlimited;
+    const std::int64_t memory =
+        cluster.group_limited(group)
+            ? std::max<std::int64_t>(1, cluster.group_limit(group).count / sharers)
+            : kUnlimited;
     out.push_back({cluster.devices[d].name, memory, static_cast<std::int64_t>(d)});
   }
   return out;
@@ -116,10 +116,10 @@ class Converter {
       for (const ValueId id : graph_.node(node).outputs) {
         const Value& value = graph_.value(id);
         const auto consumers = graph_.consumers(id);
-        const bool leaves = consumers.empty() ||
-                            std::any_of(consumers.begin(), consumers.end(), [&](NodeId user) {
-                              return out_.unit_of[user.index()] != number;
-                            });
+        const bool leaves =
+            consumers.empty() || std::any_of(consumers.begin(), consumers.end(), [&](NodeId user) {
+              return out_.unit_of[user.index()] != number;
+            });
         if (!value.scalar && leaves) bytes += value.bytes(problem_.micro_batch());
       }
     }

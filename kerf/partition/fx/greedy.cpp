@@ -84,9 +84,9 @@ class Greedy {
     std::int64_t bytes = graph_.node(n).total_size;
     for (const OpIndex input : graph_.inputs(n)) bytes += graph_.node(input).output_size;
     for (std::size_t d = 0; d < devices_.size(); ++d) {
-      const bool taken =
-          std::any_of(taken_.begin(), taken_.end(),
-                      [&](std::size_t other) { return devices_[other] == devices_[d]; });
+      const bool taken = std::any_of(taken_.begin(), taken_.end(), [&](std::size_t other) {
+        return devices_[other] == devices_[d];
+      });
       if (!taken && devices_[d].memory >= bytes) return d;
     }
     throw OriginalError(OriginalError::Kind::runtime,

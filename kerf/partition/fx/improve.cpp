@@ -53,8 +53,8 @@ double Improver::serial_length(const Placement& placement) {
 Score Improver::judge(const Placement& placement) {
   steps_ -= static_cast<std::int64_t>(table_.size());
   Score score;
-  score.cost = model_ == CostModel::serial ? serial_length(placement)
-                                           : path_.update(placement.devices());
+  score.cost =
+      model_ == CostModel::serial ? serial_length(placement) : path_.update(placement.devices());
   for (std::size_t op = 0; op < table_.size(); ++op) {
     for (const OpTable::Edge& edge : table_.in(op)) {
       if (placement.device(edge.op) != placement.device(op)) score.transfers += edge.seconds;

@@ -41,7 +41,8 @@ class Improver {
   bool try_move(Placement& placement, std::size_t op, std::uint32_t to, Score& now);
   bool try_swaps(Placement& placement, std::size_t op, std::uint32_t to, Score& now);
   bool accept(Placement& placement, Score& now);
-  void candidates(const Placement& placement, std::size_t op, std::vector<std::uint32_t>& out) const;
+  void candidates(const Placement& placement, std::size_t op,
+                  std::vector<std::uint32_t>& out) const;
   double serial_length(const Placement& placement);
 
   const OpTable& table_;

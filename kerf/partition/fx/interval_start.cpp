@@ -99,7 +99,8 @@ std::optional<Placement> intervals(const OpTable& table, std::span<const Device>
 
   // least[s][j]: the first j ops on the first s devices; from[s][j]: where the last one starts.
   std::vector<std::vector<double>> least(stages + 1, std::vector<double>(count + 1, kInfinity));
-  std::vector<std::vector<std::size_t>> from(stages + 1, std::vector<std::size_t>(count + 1, kNone));
+  std::vector<std::vector<std::size_t>> from(stages + 1,
+                                             std::vector<std::size_t>(count + 1, kNone));
   for (std::size_t s = 0; s <= stages; ++s) least[s][0] = 0;
   Segment segment(table, op_order, position);
   for (std::size_t begin = 0; begin < count; ++begin) {

@@ -48,7 +48,7 @@ Outcome<Answer, Infeasible> kl(const Request& request) {
   if (table.size() <= kOriginalToo) add_original(request, search);
   search.add(on_one_device(table, request.devices));
   add_usual_starts(request, search);
-  if (search.empty()) search.add(by_finish_time(table, request.devices));
+  if (search.empty()) add_last_starts(request, search);
   search.improve_best(kKicks);
   if (search.empty() && table.size() <= kOriginalAtAnyPrice) add_original(request, search);
   if (auto best = search.best()) return std::move(*best);

@@ -23,9 +23,8 @@ bool missing_latency(const OpNode& node) {
 }
 
 bool top(const OpGraph& graph, OpIndex n, const std::vector<bool>& inside) {
-  return std::none_of(graph.inputs(n).begin(), graph.inputs(n).end(), [&](OpIndex input) {
-    return inside[input] && !graph.node(input).leaf;
-  });
+  return std::none_of(graph.inputs(n).begin(), graph.inputs(n).end(),
+                      [&](OpIndex input) { return inside[input] && !graph.node(input).leaf; });
 }
 
 // The original walks paths depth first, from the first top node: that is where it misses one.

@@ -22,7 +22,7 @@ inline constexpr double kNoLatency = std::numeric_limits<double>::quiet_NaN();
 
 struct OpNode {
   std::string name;
-  std::string target;  // what it calls, when that is a text (a module, a method)
+  std::string target;       // what it calls, when that is a text (a module, a method)
   std::string target_type;  // the type's name when it is none
   // A placeholder or a constant: it runs nowhere, and every partition that reads it has a copy.
   bool leaf = false;
@@ -39,9 +39,7 @@ struct OpNode {
   std::vector<std::pair<std::uint32_t, std::int64_t>> weights;
   bool result = false;  // the graph's caller gets it
 
-  double latency() const {
-    return computer_latency < mem_latency ? mem_latency : computer_latency;
-  }
+  double latency() const { return computer_latency < mem_latency ? mem_latency : computer_latency; }
 };
 
 // Frozen: nodes with the reverse of `inputs`.

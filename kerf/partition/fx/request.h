@@ -45,6 +45,11 @@ struct Request {
   std::int64_t work_limit = 0;  // search steps; 0: enough for the graph's size
 };
 
+// What counts of a device's bytes.
+inline std::int64_t used_bytes(const Request& request, const DeviceBytes& bytes) {
+  return request.accounting == Accounting::exact ? bytes.exact : bytes.fx;
+}
+
 struct Answer {
   std::vector<Partition> partitions;
   std::vector<std::int64_t> node_to_partition;  // by node; kNoPartition where it is in none

@@ -85,9 +85,7 @@ bool is_valid(const Request& request, std::span<const Partition> partitions) {
   if (!acyclic(partitions)) return false;
   const std::vector<DeviceBytes> bytes = bytes_by_device(request, partitions);
   for (std::size_t d = 0; d < bytes.size(); ++d) {
-    const std::int64_t used =
-        request.accounting == Accounting::exact ? bytes[d].exact : bytes[d].fx;
-    if (used > request.devices[d].memory) return false;
+    if (used_bytes(request, bytes[d]) > request.devices[d].memory) return false;
   }
   return true;
 }

@@ -18,7 +18,8 @@ bool is_valid(const Request& request, std::span<const Partition> partitions);
 // Cost, serial cost and bytes of partitions that stay as they are. Numbers are kept.
 Answer finish(const Request& request, std::vector<Partition> partitions);
 
-// Copies of everything on devices that are idle: their ids are appended (kerf/partition/replicate.h).
+// Copies of everything on devices that are idle: their ids are appended
+// (kerf/partition/replicate.h).
 void saturate_host(const Request& request, Answer& answer);
 
 // Why nothing fits: the device that is shortest of memory when the ops are spread by room, or the

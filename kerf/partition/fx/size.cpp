@@ -55,6 +55,21 @@ void add_usual_starts(const Request& request, Search& search) {
   }
 }
 
+void add_last_starts(const Request& request, Search& search) {
+  const OpTable& table = search.table();
+  std::int64_t largest = 0;
+  for (const Device& device : request.devices) largest = std::max(largest, device.memory);
+  constexpr std::size_t kManyOps = 4000;  // clusters take quadratic time
+  if (table.size() <= kManyOps) {
+    search.add(by_clusters(table, request.devices, largest));
+    search.add(by_clusters(table, request.devices, largest / 2));
+  }
+  search.add(by_finish_time(table, request.devices));
+  if (!search.empty()) return;
+  Placement spread = least_overflow(table, request.devices);
+  if (spread.fits()) search.add(std::move(spread));
+}
+
 std::optional<Answer> all_on_one(const Request& request) {
   const auto largest =
       std::max_element(request.devices.begin(), request.devices.end(),
@@ -72,11 +87,7 @@ Outcome<Answer, Infeasible> size(const Request& request) {
   if (auto partitions = by_size(request)) return finish(request, std::move(*partitions));
   Search search(request, 1);
   add_usual_starts(request, search);
-  if (search.empty()) search.add(by_finish_time(search.table(), request.devices));
-  if (search.empty()) {
-    Placement spread = least_overflow(search.table(), request.devices);
-    if (spread.fits()) search.add(std::move(spread));
-  }
+  if (search.empty()) add_last_starts(request, search);
   if (auto best = search.best()) return std::move(*best);
   return no_room(request, search.table());
 }

@@ -25,6 +25,8 @@ std::optional<Answer> all_on_one(const Request& request);
 // The split by size and the intervals of two orders, for the searches.
 class Search;
 void add_usual_starts(const Request& request, Search& search);
+// When those find no room: clusters, single ops where they end soonest or where most room is.
+void add_last_starts(const Request& request, Search& search);
 
 Outcome<Answer, Infeasible> size(const Request& request);
 

@@ -19,7 +19,7 @@ std::int64_t capacity(const Request& request) {
       ->memory;
 }
 
-std::vector<bool> flags(const OpGraph& graph, bool OpNode::* flag) {
+std::vector<bool> flags(const OpGraph& graph, bool OpNode::*flag) {
   std::vector<bool> out;
   for (const OpNode& node : graph.nodes()) out.push_back(node.*flag);
   return out;
@@ -78,11 +78,11 @@ Outcome<Answer, Infeasible> sparse_nn(const Request& request) {
   Infeasible reason = no_room(request, table);
   reason.needed = std::max(reason.limit + Bytes{1}, Bytes{dense_bytes + table_bytes});
   reason.short_by = reason.needed - reason.limit;
-  reason.what_would_help =
-      "sparse_nn puts every embedding beside a copy of all other nodes (" +
-      to_string(Bytes{dense_bytes}) + "; the largest embedding is '" +
-      request.graph.node(largest).name + "', " + to_string(Bytes{table_bytes}) +
-      "); give the devices more memory, add devices, or use mode cost_aware";
+  reason.what_would_help = "sparse_nn puts every embedding beside a copy of all other nodes (" +
+                           to_string(Bytes{dense_bytes}) + "; the largest embedding is '" +
+                           request.graph.node(largest).name + "', " +
+                           to_string(Bytes{table_bytes}) +
+                           "); give the devices more memory, add devices, or use mode cost_aware";
   return reason;
 }
 

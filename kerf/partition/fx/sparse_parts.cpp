@@ -16,7 +16,7 @@ class Splitter {
       : graph_(graph), capacity_(capacity), compat_(compat), open_(graph.num_nodes()) {}
 
   SparseParts run(const std::vector<bool>& is_embedding) {
-    parts_.partitions.emplace_back();
+    open_another();
     for (const OpIndex n : graph_.ops()) {
       if (is_embedding[n] != in_embedding_) {
         if (!nothing_in_it()) start_another();
@@ -45,7 +45,11 @@ class Splitter {
   void start_another() {
     finish();
     for (const OpIndex n : open().nodes) open_[n] = false;
-    parts_.partitions.emplace_back();
+    open_another();
+  }
+  void open_another() {
+    const auto id = static_cast<std::int64_t>(parts_.partitions.size());
+    parts_.partitions.emplace_back().id = id;
   }
 
   std::int64_t extra(OpIndex n) const {

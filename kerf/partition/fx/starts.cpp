@@ -35,9 +35,8 @@ class Clusters {
         edges.push_back({edge.seconds, edge.op, op});
       }
     }
-    std::stable_sort(edges.begin(), edges.end(), [](const Candidate& a, const Candidate& b) {
-      return a.seconds > b.seconds;
-    });
+    std::stable_sort(edges.begin(), edges.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.seconds > b.seconds; });
     for (const Candidate& edge : edges) {
       const std::uint32_t a = root_[edge.from];
       const std::uint32_t b = root_[edge.to];
