@@ -239,8 +239,13 @@ TEST(EveryMethod, GivesTheSamePlanAgain) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const Problem problem = limited_problem(seed, {.equal_links = seed % 2 == 0});
     for (const partition::Entry& entry : partition::methods()) {
-      const auto first = plan(problem, entry.name);
-      const auto second = plan(problem, entry.name);
+      partition::Options options;
+      if (entry.name == "aot") {
+        options.partition_to_device[0] = problem.cluster.devices.front().name;
+        for (const Node& node : problem.graph.nodes()) options.node_to_partition[node.name] = 0;
+      }
+      const auto first = plan(problem, entry.name, options);
+      const auto second = plan(problem, entry.name, options);
       ASSERT_EQ(static_cast<bool>(first), static_cast<bool>(second));
       if (first) {
         EXPECT_EQ(print_plan(*first), print_plan(*second)) << seed << entry.name;
@@ -257,7 +262,9 @@ TEST(Planning, RefusesAnUnknownMethodWithTheNamesOfTheOthers) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("chain, even, single, exact"));
+    EXPECT_THAT(
+        error.what(),
+        ::testing::HasSubstr("chain, even, single, size, sparse_nn, cost_aware, kl, aot, exact"));
   }
 }
 

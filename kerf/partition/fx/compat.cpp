@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
 
 namespace kerf::partition::fx {
@@ -104,6 +105,14 @@ Answer partition_graph_compat(const Request& request) {
   }
   Answer answer = compat::choose(request);
   if (request.saturate_host) compat::saturate_host(request, answer);
+  const bool sized = std::none_of(request.graph.nodes().begin(), request.graph.nodes().end(),
+                                  [](const OpNode& node) { return node.total_size == kNoSize; });
+  if (sized && is_valid(request, answer.partitions)) {
+    const Answer figures = finish(request, answer.partitions);
+    answer.cost = figures.cost;
+    answer.serial_cost = figures.serial_cost;
+    answer.device_bytes = figures.device_bytes;
+  }
   return answer;
 }
 

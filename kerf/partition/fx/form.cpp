@@ -87,19 +87,18 @@ class Former {
     return out;
   }
 
-  // Last, any two partitions of one device, when there are few.
+  // Last, any two partitions of one device, as long as the work allows.
   void join_pairs() {
-    constexpr std::size_t kFew = 64;
-    for (bool joined = true; joined;) {
-      joined = false;
-      std::vector<Label> labels = label_;
-      std::sort(labels.begin(), labels.end());
-      labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
-      if (labels.size() > kFew) return;
-      for (std::size_t i = 0; i < labels.size() && !joined; ++i) {
-        for (std::size_t j = i + 1; j < labels.size() && !joined; ++j) {
-          if (placement_.device(labels[i]) != placement_.device(labels[j])) continue;
-          joined = try_join(labels[i], labels[j]);
+    std::vector<Label> labels = label_;
+    std::sort(labels.begin(), labels.end());
+    labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      for (std::size_t j = i + 1; j < labels.size() && work_ > 0;) {
+        const bool together = placement_.device(labels[i]) == placement_.device(labels[j]);
+        if (together && try_join(labels[i], labels[j])) {
+          labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(j));
+        } else {
+          ++j;
         }
       }
     }
@@ -118,6 +117,7 @@ class Former {
   // Of the present labels; infinity when they wait for each other. A label is the number of an op
   // that has it, so arrays by op serve for labels too.
   double cost() {
+    work_ -= static_cast<std::int64_t>(table_.size());
     if (request_.cost_model == CostModel::serial) {
       const std::vector<Partition> now = partitions();
       return in_order() ? serial_latency(request_, now) : kInfinity;
@@ -251,6 +251,7 @@ class Former {
   const Placement& placement_;
   std::vector<Label> label_;
   double limit_ = 0;
+  std::int64_t work_ = 10'000'000;  // visits of ops
 
   std::vector<double> inside_;
   std::vector<double> overall_;

@@ -14,15 +14,19 @@ constexpr double kNanosecondsInASecond = 1e9;
 
 bool is_embedding(std::string_view op) { return op.find("embedding") != std::string_view::npos; }
 
-double slowest_rate(const Cluster& cluster) {
-  double rate = std::numeric_limits<double>::infinity();
+// One link for all: the smallest rate and the longest latency of any.
+void set_link(const Cluster& cluster, double tensor_share, Request& request) {
+  request.rate = std::numeric_limits<double>::infinity();
   for (std::size_t from = 0; from < cluster.num_devices(); ++from) {
     for (std::size_t to = 0; to < cluster.num_devices(); ++to) {
-      const double link = cluster.link(DeviceId{from}, DeviceId{to}).bytes_per_second;
-      if (from != to && link > 0) rate = std::min(rate, link);
+      const Link& link = cluster.link(DeviceId{from}, DeviceId{to});
+      if (from == to) continue;
+      if (link.bytes_per_second > 0) request.rate = std::min(request.rate, link.bytes_per_second);
+      request.transfer_latency =
+          std::max(request.transfer_latency, link.latency.count / kNanosecondsInASecond);
     }
   }
-  return rate;
+  request.rate *= tensor_share;
 }
 
 std::vector<Device> devices_of(const Cluster& cluster) {
@@ -55,7 +59,7 @@ class Converter {
     out_.request.graph = OpGraph(std::move(nodes_));
     out_.request.devices = devices_of(problem_.cluster);
     out_.request.mode = mode;
-    out_.request.rate = slowest_rate(problem_.cluster) * share_;
+    set_link(problem_.cluster, share_, out_.request);
     out_.request.cost_model = CostModel::serial;
     out_.request.accounting = Accounting::exact;
     return std::move(out_);
@@ -114,6 +118,7 @@ class Converter {
     Bytes bytes;
     for (const NodeId node : unit.nodes) {
       for (const ValueId id : graph_.node(node).outputs) {
+        if (!id.valid()) continue;  // none
         const Value& value = graph_.value(id);
         const auto consumers = graph_.consumers(id);
         const bool leaves =

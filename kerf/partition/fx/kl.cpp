@@ -46,7 +46,7 @@ Outcome<Answer, Infeasible> kl(const Request& request) {
   Search search(request, kEffort);
   const OpTable& table = search.table();
   if (table.size() <= kOriginalToo) add_original(request, search);
-  search.add(on_one_device(table, request.devices));
+  if (auto one = all_on_one(request)) search.add_partitions(std::move(one->partitions));
   add_usual_starts(request, search);
   if (search.empty()) add_last_starts(request, search);
   search.improve_best(kKicks);

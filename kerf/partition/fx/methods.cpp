@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kerf/base/error.h"
+#include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/from_problem.h"
 
@@ -15,7 +16,7 @@ namespace kerf::partition {
 namespace {
 
 // Shares of tensors that count, from hardly any to more than all: micro-batches overlap.
-constexpr double kShares[] = {1.0 / 1024, 0.125, 0.25, 0.5, 1, 2};
+constexpr double kShares[] = {1.0 / 1024, 0.06, 0.12, 0.18, 0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3};
 
 bool limited(const Cluster& cluster) {
   for (int group = 0; group < cluster.num_memory_groups(); ++group) {
@@ -57,8 +58,7 @@ Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx
     if (!least || reason.short_by < least->short_by) least = std::move(reason);
   };
   for (const double share : kShares) {
-    fx::FromProblem from =
-        fx::from_problem(problem, mode, limited(problem.cluster) ? share : kShares[4]);
+    fx::FromProblem from = fx::from_problem(problem, mode, limited(problem.cluster) ? share : 1);
     from.request.work_limit = options.work_limit;
     auto answer = fx::partition_graph(from.request);
     if (answer) {
@@ -70,6 +70,11 @@ Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx
       break;  // more to hold will not fit either
     }
     if (!limited(problem.cluster)) break;
+  }
+  // Nothing that was cut fits; whole it may.
+  if (auto whole = single(problem, options)) {
+    whole->method = fx::to_string(mode);
+    return whole;
   }
   return *least;
 }
@@ -85,6 +90,16 @@ std::vector<std::int64_t> unit_partitions(const Problem& problem, const Options&
   constexpr std::int64_t kNone = -1;
   std::vector<std::int64_t> partition(from.units.size(), kNone);
   std::vector<NodeId> witness(from.units.size());
+  std::vector<std::string> missing;
+  for (const Node& node : problem.graph.nodes()) {
+    if (!options.node_to_partition.contains(node.name)) missing.push_back(node.name);
+  }
+  if (!missing.empty()) {
+    refuse(fmt::format("{} of {} nodes have no partition: {}{}", missing.size(),
+                       problem.graph.num_nodes(), missing.front(),
+                       missing.size() > 1 ? " and others" : ""),
+           "one for every node of the graph");
+  }
   for (const auto& [name, id] : options.node_to_partition) {
     const NodeId node = problem.graph.find_node(name);
     if (!node.valid()) {

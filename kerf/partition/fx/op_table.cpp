@@ -57,7 +57,8 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
     for (const OpIndex input : self.inputs) {
       if (!graph.node(input).leaf) {
         const std::int64_t bytes = edge_bytes(graph, input, node[op]);
-        const double seconds = request.rate > 0 ? static_cast<double>(bytes) / request.rate : 0;
+        double seconds = request.rate > 0 ? static_cast<double>(bytes) / request.rate : 0;
+        if (request.cost_model == CostModel::serial) seconds += request.transfer_latency;
         in_edges.push_back({number[input], bytes, seconds});
         ++out_count[number[input] + 1];
       } else if (exact && !graph.node(input).weights.empty()) {

@@ -19,7 +19,7 @@ struct OpTable {
   struct Edge {
     std::uint32_t op;    // the other end
     std::int64_t bytes;  // the tensor, and the leaves that both ends read (the original's rule)
-    double seconds;      // bytes over the rate
+    double seconds;      // bytes over the rate, and the latency that the model counts
   };
   explicit OpTable(const Request& request);
 

@@ -36,6 +36,7 @@ struct Request {
   std::vector<Device> devices;
   Mode mode = Mode::size;
   double rate = 0;  // bytes a second between any two devices; infinity: transfers cost nothing
+  double transfer_latency = 0;  // seconds before the first byte; the serial model alone counts it
   bool saturate_host = false;
   // aot: nodes in the map's order with their partition, and the devices of each partition.
   std::vector<std::pair<OpIndex, std::int64_t>> node_to_partition;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "kerf/partition/fx/compat.h"
 #include "kerf/partition/fx/form.h"
@@ -65,6 +67,26 @@ bool known_costs(const Request& request) {
   });
 }
 
+// By cost, then by the other model's cost, then by partitions. The serial model's times are
+// estimates: there a few per mille do not buy more partitions.
+std::optional<Answer> cheapest(const Request& request, std::vector<Answer>& answers) {
+  const bool serial = request.cost_model == CostModel::serial;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Answer& answer : answers) least = std::min(least, answer.serial_cost);
+  constexpr double kWorthAPartition = 1.005;
+  const auto key = [&](const Answer& answer) {
+    if (!serial) return std::tuple(answer.cost, answer.serial_cost, answer.partitions.size());
+    const bool near = answer.serial_cost <= least * kWorthAPartition;
+    return std::tuple(near ? least : answer.serial_cost,
+                      near ? static_cast<double>(answer.partitions.size()) : 0, std::size_t{0});
+  };
+  const auto best =
+      std::min_element(answers.begin(), answers.end(),
+                       [&](const Answer& a, const Answer& b) { return key(a) < key(b); });
+  if (best == answers.end()) return std::nullopt;
+  return std::move(*best);
+}
+
 }  // namespace
 
 bool is_valid(const Request& request, std::span<const Partition> partitions) {
@@ -82,7 +104,9 @@ bool is_valid(const Request& request, std::span<const Partition> partitions) {
   for (const OpIndex n : request.graph.ops()) {
     if (times[n] != 1) return false;
   }
-  if (!acyclic(partitions)) return false;
+  std::vector<Partition> related(partitions.begin(), partitions.end());
+  set_relations(request.graph, related);
+  if (!acyclic(related)) return false;
   const std::vector<DeviceBytes> bytes = bytes_by_device(request, partitions);
   for (std::size_t d = 0; d < bytes.size(); ++d) {
     if (used_bytes(request, bytes[d]) > request.devices[d].memory) return false;
@@ -185,15 +209,9 @@ void Search::improve_best(int kicks) {
 }
 
 std::optional<Answer> Search::best() {
-  std::optional<Answer> best;
-  const auto key = [&](const Answer& answer) {
-    const bool serial = request_.cost_model == CostModel::serial;
-    return std::tuple(serial ? answer.serial_cost : answer.cost,
-                      serial ? answer.cost : answer.serial_cost, answer.partitions.size());
-  };
+  std::vector<Answer> answers;
   const auto offer = [&](std::vector<Partition> partitions) {
-    Answer answer = finish(request_, std::move(partitions));
-    if (!best || key(answer) < key(*best)) best = std::move(answer);
+    answers.push_back(finish(request_, std::move(partitions)));
   };
   for (std::size_t i = 0; i < found_.size(); ++i) {
     // Partitions of a placement never cost less than its ops alone: the worse ones cannot win.
@@ -207,7 +225,7 @@ std::optional<Answer> Search::best() {
     offer(std::move(partitions));
   }
   given_.clear();
-  return best;
+  return cheapest(request_, answers);
 }
 
 }  // namespace kerf::partition::fx

@@ -22,6 +22,7 @@ Cluster cluster_of(const Request& request) {
     cluster.devices.push_back(logical);
   }
   Link link;
+  link.latency = Nanoseconds{request.transfer_latency * kNanosecondsInASecond};
   link.bytes_per_second = std::isfinite(request.rate) && request.rate > 0 ? request.rate : 0;
   cluster.links.assign(cluster.devices.size() * cluster.devices.size(), link);
   return cluster;

@@ -68,6 +68,8 @@ void add_last_starts(const Request& request, Search& search) {
   if (!search.empty()) return;
   Placement spread = least_overflow(table, request.devices);
   if (spread.fits()) search.add(std::move(spread));
+  constexpr std::int64_t kPlacements = 300'000;
+  if (search.empty()) search.add(by_backtracking(table, request.devices, kPlacements));
 }
 
 std::optional<Answer> all_on_one(const Request& request) {

@@ -125,17 +125,6 @@ class Clusters {
 
 }  // namespace
 
-std::optional<Placement> on_one_device(const OpTable& table, std::span<const Device> devices) {
-  const auto largest =
-      std::max_element(devices.begin(), devices.end(),
-                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  Placement placement(table, devices);
-  for (std::size_t op = 0; op < table.size(); ++op) {
-    placement.move(op, static_cast<std::uint32_t>(largest - devices.begin()));
-  }
-  return if_it_fits(std::move(placement));
-}
-
 std::optional<Placement> as_given(const OpTable& table, std::span<const Device> devices,
                                   std::span<const Partition> partitions) {
   std::vector<std::uint32_t> of_node;
@@ -191,6 +180,48 @@ std::optional<Placement> by_finish_time(const OpTable& table, std::span<const De
     if (best == Placement::kNowhere) return std::nullopt;
     placement.move(op, best);
     end[op] = free[best] = best_end;
+  }
+  return if_it_fits(std::move(placement));
+}
+
+std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
+                                         std::int64_t work_limit) {
+  Placement placement(table, devices);
+  std::vector<std::vector<std::uint32_t>> choices(table.size());  // left to try, best last
+  std::size_t op = 0;
+  bool forward = true;
+  while (op < table.size()) {
+    if (forward) {
+      // Where it adds least, of equals where more room is left.
+      std::vector<std::pair<std::int64_t, std::uint32_t>> order;
+      for (std::uint32_t d = 0; d < devices.size(); ++d) {
+        const std::int64_t before = placement.bytes(d);
+        placement.move(op, d);
+        const std::int64_t added = placement.bytes(d) - before;
+        if (!placement.over(d)) order.emplace_back(added, d);
+        placement.move(op, Placement::kNowhere);
+      }
+      std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+        if (a.first != b.first) return a.first > b.first;
+        return placement.limit(a.second) - placement.bytes(a.second) <
+               placement.limit(b.second) - placement.bytes(b.second);
+      });
+      choices[op].clear();
+      for (const auto& [added, d] : order) choices[op].push_back(d);
+    } else {
+      placement.move(op, Placement::kNowhere);
+    }
+    if (--work_limit < 0) return std::nullopt;
+    if (choices[op].empty()) {
+      if (op == 0) return std::nullopt;
+      --op;
+      forward = false;
+      continue;
+    }
+    placement.move(op, choices[op].back());
+    choices[op].pop_back();
+    ++op;
+    forward = true;
   }
   return if_it_fits(std::move(placement));
 }

@@ -11,9 +11,6 @@
 
 namespace kerf::partition::fx {
 
-// Everything on the largest device.
-std::optional<Placement> on_one_device(const OpTable& table, std::span<const Device> devices);
-
 // Partitions that have a device each, as they are.
 std::optional<Placement> as_given(const OpTable& table, std::span<const Device> devices,
                                   std::span<const Partition> partitions);
@@ -32,6 +29,11 @@ std::optional<Placement> by_clusters(const OpTable& table, std::span<const Devic
 
 // Each op where it would end soonest, devices doing one thing at a time.
 std::optional<Placement> by_finish_time(const OpTable& table, std::span<const Device> devices);
+
+// Op after op in graph order, back where there is no room: finds room wherever there is any, unless
+// `work_limit` placements were tried first. Bytes only grow along the order.
+std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
+                                         std::int64_t work_limit);
 
 // Each op where most room is left; may exceed limits. The answer when nothing else is found.
 Placement least_overflow(const OpTable& table, std::span<const Device> devices);
