@@ -33,6 +33,12 @@ def test_readme_snippets_run_and_print_what_is_shown(tmp_path, monkeypatch, caps
     assert torch.equal(names["pipe"](names["x"]), names["model"](names["x"]))
 
 
+def test_the_example_of_the_fx_page_runs(capsys):
+    for snippet in blocks("docs/fx.md", "python"):
+        exec(snippet, {"__name__": "example"})
+    assert "submod_0" in capsys.readouterr().out
+
+
 def test_graphs_in_the_documents_parse_and_print_back():
     shown = blocks("docs/formats.md", "graph")
     assert shown
@@ -47,10 +53,13 @@ def test_json_in_the_documents_is_json():
         assert json.loads(text)["format"].startswith("kerf-")
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/fx.md"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_between_documents_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
-        assert (ROOT / target).exists(), target
+        assert ((ROOT / name).parent / target).exists(), target
 
 
 def test_formats_names_every_key_of_the_files(tmp_path):
