@@ -89,8 +89,9 @@ Choice choose(const char* what, const std::string& name,
 }
 
 fx::Request make_request(const fx::OpGraph& graph, const std::vector<fx::Device>& devices,
-                         const std::string& mode, double rate, bool saturate_host,
-                         const NodeMap& node_to_partition, const DeviceMap& partition_to_devices,
+                         const std::string& mode, double rate, const NodeMap& node_to_partition,
+                         const DeviceMap& partition_to_devices, bool mode_alone,
+                         std::int64_t given_bytes, std::int64_t device_id,
                          const std::string& cost_model, const std::string& memory,
                          std::int64_t work_limit) {
   fx::Request request;
@@ -101,11 +102,14 @@ fx::Request make_request(const fx::OpGraph& graph, const std::vector<fx::Device>
                                    {"sparse_nn", fx::Mode::sparse_nn},
                                    {"cost_aware", fx::Mode::cost_aware},
                                    {"kl_based", fx::Mode::kl},
-                                   {"aot_based", fx::Mode::aot}});
+                                   {"aot_based", fx::Mode::aot},
+                                   {"single", fx::Mode::single}});
   request.rate = rate;
-  request.saturate_host = saturate_host;
   request.node_to_partition = node_to_partition;
   request.partition_to_devices = partition_to_devices;
+  request.mode_alone = mode_alone;
+  request.given_bytes = given_bytes;
+  request.device_id = device_id;
   request.cost_model = choose<fx::CostModel>(
       "cost_model", cost_model,
       {{"critical_path", fx::CostModel::critical_path}, {"serial", fx::CostModel::serial}});
@@ -197,7 +201,7 @@ void bind_records(py::module_& m) {
       .def_readonly("node_to_partition", &fx::Answer::node_to_partition)
       .def_readonly("cost", &fx::Answer::cost)
       .def_readonly("serial_cost", &fx::Answer::serial_cost)
-      .def_readonly("one_device_list", &fx::Answer::one_device_list)
+      .def_readonly("device_lists", &fx::Answer::device_lists)
       .def_property_readonly("device_bytes", [](const fx::Answer& answer) {
         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> out;
         for (const auto& bytes : answer.device_bytes) {
@@ -302,12 +306,17 @@ void init_fx(py::module_& m) {
   const py::call_guard<py::gil_scoped_release> free_lock;
   py::class_<fx::Request>(m, "FxRequest", "A graph, devices, and what to do with them.")
       .def(py::init(&make_request), py::kw_only(), py::arg("graph"), py::arg("devices"),
-           py::arg("mode"), py::arg("rate") = 0.0, py::arg("saturate_host") = false,
-           py::arg("node_to_partition") = NodeMap{}, py::arg("partition_to_devices") = DeviceMap{},
+           py::arg("mode"), py::arg("rate") = 0.0, py::arg("node_to_partition") = NodeMap{},
+           py::arg("partition_to_devices") = DeviceMap{}, py::arg("mode_alone") = false,
+           py::arg("given_bytes") = 0, py::arg("device_id") = 0,
            py::arg("cost_model") = "critical_path", py::arg("memory") = "fx",
            py::arg("work_limit") = 0);
   m.def("fx_partition_graph", &partition_graph, py::arg("request"), free_lock);
   m.def("fx_partition_graph_compat", &fx::partition_graph_compat, py::arg("request"), free_lock);
+  m.def("fx_saturate_host", &fx::saturate_host, py::arg("request"), py::arg("partitions"),
+        free_lock);
+  m.def("fx_saturate_host_compat", &fx::saturate_host_compat, py::arg("request"),
+        py::arg("partitions"), py::arg("device_lists") = std::vector<std::size_t>{}, free_lock);
 }
 
 }  // namespace kerf::bindings

@@ -98,15 +98,28 @@ class Outcome(NamedTuple):
     printed: str
 
 
-def call(partitioner, module, config):
+def attempt(partitioner, action):
     printed = io.StringIO()
     result = error = None
     with contextlib.redirect_stdout(printed):
         try:
-            result = partitioner.partition_graph(module, module, config)
+            result = action(partitioner)
         except Exception as raised:
             error = raised
     return Outcome(partitioner, result, error, printed.getvalue())
+
+
+def call(partitioner, module, config):
+    return attempt(partitioner, lambda p: p.partition_graph(module, module, config))
+
+
+def attempt_original(module, devices, action, seconds=5.0):
+    """One or more methods of a fresh object of the original. Raises Endless."""
+    with ordered(), time_limit(seconds):
+        partitioner = original.Partitioner()
+        partitioner.graph_module = module
+        partitioner.devices = [utils.Device(*d) for d in devices]
+        return attempt(partitioner, action)
 
 
 def call_original(module, config, seconds=5.0):

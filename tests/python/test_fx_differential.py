@@ -8,6 +8,8 @@ no return where its levels meet a cycle.
 
 import collections
 import copy
+import functools
+import inspect
 import random
 
 import pytest
@@ -16,12 +18,26 @@ from fx_graphs import (
     LEAVES,
     SHAPES,
     draw_case,
+    exact_bytes,
     faults,
     ops,
     path_cost,
+    total_bytes,
+    union_bytes,
     with_leaves,
 )
-from fx_original import Endless, call, call_original, ordered, original, time_limit, utils
+from fx_original import (
+    Endless,
+    attempt,
+    attempt_original,
+    call,
+    call_original,
+    ordered,
+    original,
+    time_limit,
+    utils,
+)
+from torch.fx.passes.graph_manipulation import size_bytes
 
 import kerf.fx
 from kerf.fx import Partitioner, PartitionerConfig, PartitionMode
@@ -113,16 +129,24 @@ def shared_lists(partitions):
     return [first.setdefault(id(p.logical_device_ids), i) for i, p in enumerate(partitions)]
 
 
+def plain_plan(outcome):
+    """What a call left on the object, and what it printed."""
+    partitions = outcome.partitioner.partitions
+    return {
+        "partitions": plain_partitions(partitions),
+        "node_to_partition": dict(outcome.partitioner.node_to_partition),
+        "shared lists": shared_lists(partitions),
+        "printed": outcome.printed,
+    }
+
+
 def plain(outcome):
     """Everything that a call did, but its error."""
-    partitioner, result, _, printed = outcome
+    result = outcome.result
     return {
-        "partitions": plain_partitions(partitioner.partitions),
-        "node_to_partition": dict(partitioner.node_to_partition),
-        "shared lists": shared_lists(partitioner.partitions),
+        **plain_plan(outcome),
         "dag": plain_dag(result.dag),
         "module": plain_module(result.module_with_submodules),
-        "printed": printed,
     }
 
 
@@ -228,6 +252,293 @@ def test_split_modules_compute_what_the_traced_module_computes():
                     torch.testing.assert_close(
                         split(*case.inputs), case.module(*case.inputs), rtol=0, atol=0
                     )
+
+
+def test_figures_of_compat_are_those_of_the_plan():
+    seen = collections.Counter()
+    for mode in MODES[:4]:
+        for _, case, config in cases(mode):
+            ours = call(Partitioner(compat=True), case.module, config)
+            if ours.error or not unique_ids(case.devices):
+                continue
+            partitioner = ours.partitioner
+            if faults(case.module, partitioner.partitions, case.devices):
+                assert (partitioner.cost, partitioner.device_bytes) == (None, [])
+                seen["invalid"] += 1
+                continue
+            for device, used in zip(case.devices, partitioner.device_bytes, strict=True):
+                on = [
+                    p.nodes
+                    for p in partitioner.partitions
+                    if device.logical_id in p.logical_device_ids
+                ]
+                nodes = set().union(*on)
+                assert used.fx == union_bytes(nodes)
+                assert used.exact == exact_bytes(case.module, nodes)
+            if mode in ("cost_aware", "kl_based") and partitioner.cost is not None:
+                cost = path_cost(partitioner.partitions, case.latencies, case.rate)
+                assert partitioner.cost == pytest.approx(cost, rel=1e-9)
+                seen["costs"] += 1
+    print(dict(seen))
+    assert seen["costs"] > SEEDS and seen["invalid"] > SEEDS // 4
+
+
+# ---- the modes as methods
+
+
+def aot_maps(case, seed):
+    return draw_aot(random.Random(seed), case)
+
+
+# By name, a call of it: a partitioner, a case, a seed.
+METHODS = {
+    "find_single_partition": lambda p, c, s: p.find_single_partition(
+        total_bytes(c.module), c.devices[s % len(c.devices)].logical_id
+    ),
+    "size_based_partition": lambda p, c, s: p.size_based_partition(),
+    "sparse_nn_partition": lambda p, c, s: p.sparse_nn_partition(
+        c.devices[0].available_mem_bytes * (1 + s % 2)
+    ),
+    "cost_aware_partition": lambda p, c, s: p.cost_aware_partition(c.rate, c.latencies),
+    "kl_based_partition": lambda p, c, s: p.kl_based_partition(c.rate, c.latencies),
+    "aot_based_partition": lambda p, c, s: p.aot_based_partition(*aot_maps(c, s)),
+}
+METHOD_SEEDS = 60
+
+
+def tag_by_hand(rng, module):
+    """Sizes that no pass would give: a leaf has two, too."""
+    for node in module.graph.nodes:
+        output = node.size_bytes.output_size if node.op != "output" else 0
+        node.size_bytes = size_bytes(output, output + rng.choice((0, 0, 16, 160)))
+
+
+def method_case(name, seed):
+    tables = name == "sparse_nn_partition" and seed % 3
+    case = draw_case(seed, "embedding" if tables else SHAPES[seed % len(SHAPES)])
+    if seed % 5 == 1:
+        tag_by_hand(random.Random(seed), case.module)
+        more = [d._replace(available_mem_bytes=3 * d.available_mem_bytes) for d in case.devices]
+        case = case._replace(devices=more)
+    if seed % 4 == 0:  # partition_graph would not get to the mode
+        case = case._replace(
+            devices=[d._replace(available_mem_bytes=total_bytes(case.module)) for d in case.devices]
+        )
+    return case
+
+
+def prepared(case, compat):
+    partitioner = Partitioner(compat)
+    partitioner.graph_module, partitioner.devices = case.module, case.devices
+    return partitioner
+
+
+def test_every_public_attribute_of_the_original_is_there():
+    theirs, ours = original.Partitioner, Partitioner
+    for name in vars(theirs):
+        if not name.startswith("_"):
+            assert callable(getattr(ours, name)), name
+            kinds = [
+                [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+                for f in (getattr(theirs, name), getattr(ours, name))
+            ]
+            assert kinds[0] == kinds[1], name
+    assert set(vars(theirs())) <= set(vars(ours()))
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["alone", "saturated"])
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_compat_do_what_the_originals_do(name, copies):
+    seen = collections.Counter()
+    for seed in range(METHOD_SEEDS):
+        case = method_case(name, seed)
+
+        def action(partitioner, case=case, seed=seed):
+            assert METHODS[name](partitioner, case, seed) is None
+            if copies:
+                assert partitioner.saturate_host() is None
+
+        try:
+            theirs = attempt_original(case.module, case.devices, action)
+        except Endless:
+            with pytest.raises(RuntimeError, match="would never return"):
+                action(prepared(case, True))
+            continue
+        ours = attempt(prepared(case, True), action)
+        assert ours.printed == theirs.printed
+        if theirs.error:
+            seen[type(theirs.error).__name__] += 1
+            assert ours.error, f"seed {seed}: the original raises {theirs.error!r}"
+            same_error(theirs.error, ours.error)
+            continue
+        assert ours.error is None, f"seed {seed}: {ours.error!r}"
+        assert plain_plan(ours) == plain_plan(theirs), f"seed {seed}"
+        seen[f"{min(len(theirs.partitioner.partitions), 5)} partitions"] += 1
+    print(name, dict(seen))
+    assert sum(count for what, count in seen.items() if "partitions" in what) > METHOD_SEEDS // 5
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_the_default_answer_as_its_modes(name):
+    """Through partition_graph, where a mode can be asked for that way."""
+    mode = name.removesuffix("_partition")
+    planned = 0
+    for seed in range(METHOD_SEEDS):
+        case = method_case(name, seed)
+        if not unique_ids(case.devices):
+            continue
+        method = functools.partial(METHODS[name], c=case, s=seed)
+        ours = attempt(prepared(case, False), method)
+        if name != "find_single_partition" and seed % 5 != 1:  # it counts sizes anew
+            given = aot_maps(case, seed) if mode == "aot_based" else ({}, {})
+            costs = (case.rate, case.latencies)
+            costs = costs if mode in ("cost_aware", "kl_based") else (0.0, {})
+            config = PartitionerConfig(case.devices, PartitionMode[mode], *costs, *given)
+            if mode == "sparse_nn":
+                least = case.devices[0].available_mem_bytes * (1 + seed % 2)
+                config = config._replace(
+                    devices=[
+                        d._replace(available_mem_bytes=min(d.available_mem_bytes, least))
+                        for d in case.devices
+                    ]
+                )
+            whole = call(Partitioner(), case.module, config)
+            assert str(ours.error) == str(whole.error), f"seed {seed}"
+            assert plain_plan(ours) == plain_plan(whole), f"seed {seed}"
+        if ours.error:
+            assert isinstance(ours.error, RuntimeError)
+            assert ours.partitioner.partitions == []
+            continue
+        planned += 1
+        assert faults(case.module, ours.partitioner.partitions, case.devices) == [], seed
+    assert planned > METHOD_SEEDS // 5
+
+
+@pytest.mark.parametrize("compat", [True, False], ids=["compat", "default"])
+def test_no_method_sees_what_another_left(compat):
+    case = method_case("cost_aware_partition", 4)
+    used = prepared(case, compat)
+    for name in [*METHODS, *reversed(METHODS)]:
+        used.create_partition()
+        used.create_single_node_partition(ops(case.module)[0])
+        method = functools.partial(METHODS[name], c=case, s=4)
+        after = attempt(used, method)
+        fresh_one = attempt(prepared(case, compat), method)
+        assert str(after.error) == str(fresh_one.error), name
+        assert plain_plan(after) == plain_plan(fresh_one), name
+        assert used.cost == fresh_one.partitioner.cost
+        assert used.device_bytes == fresh_one.partitioner.device_bytes
+
+
+@pytest.mark.parametrize("compat", [True, False], ids=["compat", "default"])
+def test_partitions_are_created_at_the_end_of_the_list(compat):
+    case = draw_case(7, "mixed")
+    with ordered():
+        theirs = original.Partitioner()
+        ours = prepared(case, compat)
+        for partitioner in (theirs, ours):
+            assert partitioner.create_partition() is partitioner.partitions[-1]
+            for node in ops(case.module):
+                assert partitioner.create_single_node_partition(node) is None
+    assert plain_partitions(ours.partitions) == plain_partitions(theirs.partitions)
+    assert ours.node_to_partition == theirs.node_to_partition == {}
+
+
+@pytest.mark.parametrize("compat", [True, False], ids=["compat", "default"])
+def test_saturate_host_takes_partitions_made_by_hand(compat):
+    """Two on one list object, as nobody should: the original appends to it for both."""
+    case = draw_case(3, "chain", 8)
+    devices = [kerf.fx.Device(f"dev_{i}", total_bytes(case.module), i) for i in range(6)]
+    case = case._replace(devices=devices)
+    one_list = attempt_original(case.module, devices, by_hand)
+    ours = attempt(prepared(case, compat), by_hand)
+    assert ours.error is None and one_list.error is None
+    if compat:
+        assert plain_plan(ours) == plain_plan(one_list)
+        return
+    partitions = ours.partitioner.partitions
+    assert [p.logical_device_ids for p in partitions] == [[0, 2, 4], [0, 2, 4], [1, 3, 5]]
+    assert ours.printed == "" and ours.partitioner.cost is None
+    rows = ours.partitioner.device_bytes
+    assert rows[0] == rows[2] == rows[4] and rows[1] == rows[3] == rows[5]
+    assert rows[1].fx == union_bytes(partitions[2].nodes)
+
+
+def by_hand(partitioner):
+    nodes = ops(partitioner.graph_module)
+    for own in (nodes[:2], nodes[2:4], nodes[4:]):
+        partition = partitioner.create_partition()
+        for node in own:
+            partition.add_node(node)
+    first, second, third = partitioner.partitions
+    first.logical_device_ids = second.logical_device_ids = [0]
+    third.logical_device_ids = [1]
+    partitioner.saturate_host()
+
+
+def test_compat_takes_nodes_of_another_graph():
+    case, other = draw_case(2, "chain", 6), draw_case(3, "chain", 6)
+    case = case._replace(devices=[kerf.fx.Device(f"dev_{i}", 10**6, i) for i in range(4)])
+    mapping = dict.fromkeys(ops(case.module), 0) | {ops(other.module)[-1]: 1}
+
+    def action(partitioner):
+        partitioner.aot_based_partition(mapping, {0: [0], 1: [1]})
+        partitioner.saturate_host()
+
+    theirs = attempt_original(case.module, case.devices, action)
+    ours = attempt(prepared(case, True), action)
+    assert theirs.error is None and ours.error is None
+    assert plain_plan(ours) == plain_plan(theirs)
+
+
+def test_methods_take_the_sizes_that_are_on_the_nodes():
+    case = draw_case(2, "chain", 6)
+    config = PartitionerConfig([kerf.fx.Device("all", total_bytes(case.module), 0)])
+    for node in case.module.graph.nodes:
+        node.size_bytes = size_bytes(1, 10)
+    size = 10 * (len(case.module.graph.nodes) - 1)
+    case = case._replace(devices=[kerf.fx.Device(f"dev_{i}", size // 2 + 10, i) for i in range(3)])
+    for compat in (True, False):
+        partitioner = prepared(case, compat)
+        partitioner.size_based_partition()
+        assert compat or faults(case.module, partitioner.partitions, case.devices) == []
+        assert sum(p.used_mem_bytes for p in partitioner.partitions) < 2 * size
+    Partitioner().partition_graph(case.module, case.module, config)  # counts anew
+    assert total_bytes(case.module) == config.devices[0].available_mem_bytes
+
+
+def test_methods_name_what_is_missing():
+    case = draw_case(2, "chain", 6)
+    unsized = torch.fx.symbolic_trace(case.module)
+    for node in unsized.graph.nodes:
+        node.__dict__.pop("size_bytes", None)
+    latencies = dict.fromkeys(ops(unsized), kerf.fx.NodeLatency(1, 1))
+    bare = case._replace(module=unsized, latencies=latencies)
+    for name, method in METHODS.items():
+        if name != "find_single_partition":
+            run = functools.partial(method, c=bare, s=0)
+            theirs = attempt_original(unsized, case.devices, run)
+            same_error(theirs.error, attempt(prepared(bare, True), run).error)
+    with pytest.raises(kerf.fx.PartitionError, match="the module is a NoneType"):
+        Partitioner().size_based_partition()
+    with pytest.raises(kerf.fx.PartitionError, match="everything on device 99"):
+        prepared(case, False).find_single_partition(0, 99)
+    with pytest.raises(kerf.fx.PartitionError, match="the device 'dev_0'; expected its logical_id"):
+        prepared(case, False).find_single_partition(0, "dev_0")
+    with pytest.raises(kerf.fx.PartitionError, match="a size of None"):
+        prepared(case, False).sparse_nn_partition(None)
+    with pytest.raises(kerf.fx.PartitionError, match="more than 0"):
+        prepared(case, False).sparse_nn_partition(0)
+    none = prepared(case, False)
+    none.create_single_node_partition(ops(case.module)[0])
+    with pytest.raises(kerf.fx.PartitionError, match="partition 0 is on no device"):
+        none.saturate_host()
+    none.create_partition().add_node(next(iter(draw_case(5).module.graph.nodes)))
+    with pytest.raises(kerf.fx.PartitionError, match="not in the module's graph"):
+        none.saturate_host()
+    small = case._replace(devices=[kerf.fx.Device("small", 16, 0)])
+    with pytest.raises(kerf.fx.InfeasibleError, match="small"):
+        prepared(small, False).find_single_partition(0)
 
 
 # ---- where the original fails

@@ -42,6 +42,9 @@ def split(module: GraphModule) -> DAG:
     config = PartitionerConfig([Device("a", 100, 0)], PartitionMode.kl_based, 2.0)
     partitioner = Partitioner(compat=True, memory="exact")
     cost: float | None = partitioner.cost
+    partitioner.graph_module = module
+    partitioner.find_single_partition(100, logical_device_id=0)
+    number: int = partitioner.create_partition().partition_id
     return partitioner.partition_graph(module, module, config).dag
 """
 

@@ -139,15 +139,8 @@ Outcome<Answer, Infeasible> aot(const Request& request) {
   for (std::size_t d = 0; d < request.devices.size(); ++d) {
     const std::int64_t used = used_bytes(request, answer.device_bytes[d]);
     if (used <= request.devices[d].memory) continue;
-    Infeasible reason;
-    reason.method = "aot";
-    reason.tightest = DeviceId{d};
-    reason.device = request.devices[d].name;
-    reason.needed = Bytes{used};
-    reason.limit = Bytes{request.devices[d].memory};
-    reason.short_by = reason.needed - reason.limit;
-    reason.what_would_help = "move nodes to another partition or the partition to another device";
-    return reason;
+    return too_small(request, d, used,
+                     "move nodes to another partition or the partition to another device");
   }
   return answer;
 }

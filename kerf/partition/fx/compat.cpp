@@ -19,12 +19,12 @@ std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> p
   return out;
 }
 
-Answer single(const Request& request, std::int64_t total_bytes, std::size_t device) {
+Answer single(const Request& request, std::int64_t total_bytes, std::int64_t device_id) {
   Answer answer;
   Partition& all = answer.partitions.emplace_back();
   for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) all.nodes.push_back(n);
   all.used_bytes = total_bytes;
-  all.device_ids = {request.devices[device].id};
+  all.device_ids = {device_id};
   answer.node_to_partition = node_to_partition(request.graph, answer.partitions);
   return answer;
 }
@@ -64,16 +64,35 @@ Answer aot(const Request& request) {
 
 namespace {
 
+void require_equal_memory(std::span<const Device> devices) {
+  if (std::any_of(devices.begin(), devices.end(),
+                  [&](const Device& device) { return device.memory != devices.front().memory; })) {
+    throw OriginalError(OriginalError::Kind::runtime, "All devices must have same memory size!");
+  }
+}
+
 Answer by_mode(const Request& request) {
+  if (request.mode == Mode::aot) return aot(request);
+  if (request.mode == Mode::single) return single(request, request.given_bytes, request.device_id);
+  used_bytes(request.graph, request.graph.ops());  // the original raises where a size is missing
   switch (request.mode) {
-    case Mode::sparse_nn: return sparse_nn(request);
+    case Mode::sparse_nn:
+      return sparse_nn(request,
+                       request.mode_alone ? request.given_bytes : request.devices.front().memory);
     case Mode::cost_aware: return cost_aware(request);
     case Mode::kl: return kl(request);
     default: return compat::size(request);
   }
 }
 
+// What the original's partition_graph does before it calls a mode's method.
 Answer choose(const Request& request) {
+  if (request.devices.empty()) throw OriginalError(OriginalError::Kind::runtime, "No devices");
+  if (request.graph.ops().empty()) {
+    throw OriginalError(OriginalError::Kind::runtime,
+                        "No Partition since no operations in the module");
+  }
+  if (request.mode == Mode::aot) return by_mode(request);
   std::int64_t total = 0;
   for (const OpNode& node : request.graph.nodes()) {
     total += std::max<std::int64_t>(node.total_size, 0);  // none behind the output
@@ -83,36 +102,34 @@ Answer choose(const Request& request) {
   const auto largest =
       std::max_element(request.devices.begin(), request.devices.end(),
                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  if (request.mode == Mode::aot) return aot(request);
   if (total <= largest->memory) {
-    return single(request, total, static_cast<std::size_t>(largest - request.devices.begin()));
+    return single(request, total, largest->id);
   }
   if (total > sum) {
     throw OriginalError(OriginalError::Kind::runtime,
                         "Devices do not have enough memory for the module");
   }
+  if (request.mode == Mode::sparse_nn) require_equal_memory(request.devices);
   return by_mode(request);
 }
 
 }  // namespace
+
+void add_figures(const Request& request, Answer& answer) {
+  const bool sized = std::none_of(request.graph.nodes().begin(), request.graph.nodes().end(),
+                                  [](const OpNode& node) { return node.total_size == kNoSize; });
+  if (!sized || !is_valid(request, answer.partitions)) return;
+  const Answer figures = finish(request, answer.partitions);
+  answer.cost = figures.cost;
+  answer.serial_cost = figures.serial_cost;
+  answer.device_bytes = figures.device_bytes;
+}
+
 }  // namespace compat
 
 Answer partition_graph_compat(const Request& request) {
-  if (request.devices.empty()) throw OriginalError(OriginalError::Kind::runtime, "No devices");
-  if (request.graph.ops().empty()) {
-    throw OriginalError(OriginalError::Kind::runtime,
-                        "No Partition since no operations in the module");
-  }
-  Answer answer = compat::choose(request);
-  if (request.saturate_host) compat::saturate_host(request, answer);
-  const bool sized = std::none_of(request.graph.nodes().begin(), request.graph.nodes().end(),
-                                  [](const OpNode& node) { return node.total_size == kNoSize; });
-  if (sized && is_valid(request, answer.partitions)) {
-    const Answer figures = finish(request, answer.partitions);
-    answer.cost = figures.cost;
-    answer.serial_cost = figures.serial_cost;
-    answer.device_bytes = figures.device_bytes;
-  }
+  Answer answer = request.mode_alone ? compat::by_mode(request) : compat::choose(request);
+  compat::add_figures(request, answer);
   return answer;
 }
 

@@ -8,13 +8,15 @@
 
 namespace kerf::partition::fx::compat {
 
-Answer single(const Request& request, std::int64_t total_bytes, std::size_t device);
+Answer single(const Request& request, std::int64_t total_bytes, std::int64_t device_id);
 Answer size(const Request& request);
-Answer sparse_nn(const Request& request);
+Answer sparse_nn(const Request& request, std::int64_t capacity);
 Answer cost_aware(const Request& request);
 Answer kl(const Request& request);
 Answer aot(const Request& request);
-void saturate_host(const Request& request, Answer& answer);
+
+// Costs and bytes of what the original would not check: a plan that is none gets no figures.
+void add_figures(const Request& request, Answer& answer);
 
 // Overall latency of every partition. Throws OriginalError(key_node).
 std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions);

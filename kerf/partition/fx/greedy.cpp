@@ -56,18 +56,22 @@ class Greedy {
       bytes = extra(n);
       take(device);
     }
+    std::int64_t more = 0;  // a leaf that is held counts in full; callers may give it two sizes
     for (const OpIndex input : graph_.inputs(n)) {
-      if (graph_.node(input).leaf) join(input);
+      const OpNode& leaf = graph_.node(input);
+      if (leaf.leaf && join(input)) more += leaf.total_size - leaf.output_size;
     }
     join(n);
     left_ -= bytes;
-    open().used_bytes += bytes;
+    open().used_bytes += bytes + more;
   }
 
-  void join(OpIndex n) {
-    if (open_[n]) return;
+  // False: it is there already.
+  bool join(OpIndex n) {
+    if (open_[n]) return false;
     open_[n] = true;
     open().nodes.push_back(n);
+    return true;
   }
 
   void add_alone(OpIndex n) {
@@ -75,7 +79,8 @@ class Greedy {
     add_node(graph_, alone.nodes, n);
     alone.used_bytes = graph_.node(n).total_size;
     for (const OpIndex input : graph_.inputs(n)) {
-      alone.used_bytes += graph_.node(input).output_size;
+      const OpNode& read = graph_.node(input);
+      alone.used_bytes += read.leaf ? read.total_size : read.output_size;
     }
   }
 

@@ -64,7 +64,10 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
       } else if (exact && !graph.node(input).weights.empty()) {
         use_weights(graph.node(input));  // a constant is its own weight
       } else {
-        if (leaf_item[input] == kNone) leaf_item[input] = new_item(graph.node(input).output_size);
+        const OpNode& leaf = graph.node(input);
+        if (leaf_item[input] == kNone) {
+          leaf_item[input] = new_item(exact ? leaf.output_size : leaf.total_size);
+        }
         shared_items.push_back(leaf_item[input]);
       }
     }

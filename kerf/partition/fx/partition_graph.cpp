@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -78,13 +79,27 @@ void check_costs(const Request& request) {
   }
 }
 
+// No device counts for more than what sparse_nn was told of each.
+Request with_given_memory(Request request) {
+  if (request.given_bytes <= 0) {
+    refuse(fmt::format("devices of {} bytes of memory", request.given_bytes), "more than 0");
+  }
+  for (Device& device : request.devices) {
+    device.memory = std::min(device.memory, request.given_bytes);
+  }
+  return request;
+}
+
 Outcome<Answer, Infeasible> by_mode(const Request& request) {
   switch (request.mode) {
     case Mode::size: return size(request);
-    case Mode::sparse_nn: return sparse_nn(request);
+    case Mode::sparse_nn:
+      if (request.mode_alone) return sparse_nn(with_given_memory(request));
+      return sparse_nn(request);
     case Mode::cost_aware: return cost_aware(request);
     case Mode::kl: return kl(request);
     case Mode::aot: return aot(request);
+    case Mode::single: return single(request);
   }
   throw Error(ErrorKind::internal, "[partition.fx] unknown mode");
 }
@@ -98,18 +113,22 @@ std::string_view to_string(Mode mode) {
     case Mode::cost_aware: return "cost_aware";
     case Mode::kl: return "kl";
     case Mode::aot: return "aot";
+    case Mode::single: return "single";
   }
   return "?";
 }
 
-Outcome<Answer, Infeasible> partition_graph(const Request& request) {
+void check_request(const Request& request) {
   check_devices(request.devices);
   check_graph(request.graph);
   if (request.mode == Mode::cost_aware || request.mode == Mode::kl) check_costs(request);
+}
+
+Outcome<Answer, Infeasible> partition_graph(const Request& request) {
+  check_request(request);
   Outcome<Answer, Infeasible> outcome = by_mode(request);
   if (!outcome) return outcome;
   KERF_CHECK(is_valid(request, outcome->partitions), "the partitions do not hold");
-  if (request.saturate_host) saturate_host(request, *outcome);
   return outcome;
 }
 

@@ -17,7 +17,8 @@
 
 namespace kerf::partition::fx {
 
-enum class Mode : std::uint8_t { size, sparse_nn, cost_aware, kl, aot };  // the original's numbers
+// The original's numbers, and `single`, which it has as a method alone: everything on one device.
+enum class Mode : std::uint8_t { size, sparse_nn, cost_aware, kl, aot, single };
 std::string_view to_string(Mode mode);
 
 // critical_path: the original's. Only what lies on one path adds up; partitions of one device
@@ -37,10 +38,16 @@ struct Request {
   Mode mode = Mode::size;
   double rate = 0;  // bytes a second between any two devices; infinity: transfers cost nothing
   double transfer_latency = 0;  // seconds before the first byte; the serial model alone counts it
-  bool saturate_host = false;
   // aot: nodes in the map's order with their partition, and the devices of each partition.
   std::vector<std::pair<OpIndex, std::int64_t>> node_to_partition;
   std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>> partition_to_devices;
+  // The mode as the original's method of that name, called by itself. compat: without what its
+  // partition_graph does before, so that a graph which one device holds is cut too.
+  bool mode_alone = false;
+  // What those methods are given. single: bytes of the graph, which compat believes, and the
+  // device. sparse_nn alone: the memory of each device; where it has less, compat does not look.
+  std::int64_t given_bytes = 0;
+  std::int64_t device_id = 0;
   CostModel cost_model = CostModel::critical_path;
   Accounting accounting = Accounting::fx;
   std::int64_t work_limit = 0;  // search steps; 0: enough for the graph's size
@@ -58,8 +65,9 @@ struct Answer {
   double cost = kNoLatency;
   double serial_cost = kNoLatency;
   std::vector<DeviceBytes> device_bytes;  // by device of the request
-  // compat, sparse_nn: partitions whose device lists are one and the same object (fault S2).
-  std::vector<std::size_t> one_device_list;
+  // compat: by partition, the first one whose device list is the same object (fault S2). Empty:
+  // each has its own.
+  std::vector<std::size_t> device_lists;
 };
 
 // The mended family. Throws Error(invalid_argument) for what is wrong with the request; Infeasible
@@ -68,5 +76,13 @@ Outcome<Answer, Infeasible> partition_graph(const Request& request);
 
 // The original, bit for bit, faults included. Throws OriginalError where it raises.
 Answer partition_graph_compat(const Request& request);
+
+// Copies of the partitions on devices of the request that hold nothing: ids of theirs are appended
+// (kerf/partition/replicate.h). Costs are left out, bytes are counted anew. Throws
+// Error(invalid_argument), also for a partition that is on no device of the request.
+Answer saturate_host(const Request& request, std::vector<Partition> partitions);
+// The original's. `device_lists` as in Answer: an append to one shows in all that are the same.
+Answer saturate_host_compat(const Request& request, std::vector<Partition> partitions,
+                            std::vector<std::size_t> device_lists);
 
 }  // namespace kerf::partition::fx

@@ -9,7 +9,7 @@
 
 #include "kerf/partition/fx/compat.h"
 
-namespace kerf::partition::fx::compat {
+namespace kerf::partition::fx {
 namespace {
 
 struct Replica {
@@ -89,26 +89,31 @@ class Saturation {
 
 }  // namespace
 
-void saturate_host(const Request& request, Answer& answer) {
+Answer saturate_host_compat(const Request& request, std::vector<Partition> partitions,
+                            std::vector<std::size_t> device_lists) {
+  Answer answer;
+  answer.partitions = std::move(partitions);
+  answer.device_lists = std::move(device_lists);
   const DeviceStats stats = device_stats(answer.partitions, request.devices);
   if (!stats.no_device.empty()) {
     throw OriginalError(OriginalError::Kind::assertion,
                         fmt::format("Expect no_device_partitions has 0 device, but get {}",
                                     stats.no_device.size()));
   }
+  const auto list = [&](std::size_t p) {
+    return answer.device_lists.empty() ? p : answer.device_lists.at(p);
+  };
   Saturation saturation(request.devices, stats);
-  const std::vector<std::size_t>& one_list = answer.one_device_list;
   for (const Replica& replica : saturation.run()) {
     const std::int64_t id = request.devices[replica.device].id;
     for (const std::size_t p : stats.partitions[saturation.slot(replica.original)]) {
-      if (std::find(one_list.begin(), one_list.end(), p) == one_list.end()) {
-        answer.partitions[p].device_ids.push_back(id);
-        continue;
+      for (std::size_t other = 0; other < answer.partitions.size(); ++other) {
+        if (list(other) == list(p)) answer.partitions[other].device_ids.push_back(id);  // S2
       }
-      // One object: every append shows in all of them (S2).
-      for (const std::size_t other : one_list) answer.partitions[other].device_ids.push_back(id);
     }
   }
+  compat::add_figures(request, answer);
+  return answer;
 }
 
-}  // namespace kerf::partition::fx::compat
+}  // namespace kerf::partition::fx

@@ -1,13 +1,40 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "kerf/base/error.h"
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/replicate.h"
 
 namespace kerf::partition::fx {
+namespace {
 
-void saturate_host(const Request& request, Answer& answer) {
+void check_homes(const Request& request, std::span<const Partition> partitions) {
+  const auto known = [&](std::int64_t id) {
+    return std::any_of(request.devices.begin(), request.devices.end(),
+                       [&](const Device& device) { return device.id == id; });
+  };
+  for (const Partition& partition : partitions) {
+    const auto& ids = partition.device_ids;
+    if (!ids.empty() && std::all_of(ids.begin(), ids.end(), known)) continue;
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.saturate_host] partition {} is on {}; expected ids of "
+                            "devices that are given",
+                            partition.id, ids.empty() ? "no device" : "an unknown device"));
+  }
+}
+
+}  // namespace
+
+Answer saturate_host(const Request& request, std::vector<Partition> partitions) {
+  check_request(request);
+  check_homes(request, partitions);
+  Answer answer;
+  answer.node_to_partition = node_to_partition(request.graph, partitions);
+  answer.device_bytes = bytes_by_device(request, partitions);
+  answer.partitions = std::move(partitions);
   const std::size_t count = request.devices.size();
   std::vector<std::vector<std::size_t>> on(count);  // partitions
   std::vector<std::int64_t> bytes(count);
@@ -32,6 +59,7 @@ void saturate_host(const Request& request, Answer& answer) {
       answer.device_bytes[copy[i]] = answer.device_bytes[originals[i]];
     }
   }
+  return answer;
 }
 
 }  // namespace kerf::partition::fx

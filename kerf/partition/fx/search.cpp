@@ -38,21 +38,6 @@ bool acyclic(std::span<const Partition> partitions) {
   return done == partitions.size();
 }
 
-std::vector<DeviceBytes> bytes_by_device(const Request& request,
-                                         std::span<const Partition> partitions) {
-  std::vector<DeviceBytes> out;
-  for (const Device& device : request.devices) {
-    std::vector<OpIndex> nodes;
-    for (const Partition& partition : partitions) {
-      const auto& ids = partition.device_ids;
-      if (std::find(ids.begin(), ids.end(), device.id) == ids.end()) continue;
-      nodes.insert(nodes.end(), partition.nodes.begin(), partition.nodes.end());
-    }
-    out.push_back(device_bytes(request.graph, nodes));
-  }
-  return out;
-}
-
 // Enough for thorough work on small graphs, linear on large ones.
 std::int64_t default_work(std::int64_t ops, std::int64_t effort) {
   return std::max<std::int64_t>(
@@ -88,6 +73,21 @@ std::optional<Answer> cheapest(const Request& request, std::vector<Answer>& answ
 }
 
 }  // namespace
+
+std::vector<DeviceBytes> bytes_by_device(const Request& request,
+                                         std::span<const Partition> partitions) {
+  std::vector<DeviceBytes> out;
+  for (const Device& device : request.devices) {
+    std::vector<OpIndex> nodes;
+    for (const Partition& partition : partitions) {
+      const auto& ids = partition.device_ids;
+      if (std::find(ids.begin(), ids.end(), device.id) == ids.end()) continue;
+      nodes.insert(nodes.end(), partition.nodes.begin(), partition.nodes.end());
+    }
+    out.push_back(device_bytes(request.graph, nodes));
+  }
+  return out;
+}
 
 bool is_valid(const Request& request, std::span<const Partition> partitions) {
   std::vector<int> times(request.graph.num_nodes(), 0);
@@ -129,31 +129,34 @@ Answer finish(const Request& request, std::vector<Partition> partitions) {
   return answer;
 }
 
+Infeasible too_small(const Request& request, std::size_t device, std::int64_t bytes,
+                     std::string help) {
+  Infeasible reason;
+  reason.method = to_string(request.mode);
+  reason.tightest = DeviceId{device};
+  reason.device = request.devices[device].name;
+  reason.needed = Bytes{bytes};
+  reason.limit = Bytes{request.devices[device].memory};
+  reason.short_by = reason.needed - reason.limit;
+  reason.what_would_help = std::move(help);
+  return reason;
+}
+
 Infeasible no_room(const Request& request, const OpTable& table) {
   const auto largest =
       std::max_element(request.devices.begin(), request.devices.end(),
                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  const auto make = [&](std::size_t device, std::int64_t bytes, std::string help) {
-    Infeasible reason;
-    reason.method = to_string(request.mode);
-    reason.tightest = DeviceId{device};
-    reason.device = request.devices[device].name;
-    reason.needed = Bytes{bytes};
-    reason.limit = Bytes{request.devices[device].memory};
-    reason.short_by = reason.needed - reason.limit;
-    reason.what_would_help = std::move(help);
-    return reason;
-  };
   for (std::size_t op = 0; op < table.size(); ++op) {
     Placement alone(table, request.devices);
     const auto device = static_cast<std::uint32_t>(largest - request.devices.begin());
     alone.move(op, device);
     if (!alone.over(device)) continue;
-    return make(device, alone.bytes(device),
-                fmt::format("node '{}' with its inputs is larger than any device; give a device at "
-                            "least {}",
-                            request.graph.node(table.node[op]).name,
-                            to_string(Bytes{alone.bytes(device)})));
+    return too_small(
+        request, device, alone.bytes(device),
+        fmt::format("node '{}' with its inputs is larger than any device; give a device at "
+                    "least {}",
+                    request.graph.node(table.node[op]).name,
+                    to_string(Bytes{alone.bytes(device)})));
   }
   const Placement spread = least_overflow(table, request.devices);
   std::size_t tightest = 0;
@@ -163,7 +166,7 @@ Infeasible no_room(const Request& request, const OpTable& table) {
     }
   }
   const std::int64_t needed = std::max(spread.bytes(tightest), spread.limit(tightest) + 1);
-  return make(tightest, needed, "give the devices more memory, or add a device");
+  return too_small(request, tightest, needed, "give the devices more memory, or add a device");
 }
 
 Search::Search(const Request& request, std::int64_t effort)

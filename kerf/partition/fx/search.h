@@ -11,6 +11,9 @@
 
 namespace kerf::partition::fx {
 
+// Throws Error(invalid_argument) for devices, sizes or latencies that no mode can use.
+void check_request(const Request& request);
+
 // Every op in one partition, every partition on known devices, no cycle, every device within its
 // memory by the request's accounting.
 bool is_valid(const Request& request, std::span<const Partition> partitions);
@@ -18,9 +21,13 @@ bool is_valid(const Request& request, std::span<const Partition> partitions);
 // Cost, serial cost and bytes of partitions that stay as they are. Numbers are kept.
 Answer finish(const Request& request, std::vector<Partition> partitions);
 
-// Copies of everything on devices that are idle: their ids are appended
-// (kerf/partition/replicate.h).
-void saturate_host(const Request& request, Answer& answer);
+// By device of the request, whatever the partitions are.
+std::vector<DeviceBytes> bytes_by_device(const Request& request,
+                                         std::span<const Partition> partitions);
+
+// `device` would hold `bytes`.
+Infeasible too_small(const Request& request, std::size_t device, std::int64_t bytes,
+                     std::string help);
 
 // Why nothing fits: the device that is shortest of memory when the ops are spread by room, or the
 // node that fits nowhere.

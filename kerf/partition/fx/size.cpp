@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/fx/size.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "kerf/base/error.h"
 #include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
@@ -35,6 +38,15 @@ std::vector<std::vector<std::uint32_t>> device_orders(std::span<const Device> de
   std::reverse(sorted.begin(), sorted.end());
   orders.push_back(sorted);
   return orders;
+}
+
+std::optional<Answer> all_on(const Request& request, const Device& device) {
+  std::vector<Partition> one(1);
+  for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) one.front().nodes.push_back(n);
+  one.front().used_bytes = used_bytes(request.graph, one.front().nodes);
+  one.front().device_ids = {device.id};
+  if (!is_valid(request, one)) return std::nullopt;
+  return finish(request, std::move(one));
 }
 
 }  // namespace
@@ -76,12 +88,25 @@ std::optional<Answer> all_on_one(const Request& request) {
   const auto largest =
       std::max_element(request.devices.begin(), request.devices.end(),
                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  std::vector<Partition> one(1);
-  for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) one.front().nodes.push_back(n);
-  one.front().used_bytes = used_bytes(request.graph, one.front().nodes);
-  one.front().device_ids = {largest->id};
-  if (!is_valid(request, one)) return std::nullopt;
-  return finish(request, std::move(one));
+  return all_on(request, *largest);
+}
+
+Outcome<Answer, Infeasible> single(const Request& request) {
+  const auto device =
+      std::find_if(request.devices.begin(), request.devices.end(),
+                   [&](const Device& known) { return known.id == request.device_id; });
+  if (device == request.devices.end()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.single] everything on device {}; expected a device's "
+                            "logical_id",
+                            request.device_id));
+  }
+  if (auto answer = all_on(request, *device)) return std::move(*answer);
+  std::vector<OpIndex> all(request.graph.num_nodes());
+  std::iota(all.begin(), all.end(), 0U);
+  return too_small(request, static_cast<std::size_t>(device - request.devices.begin()),
+                   used_bytes(request, device_bytes(request.graph, all)),
+                   "use a larger device, or another mode: this one does not cut");
 }
 
 Outcome<Answer, Infeasible> size(const Request& request) {

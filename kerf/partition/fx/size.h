@@ -21,6 +21,8 @@ std::optional<std::vector<Partition>> by_size(const Request& request);
 
 // Everything on the largest device, when it fits: the fewest devices there can be.
 std::optional<Answer> all_on_one(const Request& request);
+// Everything on the device that the request names.
+Outcome<Answer, Infeasible> single(const Request& request);
 
 // The split by size and the intervals of two orders, for the searches.
 class Search;

@@ -67,16 +67,20 @@ class Splitter {
       bytes = extra(n);
       if (bytes > capacity_) too_large(n);
     }
+    std::int64_t more = 0;  // a leaf that is held counts in full; callers may give it two sizes
     for (const OpIndex input : graph_.inputs(n)) {
-      if (graph_.node(input).leaf) join(input);
+      const OpNode& leaf = graph_.node(input);
+      if (leaf.leaf && join(input)) more += leaf.total_size - leaf.output_size;
     }
     join(n);
-    open().used_bytes += bytes;
+    open().used_bytes += bytes + more;
   }
-  void join(OpIndex n) {
-    if (open_[n]) return;
+  // False: it is there already.
+  bool join(OpIndex n) {
+    if (open_[n]) return false;
     open_[n] = true;
     open().nodes.push_back(n);
+    return true;
   }
 
   [[noreturn]] void too_large(OpIndex n) const {

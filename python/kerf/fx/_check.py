@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -85,7 +85,7 @@ def _check_costs(config: PartitionerConfig) -> None:
             )
 
 
-def _check_known(field: str, mapping: Mapping[Any, Any], known: set[Node]) -> None:
+def check_known(field: str, mapping: Iterable[Any], known: set[Node]) -> None:
     unknown = [n for n in mapping if n not in known and getattr(n, "op", None) != "output"]
     if unknown:
         raise PartitionError(
@@ -106,12 +106,20 @@ def _check_given(config: PartitionerConfig) -> None:
             )
 
 
+def check_method(given_bytes: object, device_id: object) -> None:
+    """What the methods of single modes take beside the fields of a configuration."""
+    if not _is_number(given_bytes):
+        raise PartitionError(f"[kerf.fx] a size of {given_bytes!r}; expected bytes as a number")
+    if not _is_whole(device_id):
+        raise PartitionError(f"[kerf.fx] the device {device_id!r}; expected its logical_id")
+
+
 def check_config(config: PartitionerConfig, mode: str, known: set[Node]) -> None:
     """Refuses what the mode would read and could not use."""
     _check_devices(config.devices)
     if mode in COST_MODES:
-        _check_known("node_to_latency_mapping", config.node_to_latency_mapping, known)
+        check_known("node_to_latency_mapping", config.node_to_latency_mapping, known)
         _check_costs(config)
     if mode == "aot_based":
-        _check_known("node_to_partition_mapping", config.node_to_partition_mapping, known)
+        check_known("node_to_partition_mapping", config.node_to_partition_mapping, known)
         _check_given(config)

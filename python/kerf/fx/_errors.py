@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from torch.fx import Node
 
 import kerf
 from kerf._core import FxOriginalError, Infeasible
+
+_ROOM = re.compile(r"^\[partition[^\]]*\]")  # users know the package, not the room
 
 
 class PartitionError(RuntimeError, ValueError):
@@ -63,6 +66,17 @@ def runtime_errors() -> Iterator[None]:
         raise
     except Exception as error:
         raise runtime_error(error) from error
+
+
+@contextmanager
+def partition_errors() -> Iterator[None]:
+    """Raises PartitionError for the core's ValueError: something is wrong with a request."""
+    try:
+        yield
+    except PartitionError:
+        raise
+    except ValueError as error:
+        raise PartitionError(_ROOM.sub("[kerf.fx]", str(error))) from None
 
 
 def _division_error(rate: float) -> Exception:

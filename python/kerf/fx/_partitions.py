@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from torch.fx import Node
 
@@ -19,8 +20,14 @@ def graph_of(partitions: Iterable[Partition]) -> NodeGraph:
     return NodeGraph(set().union(*(p.nodes for p in partitions)))
 
 
+class Positions(Protocol):
+    """What knows the core's numbers of nodes."""
+
+    def positions(self, nodes: Iterable[Node]) -> list[int]: ...
+
+
 def core_partitions(
-    partitions: Sequence[Partition], graph: NodeGraph | None = None
+    partitions: Sequence[Partition], graph: Positions | None = None
 ) -> list[_core.FxPartition]:
     """Partitions by position, with their relations; without nodes where there is no graph."""
     at = {id(p): i for i, p in enumerate(partitions)}

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.fx import GraphModule, Node
 
 from kerf import _core
-from kerf.fx._check import COST_MODES, check_config, check_module, mode_name
+from kerf.fx._check import COST_MODES, check_config, check_method, check_module, mode_name
 from kerf.fx._embedding import embeddings, embeddings_by_text
 from kerf.fx._modules import Modules
-from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes
+from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes, to_bytes
 from kerf.fx._sizes import tag_sizes
 from kerf.fx._types import PartitionerConfig, PartitionMode
 
@@ -24,6 +24,18 @@ _HOLDERS = ("call_module", "get_attr")  # nodes that may have weights
 def operations(fx_module: GraphModule) -> list[Node]:
     """All nodes but the output, in order."""
     return [node for node in fx_module.graph.nodes if node.op != "output"]
+
+
+class Alone(NamedTuple):
+    """A mode whose method is called by itself, and what that is given."""
+
+    mode: str  # of PartitionMode, or "single"
+    given_bytes: int = 0
+    device_id: int = 0
+
+    def options(self) -> dict[str, Any]:
+        given = {"given_bytes": to_bytes(self.given_bytes)}
+        return {"mode_alone": True, "device_id": operator.index(self.device_id), **given}
 
 
 def _results(fx_module: GraphModule, index: Mapping[Node, int]) -> list[int]:
@@ -46,7 +58,7 @@ class Request:
         **options: Any,
     ) -> None:
         self.nodes = nodes
-        index = {node: i for i, node in enumerate(nodes)}
+        self.index = index = {node: i for i, node in enumerate(nodes)}
         output_sizes, total_sizes = sizes(nodes)
         graph = _core.FxGraph(
             inputs=[index[i] for node in nodes for i in node.all_input_nodes],
@@ -64,7 +76,6 @@ class Request:
             devices=core_devices(config.devices),
             mode=mode,
             rate=config.transfer_rate_bytes_per_sec,
-            saturate_host=bool(config.saturate_host),
             node_to_partition=[
                 (index[node], operator.index(number))
                 for node, number in _given(config.node_to_partition_mapping, mode)
@@ -77,27 +88,43 @@ class Request:
             **options,
         )
 
+    def positions(self, nodes: Iterable[Node]) -> list[int]:
+        return sorted(self.index[node] for node in nodes if node in self.index)  # no outputs
+
 
 def _given(mapping: Mapping[Any, Any], mode: str) -> Iterable[tuple[Any, Any]]:
     return mapping.items() if mode == "aot_based" else ()
 
 
-def request_compat(fx_module: GraphModule, config: PartitionerConfig) -> Request:
-    """As torch.fx sees it: its own sizes are on the nodes already."""
-    mode = getattr(config.mode, "name", "")
-    mode = mode if mode in PartitionMode.__members__ else "size_based"
+def request_compat(
+    fx_module: GraphModule,
+    config: PartitionerConfig,
+    alone: Alone | None = None,
+    others: Iterable[Node] = (),
+) -> Request:
+    """As torch.fx sees it: its own sizes are on the nodes already. ``others`` may be strangers."""
+    mode = alone.mode if alone else getattr(config.mode, "name", "")
+    mode = mode if alone or mode in PartitionMode.__members__ else "size_based"
     if mode not in COST_MODES:  # it reads neither
         config = PartitionerConfig(*config)._replace(
             transfer_rate_bytes_per_sec=0.0, node_to_latency_mapping={}
         )
-    nodes = operations(fx_module)
     if mode == "aot_based":
-        nodes += _strangers(config.node_to_partition_mapping, nodes)
-    columns = {}
+        others = config.node_to_partition_mapping
+    nodes = operations(fx_module)
+    nodes += _strangers(others, nodes)
+    modules = Modules(fx_module)
+    columns = _weights(nodes, modules)
     if mode == "sparse_nn":
-        columns = _targets(nodes)
-        columns["embeddings_by_text"] = embeddings_by_text(nodes, Modules(fx_module))
-    return Request(fx_module, config, mode, nodes, columns)
+        columns |= _targets(nodes)
+        columns["embeddings_by_text"] = embeddings_by_text(nodes, modules)
+    options = alone.options() if alone else {}
+    return Request(fx_module, config, mode, nodes, columns, **options)
+
+
+def _weights(nodes: Sequence[Node], modules: Modules) -> dict[str, Any]:
+    own = [(i, modules.weights(n.target)) for i, n in enumerate(nodes) if n.op in _HOLDERS]
+    return {"weights": own}
 
 
 def _targets(nodes: Sequence[Node]) -> dict[str, Any]:
@@ -107,27 +134,36 @@ def _targets(nodes: Sequence[Node]) -> dict[str, Any]:
     return {"targets": texts, "target_types": types}
 
 
-def _strangers(mapping: Mapping[Node, int], nodes: Iterable[Node]) -> list[Node]:
-    """Nodes of other graphs, or outputs, that a map names: the original takes them as they are."""
+def _strangers(others: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:
+    """Nodes of other graphs, or outputs, with all they read: the original takes them so."""
     known = set(nodes)
-    unknown = {node for node in mapping if node not in known}
-    return sorted(unknown.union(*(node.all_input_nodes for node in unknown)) - known)
+    found: set[Node] = set()
+    waiting = [node for node in others if node not in known]
+    while waiting:
+        node = waiting.pop()
+        if node not in known and node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return sorted(found)
 
 
 def request_default(
-    fx_module: GraphModule, config: PartitionerConfig, cost_model: str, memory: str
+    fx_module: GraphModule,
+    config: PartitionerConfig,
+    cost_model: str,
+    memory: str,
+    alone: Alone | None = None,
 ) -> Request:
     """Everything that can be known without planning is refused here; the rest, by the core."""
     check_module(fx_module)
-    mode = mode_name(config.mode)
+    mode = alone.mode if alone else mode_name(config.mode)
     nodes = operations(fx_module)
     check_config(config, mode, set(nodes))
+    if alone:
+        check_method(alone.given_bytes, alone.device_id)
     modules = Modules(fx_module)
-    tag_sizes(nodes, modules)
-    columns = {
-        "embeddings": embeddings(nodes, modules),
-        "weights": [
-            (i, modules.weights(n.target)) for i, n in enumerate(nodes) if n.op in _HOLDERS
-        ],
-    }
-    return Request(fx_module, config, mode, nodes, columns, cost_model=cost_model, memory=memory)
+    # Sizes that were put there are the caller's to a method called by itself.
+    tag_sizes([n for n in nodes if not hasattr(n, "size_bytes")] if alone else nodes, modules)
+    columns = {"embeddings": embeddings(nodes, modules), **_weights(nodes, modules)}
+    options = {"cost_model": cost_model, "memory": memory, **(alone.options() if alone else {})}
+    return Request(fx_module, config, mode, nodes, columns, **options)
