@@ -11,6 +11,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/compat.h"
+#include "kerf/partition/fx/effects.h"
 #include "kerf/partition/fx/search.h"
 #include "tests/partition/random_op_graph.h"
 
@@ -154,6 +155,85 @@ TEST(FxFamily, SpreadsBranchesWhenDevicesDoOneThingAtATime) {
   const auto path = partition_graph(request);
   ASSERT_TRUE(path);
   EXPECT_EQ(path->cost, 40);  // the longest path, no transfer on it
+}
+
+// y = a(x); z = b(y); y.add_(1): b must come before the change, and no data says so.
+Request in_place_request() {
+  const auto op = [](const char* name, std::vector<OpIndex> inputs) {
+    OpNode node;
+    node.name = name;
+    node.inputs = std::move(inputs);
+    node.output_size = node.total_size = 16;
+    node.mem_latency = node.computer_latency = 1;
+    return node;
+  };
+  std::vector<OpNode> nodes{op("x", {}), op("a", {0}), op("b", {1}), op("add_", {1}),
+                            op("mul", {3})};
+  nodes[0].leaf = true;
+  nodes[3].aliases = nodes[3].mutates = {1};
+  Request request;
+  request.graph = OpGraph(std::move(nodes));
+  request.devices = {{"d0", 80, 0}, {"d1", 80, 1}, {"d2", 80, 2}};
+  request.rate = 2;
+  return request;
+}
+
+TEST(FxEffects, KeepAChangeInPlaceWithWhatReadsTheSameMemory) {
+  const Request request = in_place_request();
+  EXPECT_THAT(inseparable_ops(request.graph), ::testing::ElementsAre(std::vector<OpIndex>{2, 3}));
+  for (const Mode mode : {Mode::size, Mode::sparse_nn, Mode::cost_aware, Mode::kl}) {
+    Request asked = request;
+    asked.mode = mode;
+    const auto outcome = partition_graph(asked);
+    ASSERT_TRUE(outcome) << to_string(mode);
+    EXPECT_EQ(outcome->node_to_partition[2], outcome->node_to_partition[3]) << to_string(mode);
+    EXPECT_TRUE(is_valid(asked, outcome->partitions));
+  }
+}
+
+TEST(FxEffects, RefuseAMapThatSeparatesThem) {
+  Request request = in_place_request();
+  request.mode = Mode::aot;
+  request.node_to_partition = {{1, 0}, {2, 0}, {3, 1}, {4, 1}};
+  request.partition_to_devices = {{0, {0}}, {1, {1}}};
+  EXPECT_THROW(partition_graph(request), Error);
+  request.node_to_partition[2].second = 0;
+  EXPECT_TRUE(partition_graph(request));
+}
+
+TEST(FxEffects, LeaveAnActivationInPlaceAlone) {
+  Request request = in_place_request();
+  std::vector<OpNode> nodes = request.graph.nodes();
+  nodes[2].inputs = {3 - 3};  // b reads x instead
+  EXPECT_TRUE(inseparable_ops(OpGraph(std::move(nodes))).empty());
+}
+
+TEST(FxEffects, TakeInWhatLiesBetween) {
+  // p = view(y); q = relu(y); r = add(q, ...); p.add_(r): q and the change share memory y, r lies
+  // between them by data.
+  std::vector<OpNode> nodes(6);
+  for (OpNode& node : nodes) node.output_size = node.total_size = 4;
+  nodes[0].leaf = true;
+  nodes[1].inputs = {0};  // y
+  nodes[2].inputs = {1};  // q reads y
+  nodes[3].inputs = {2};  // r
+  nodes[4].inputs = {1};  // z reads y, unordered with the change
+  nodes[5].inputs = {1, 3};
+  nodes[5].aliases = nodes[5].mutates = {1};
+  const OpGraph graph(nodes);
+  EXPECT_THAT(inseparable_ops(graph), ::testing::ElementsAre(std::vector<OpIndex>{4, 5}));
+}
+
+TEST(FxFamily, KeepsPartitionsFewUnderTheSerialModel) {
+  RandomRequestOptions options;
+  options.num_ops = 600;
+  options.num_devices = 4;
+  options.shape = Shape::wide;
+  Request request = random_request(2, options);
+  request.cost_model = CostModel::serial;
+  const auto outcome = partition_graph(request);
+  ASSERT_TRUE(outcome);
+  EXPECT_LT(outcome->partitions.size(), 200U);
 }
 
 TEST(FxLatency, OfManyResidualBlocksTakesOnePass) {

@@ -46,7 +46,8 @@ std::int64_t weight_bytes(const OpGraph& graph, std::span<const OpIndex> nodes) 
 
 // A constant's own output is its weight: counted there.
 std::int64_t tensor_bytes(const OpNode& node) {
-  return node.leaf && !node.weights.empty() ? 0 : std::max<std::int64_t>(node.output_size, 0);
+  if (node.leaf && !node.weights.empty()) return 0;
+  return std::max<std::int64_t>(node.output_size, 0) + node.inner_size;
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include "kerf/partition/fx/compat.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
@@ -39,21 +41,28 @@ Answer size(const Request& request) {
 Answer aot(const Request& request) {
   Answer answer;
   answer.node_to_partition.assign(request.graph.num_nodes(), kNoPartition);
+  std::unordered_map<std::int64_t, const std::vector<std::int64_t>*> devices;
+  for (const auto& [id, ids] : request.partition_to_devices) devices.emplace(id, &ids);
+  std::unordered_map<std::int64_t, std::size_t> position;
+  std::set<std::pair<std::size_t, OpIndex>> held;
+  const auto put = [&](std::size_t p, OpIndex n) {
+    if (held.emplace(p, n).second) answer.partitions[p].nodes.push_back(n);
+  };
   for (const auto& [node, id] : request.node_to_partition) {
-    auto found = std::find_if(answer.partitions.begin(), answer.partitions.end(),
-                              [&, wanted = id](const Partition& p) { return p.id == wanted; });
-    if (found == answer.partitions.end()) {
-      const auto devices =
-          std::find_if(request.partition_to_devices.begin(), request.partition_to_devices.end(),
-                       [&, wanted = id](const auto& entry) { return entry.first == wanted; });
-      if (devices == request.partition_to_devices.end()) {
+    const auto [found, fresh] = position.try_emplace(id, answer.partitions.size());
+    if (fresh) {
+      const auto given = devices.find(id);
+      if (given == devices.end()) {
         throw OriginalError(OriginalError::Kind::key_partition, std::to_string(id), id);
       }
-      found = answer.partitions.insert(found, Partition{});
-      found->id = id;
-      found->device_ids = devices->second;
+      Partition& partition = answer.partitions.emplace_back();
+      partition.id = id;
+      partition.device_ids = *given->second;
     }
-    add_node(request.graph, found->nodes, node);
+    for (const OpIndex input : request.graph.inputs(node)) {
+      if (request.graph.node(input).leaf) put(found->second, input);
+    }
+    put(found->second, node);
     answer.node_to_partition[node] = id;
   }
   for (Partition& partition : answer.partitions) {

@@ -13,7 +13,7 @@ constexpr std::int64_t kEffort = 100;
 constexpr int kKicks = 400;
 // Up to here the original's own search is run too: its answer is a candidate, so that ours is never
 // worse. Its time grows with the fourth power.
-constexpr std::size_t kOriginalToo = 32;
+constexpr std::size_t kOriginalToo = 48;
 constexpr std::size_t kOriginalAtAnyPrice = 96;  // when nothing else was found
 
 void add_original(const Request& request, Search& search) {

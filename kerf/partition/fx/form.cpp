@@ -19,13 +19,18 @@ class Former {
   Former(const Request& request, const OpTable& table, const Placement& placement)
       : request_(request), table_(table), placement_(placement), label_(table.size()) {
     for (Label op = 0; op < table.size(); ++op) label_[op] = op;
+    if (request.cost_model == CostModel::serial) return;
     limit_ = cost();
     limit_ += limit_ * 1e-12;
   }
 
   std::vector<Partition> run() {
-    for (const std::vector<std::uint32_t>& group : groups()) merge(group);
-    join_pairs();
+    if (request_.cost_model == CostModel::serial) {
+      divide();
+    } else {
+      for (const std::vector<std::uint32_t>& group : groups()) merge(group);
+      join_pairs();
+    }
     return partitions();
   }
 
@@ -50,10 +55,7 @@ class Former {
   void merge(const std::vector<std::uint32_t>& ops) {
     if (ops.size() < 2 || try_label(ops)) return;
     std::vector<std::vector<std::uint32_t>> parts = components(ops);
-    if (parts.size() == 1) {
-      const auto middle = ops.begin() + static_cast<std::ptrdiff_t>(ops.size() / 2);
-      parts = {{ops.begin(), middle}, {middle, ops.end()}};
-    }
+    if (parts.size() == 1) parts = halves(ops);
     for (const std::vector<std::uint32_t>& part : parts) merge(part);
   }
 
@@ -87,6 +89,37 @@ class Former {
     return out;
   }
 
+  // The serial model waits for whole partitions, and its times are estimates: groups stay whole and
+  // are halved only where that gains more than a little.
+  void divide() {
+    constexpr double kGain = 0.995;
+    std::vector<std::vector<std::uint32_t>> waiting = groups();
+    for (const auto& group : waiting) relabel(group, group.front());
+    double now = cost();
+    while (!waiting.empty() && work_ > 0) {
+      const std::vector<std::uint32_t> group = std::move(waiting.back());
+      waiting.pop_back();
+      if (group.size() < 2) continue;
+      std::vector<std::vector<std::uint32_t>> parts = components(group);
+      if (parts.size() == 1) parts = halves(group);
+      for (const auto& part : parts) relabel(part, part.front());
+      const double after = cost();
+      if (after > now * kGain) {
+        relabel(group, group.front());
+        continue;
+      }
+      now = after;
+      for (auto& part : parts) waiting.push_back(std::move(part));
+    }
+  }
+  void relabel(const std::vector<std::uint32_t>& ops, Label label) {
+    for (const std::uint32_t op : ops) label_[op] = label;
+  }
+  static std::vector<std::vector<std::uint32_t>> halves(const std::vector<std::uint32_t>& ops) {
+    const auto middle = ops.begin() + static_cast<std::ptrdiff_t>(ops.size() / 2);
+    return {{ops.begin(), middle}, {middle, ops.end()}};
+  }
+
   // Last, any two partitions of one device, as long as the work allows.
   void join_pairs() {
     std::vector<Label> labels = label_;
@@ -118,13 +151,11 @@ class Former {
   // that has it, so arrays by op serve for labels too.
   double cost() {
     work_ -= static_cast<std::int64_t>(table_.size());
-    if (request_.cost_model == CostModel::serial) {
-      const std::vector<Partition> now = partitions();
-      return in_order() ? serial_latency(request_, now) : kInfinity;
-    }
-    return critical_path();
+    if (request_.cost_model == CostModel::critical_path) return critical_path();
+    work_ -=
+        9 * static_cast<std::int64_t>(table_.size());  // what building and simulating take more
+    return serial_latency(request_, partitions());
   }
-  bool in_order() { return critical_path() != kInfinity; }
 
   double critical_path() {
     const std::size_t count = table_.size();

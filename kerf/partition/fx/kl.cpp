@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kEffort = 40;
 constexpr int kKicks = 50;
-constexpr std::size_t kOriginalToo = 24;
+constexpr std::size_t kOriginalToo = 40;
 constexpr std::size_t kOriginalAtAnyPrice = 96;
 
 // The original's plan can be read in two ways (K2): its partitions, and the module it emits.

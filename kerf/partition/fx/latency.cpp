@@ -136,30 +136,36 @@ double comm_latency(const OpGraph& graph, const Partition& parent, const Partiti
 
 double graph_latency(const OpGraph& graph, std::span<const Partition> partitions,
                      std::span<const double> overall, double rate) {
-  // Arrivals over the part that roots reach; a cycle in it never becomes ready.
+  // Arrivals over the part that roots reach; a cycle in it never becomes ready. Hand-made relations
+  // may be one-sided: a root may be somebody's child.
   std::vector<std::size_t> waiting(partitions.size());
   std::vector<bool> reached(partitions.size());
-  std::vector<std::size_t> ready;
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    if (!partitions[p].parents.empty()) continue;
-    ready.push_back(p);
+  std::vector<bool> seen(partitions.size());
+  std::vector<std::size_t> stack;
+  std::size_t pending = 0;
+  const auto reach = [&](std::size_t p) {
+    if (reached[p]) return;
     reached[p] = true;
+    ++pending;
+    stack.push_back(p);
+  };
+  for (std::size_t p = 0; p < partitions.size(); ++p) {
+    seen[p] = partitions[p].parents.empty();
+    if (seen[p]) reach(p);
   }
-  std::vector<std::size_t> stack = ready;
-  std::size_t pending = ready.size();
   while (!stack.empty()) {
     const std::size_t p = stack.back();
     stack.pop_back();
     for (const std::size_t child : partitions[p].children) {
       ++waiting[child];
-      if (reached[child]) continue;
-      reached[child] = true;
-      ++pending;
-      stack.push_back(child);
+      reach(child);
     }
   }
+  std::vector<std::size_t> ready;
+  for (std::size_t p = 0; p < partitions.size(); ++p) {
+    if (reached[p] && waiting[p] == 0) ready.push_back(p);
+  }
   std::vector<double> arrival(partitions.size(), 0);
-  std::vector<bool> seen(partitions.size());
   double largest = 0;
   while (!ready.empty()) {
     const std::size_t p = ready.back();

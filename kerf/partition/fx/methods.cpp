@@ -9,6 +9,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/baseline/baseline.h"
+#include "kerf/partition/chain/chain.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/from_problem.h"
 
@@ -52,6 +53,24 @@ Outcome<Plan, Infeasible> to_plan(const Problem& problem, const fx::FromProblem&
   return plan;
 }
 
+// What the family found does not fit by Kerf's own count, or it found nothing; another cut may fit.
+Outcome<Plan, Infeasible> otherwise(const Problem& problem, const Options& options, fx::Mode mode,
+                                    Infeasible reason) {
+  constexpr std::pair<std::string_view, Method> kOthers[] = {
+      {"size", size}, {"chain", chain}, {"single", single}};
+  for (const auto& [name, method] : kOthers) {
+    const bool has_tried = name == "size" && mode != fx::Mode::sparse_nn;
+    if (has_tried) continue;
+    auto plan = method(problem, options);
+    if (!plan) continue;
+    plan->method = fx::to_string(mode);
+    plan->notes.push_back(
+        fmt::format("{} found nothing that fits; the cut is that of {}", plan->method, name));
+    return plan;
+  }
+  return reason;
+}
+
 Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx::Mode mode) {
   std::optional<Infeasible> least;
   const auto keep = [&](Infeasible reason) {
@@ -71,12 +90,7 @@ Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx
     }
     if (!limited(problem.cluster)) break;
   }
-  // Nothing that was cut fits; whole it may.
-  if (auto whole = single(problem, options)) {
-    whole->method = fx::to_string(mode);
-    return whole;
-  }
-  return *least;
+  return otherwise(problem, options, mode, *std::move(least));
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {

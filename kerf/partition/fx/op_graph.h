@@ -37,7 +37,10 @@ struct OpNode {
   std::vector<OpIndex> inputs;  // distinct, in the order of the arguments
   // Storages of the parameters and buffers it uses, for the true accounting: number, bytes.
   std::vector<std::pair<std::uint32_t, std::int64_t>> weights;
-  bool result = false;  // the graph's caller gets it
+  bool result = false;           // the graph's caller gets it
+  std::vector<OpIndex> aliases;  // inputs whose memory its result may share
+  std::vector<OpIndex> mutates;  // inputs that it changes in place
+  std::int64_t inner_size = 0;   // tensors that it makes and nobody else sees: exact accounting
 
   double latency() const { return computer_latency < mem_latency ? mem_latency : computer_latency; }
 };

@@ -53,7 +53,7 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
     const OpNode& self = graph.node(node[op]);
     time.push_back(std::isnan(self.latency()) ? 0 : self.latency());
     output_bytes.push_back(self.output_size);
-    own_bytes.push_back(exact ? self.output_size : self.total_size);
+    own_bytes.push_back(exact ? self.output_size + self.inner_size : self.total_size);
     for (const OpIndex input : self.inputs) {
       if (!graph.node(input).leaf) {
         const std::int64_t bytes = edge_bytes(graph, input, node[op]);

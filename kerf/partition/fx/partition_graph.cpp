@@ -10,6 +10,7 @@
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/aot.h"
 #include "kerf/partition/fx/cost_aware.h"
+#include "kerf/partition/fx/effects.h"
 #include "kerf/partition/fx/kl.h"
 #include "kerf/partition/fx/request.h"
 #include "kerf/partition/fx/search.h"
@@ -104,6 +105,30 @@ Outcome<Answer, Infeasible> by_mode(const Request& request) {
   throw Error(ErrorKind::internal, "[partition.fx] unknown mode");
 }
 
+Outcome<Answer, Infeasible> by_mode_of_groups(const Request& request,
+                                              const std::vector<std::vector<OpIndex>>& groups) {
+  const Contracted contracted = contract(request, groups);
+  Outcome<Answer, Infeasible> outcome = by_mode(contracted.request);
+  if (!outcome) return outcome;
+  return finish(request, expand(request, contracted, outcome->partitions));
+}
+
+void check_together(const Request& request, const std::vector<std::vector<OpIndex>>& groups) {
+  std::vector<std::int64_t> partition(request.graph.num_nodes(), kNoPartition);
+  for (const auto& [node, id] : request.node_to_partition) partition[node] = id;
+  for (const std::vector<OpIndex>& group : groups) {
+    for (const OpIndex n : group) {
+      const OpIndex first = group.front();
+      if (partition[n] == partition[first]) continue;
+      refuse(fmt::format("nodes '{}' and '{}' are in partitions {} and {}, and one of their "
+                         "neighbours changes in place what the other reads",
+                         request.graph.node(first).name, request.graph.node(n).name,
+                         partition[first], partition[n]),
+             "one partition for both");
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(Mode mode) {
@@ -126,7 +151,11 @@ void check_request(const Request& request) {
 
 Outcome<Answer, Infeasible> partition_graph(const Request& request) {
   check_request(request);
-  Outcome<Answer, Infeasible> outcome = by_mode(request);
+  const std::vector<std::vector<OpIndex>> groups = inseparable_ops(request.graph);
+  if (request.mode == Mode::aot) check_together(request, groups);
+  Outcome<Answer, Infeasible> outcome = groups.empty() || request.mode == Mode::aot
+                                            ? by_mode(request)
+                                            : by_mode_of_groups(request, groups);
   if (!outcome) return outcome;
   KERF_CHECK(is_valid(request, outcome->partitions), "the partitions do not hold");
   return outcome;

@@ -64,41 +64,44 @@ void set_relations(const OpGraph& graph, std::vector<Partition>& partitions) {
 }
 
 void set_levels(std::vector<Partition>& partitions) {
-  // Round after round, as the original; a partition's last round is its longest distance.
-  std::vector<std::size_t> current;
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    if (partitions[p].parents.empty()) current.push_back(p);
-  }
+  // Roots are those that know no parents. Hand-made relations may be one-sided: a root that is
+  // somebody's child is reached later too, and its last round counts.
   std::vector<std::size_t> waiting(partitions.size());
   std::vector<bool> reached(partitions.size());
-  std::vector<std::size_t> stack = current;
-  for (const std::size_t p : current) reached[p] = true;
+  std::vector<std::size_t> stack;
+  std::size_t pending = 0;
+  const auto reach = [&](std::size_t p) {
+    if (reached[p]) return;
+    reached[p] = true;
+    ++pending;
+    stack.push_back(p);
+  };
+  for (std::size_t p = 0; p < partitions.size(); ++p) {
+    if (partitions[p].parents.empty()) reach(p);
+  }
   while (!stack.empty()) {
     const std::size_t p = stack.back();
     stack.pop_back();
     for (const std::size_t child : partitions[p].children) {
       ++waiting[child];
-      if (!reached[child]) {
-        reached[child] = true;
-        stack.push_back(child);
-      }
+      reach(child);
     }
   }
-  for (const std::size_t p : current) partitions[p].level = 0;
+  for (std::size_t p = 0; p < partitions.size(); ++p) {
+    if (reached[p] && waiting[p] == 0) stack.push_back(p);
+  }
   std::vector<std::int64_t> level(partitions.size(), 0);
-  std::size_t done = 0;
-  stack = current;
   while (!stack.empty()) {
     const std::size_t p = stack.back();
     stack.pop_back();
+    --pending;
     partitions[p].level = level[p];
-    ++done;
     for (const std::size_t child : partitions[p].children) {
       level[child] = std::max(level[child], level[p] + 1);
       if (--waiting[child] == 0) stack.push_back(child);
     }
   }
-  if (done != static_cast<std::size_t>(std::count(reached.begin(), reached.end(), true))) {
+  if (pending != 0) {
     throw OriginalError(OriginalError::Kind::endless, "the partitions depend on each other");
   }
 }

@@ -146,11 +146,14 @@ Infeasible no_room(const Request& request, const OpTable& table) {
   const auto largest =
       std::max_element(request.devices.begin(), request.devices.end(),
                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
+  Placement alone(table, request.devices);
+  const auto device = static_cast<std::uint32_t>(largest - request.devices.begin());
   for (std::size_t op = 0; op < table.size(); ++op) {
-    Placement alone(table, request.devices);
-    const auto device = static_cast<std::uint32_t>(largest - request.devices.begin());
     alone.move(op, device);
-    if (!alone.over(device)) continue;
+    if (!alone.over(device)) {
+      alone.move(op, Placement::kNowhere);
+      continue;
+    }
     return too_small(
         request, device, alone.bytes(device),
         fmt::format("node '{}' with its inputs is larger than any device; give a device at "

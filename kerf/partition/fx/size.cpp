@@ -52,9 +52,12 @@ std::optional<Answer> all_on(const Request& request, const Device& device) {
 }  // namespace
 
 std::optional<std::vector<Partition>> by_size(const Request& request) {
-  auto partitions = greedy(request, false);
-  if (!partitions) partitions = greedy(request, true);
-  return partitions;
+  auto mended = greedy(request, false);
+  auto original = greedy(request, true);
+  if (!mended || !original) return mended ? std::move(mended) : std::move(original);
+  // Comparisons with an unknown cost are false.
+  if (finish(request, *original).cost < finish(request, *mended).cost) return original;
+  return mended;
 }
 
 void add_usual_starts(const Request& request, Search& search) {
