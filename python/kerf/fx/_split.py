@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.graph import CodeGen
 from torch.fx.passes.split_module import split_module
 
 from kerf.fx._dag import DAG
 from kerf.fx._errors import PartitionError
+from kerf.fx._names import with_own_names
 from kerf.fx._node_graph import LEAVES
 from kerf.fx._partition import Partition
 
@@ -33,8 +36,9 @@ def split_checked(
 ) -> GraphModule:
     """Splits, and holds what came out against the plan."""
     mapping = {n: p.partition_id for p in partitions for n in p.nodes if n.op not in LEAVES}
+    to_split, places = with_own_names(fx_module, mapping)
     try:
-        module = split(fx_module, torch_module, mapping)
+        module = split(to_split, torch_module, places)
     except AssertionError as error:
         raise PartitionError(
             f"[kerf.fx] torch.fx's splitter refuses the plan: {error}; expected a module without "
@@ -42,7 +46,16 @@ def split_checked(
         ) from error
     for partition in partitions:
         _check(partition, getattr(module, f"submod_{partition.partition_id}", None))
+    _keep_call_form(fx_module, module)
     return module
+
+
+def _keep_call_form(fx_module: GraphModule, module: GraphModule) -> None:
+    """The arguments and results of an export may be trees: the splitter forgets how they look."""
+    codegen = fx_module.graph._codegen
+    if type(codegen) is not CodeGen:
+        module.graph.set_codegen(copy(codegen))
+        module.recompile()
 
 
 def _shape(nodes: Sequence[Node]) -> list[tuple[str, Any]]:
