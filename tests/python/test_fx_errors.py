@@ -3,6 +3,7 @@
 """Bad input to kerf.fx: one clear error each; with compat=True the original's own."""
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -23,6 +24,8 @@ from kerf.fx import (
     PartitionerConfig,
     PartitionError,
     PartitionMode,
+    combine_two_partitions,
+    get_device_to_partitions_mapping,
     get_node_to_latency_mapping_template,
     get_size_of_all_nodes,
 )
@@ -75,12 +78,45 @@ def test_memory_that_is_no_number(memory):
     refused("'right'", repr(memory), devices=[LARGE[0], Device("right", memory, 1)])
 
 
-def test_memory_may_be_unlimited_or_a_fraction():
-    partition(devices=[Device("all", float("inf"), 0), Device("more", 2**70, 1)])
-    partition(devices=[Device("all", 1e6 + 0.5, 0)])
+@pytest.mark.parametrize("memory", [float("inf"), 2**63, 2**70, 1e30, 1e6])
+@pytest.mark.parametrize("compat", [False, True])
+def test_memory_may_be_unlimited_or_a_whole_float(memory, compat):
+    config = PartitionerConfig([Device("all", memory, 0), Device("more", 10**6, 1)])
+    partitioner = Partitioner(compat=compat)
+    assert len(partitioner.partition_graph(CASE.module, CASE.module, config).dag.nodes) == 1
 
 
-@pytest.mark.parametrize("number", ["cpu:0", None, 1.5])
+@pytest.mark.parametrize("compat", [False, True])
+def test_memory_is_whole_bytes(compat):
+    config = PartitionerConfig([Device("right", 1e6 + 0.5, 0)])
+    with pytest.raises(PartitionError, match=r"'right'.*1000000\.5.*; expected whole bytes"):
+        Partitioner(compat=compat).partition_graph(CASE.module, CASE.module, config)
+    part = Partition(0)
+    for function in (kerf.fx.get_device_partition_stats, get_device_to_partitions_mapping):
+        with pytest.raises(PartitionError, match="whole bytes"):
+            function([part], [Device("right", 0.5, 0)])
+
+
+@pytest.mark.parametrize("memory", [float("-inf"), -(2**70)])
+def test_memory_far_below_nothing(memory):
+    refused("'right'", str(memory), devices=[LARGE[0], Device("right", memory, 1)])
+    small = PartitionerConfig([Device("a", memory, 0)])
+    with pytest.raises(RuntimeError, match="do not have enough memory"):
+        Partitioner(compat=True).partition_graph(CASE.module, CASE.module, small)
+
+
+@pytest.mark.parametrize("memory", [2**56, 2**63, 10**30, float("inf"), 1e30, 100.0, -3, -(2**70)])
+def test_what_is_left_of_a_memory_is_the_originals(memory):
+    left = []
+    for functions, library in ((original, utils), (kerf.fx, kerf.fx)):
+        part = library.Partition(0)
+        part.used_mem_bytes, part.logical_device_ids = 48, [0]
+        stats = functions.get_device_partition_stats([part], [library.Device("", memory, 0)])
+        left.append(list(stats[1].values()))
+    assert left[0] == left[1] and repr(left[0]) == repr(left[1])
+
+
+@pytest.mark.parametrize("number", ["cpu:0", None, 1.5, 2**70])
 def test_a_logical_id_that_is_no_number(number):
     refused("'right'", repr(number), devices=[LARGE[0], Device("right", 100, number)])
 
@@ -91,8 +127,47 @@ def test_rates_that_are_none(mode, rate):
     refused("rate", mode=mode, rate=rate)
 
 
-def test_rates_matter_to_the_cost_modes_only():
-    partition(mode="size_based", rate=0.0)
+@pytest.mark.parametrize("rate", [0.0, None, "fast", -1.0])
+def test_rates_matter_to_the_cost_modes_only(rate):
+    for mode in ("size_based", "sparse_nn"):
+        partition(mode=mode, rate=rate)
+
+
+@pytest.mark.parametrize("latency", [None, 3.0, (1.0,), ("slow", 1.0)])
+def test_latencies_matter_to_the_cost_modes_only(latency):
+    for mode in ("size_based", "sparse_nn"):
+        partition(mode=mode, latencies=dict.fromkeys(NODES, latency))
+    for mode in ("cost_aware", "kl_based"):
+        refused(str(NODES[0]), repr(latency), mode=mode, latencies=dict.fromkeys(NODES, latency))
+
+
+@pytest.mark.parametrize("mode", MODES[:4])
+def test_latencies_and_devices_may_be_plain_tuples(mode):
+    half = total_bytes(CASE.module) * 3 // 4
+    answers = []
+    for kind, device in ((NodeLatency, Device), (lambda *pair: pair, lambda *three: three)):
+        times = {n: kind(*CASE.latencies[n]) for n in NODES}
+        devices = [device("a", half, 0), device("b", half, 1)]
+        partitioner = Partitioner()
+        config = PartitionerConfig(devices, PartitionMode[mode], 2.0, times)
+        partitioner.partition_graph(CASE.module, CASE.module, config)
+        plan = {str(n): i for n, i in partitioner.node_to_partition.items()}
+        answers.append((plan, partitioner.cost, partitioner.device_bytes))
+    assert answers[0] == answers[1] and answers[0][1] is not None
+
+
+@pytest.mark.parametrize("devices", [None, 3, "cpu:0", [1], [("a", 5)], [None]])
+def test_devices_that_are_none(devices):
+    refused("device", devices=devices, mode="size_based")
+
+
+@pytest.mark.parametrize("config", [None, 3, "size_based", [Device("a", 100, 0)]])
+def test_a_configuration_that_is_none(config):
+    with pytest.raises(PartitionError, match="expected a PartitionerConfig"):
+        Partitioner().partition_graph(CASE.module, CASE.module, config)
+    with pytest.raises(AttributeError, match="has no attribute 'devices'") as raised:
+        Partitioner(compat=True).partition_graph(CASE.module, CASE.module, config)
+    assert isinstance(raised.value, RuntimeError)
 
 
 @pytest.mark.parametrize("mode", ["cost_aware", "kl_based"])
@@ -224,6 +299,15 @@ def test_aot_prints_the_cycle():
 def test_aot_refuses_numbers_that_are_none():
     aot({**ALL_IN_0, NODES[0]: "first"}, {0: [0]}, "'first'")
     aot({**ALL_IN_0, NODES[0]: -1}, {0: [0], -1: [0]}, "-1")
+    aot({**ALL_IN_0, NODES[0]: 2**70}, {0: [0], 2**70: [0]}, str(2**70))
+    aot(ALL_IN_0, {0: [2**70]}, str(2**70))
+
+
+def test_aot_refuses_devices_that_are_no_lists():
+    aot(ALL_IN_0, {0: 0}, "partition 0", "list of logical ids")
+    aot(ALL_IN_0, {0: "0"}, "partition 0", "list of logical ids")
+    aot(ALL_IN_0, {0: None}, "partition 0", "list of logical ids")
+    refused("expected a dict", mode="aot_based", node_to_partition_mapping=[0])
 
 
 def test_aot_takes_maps_with_leaves_and_outputs():
@@ -310,6 +394,31 @@ def test_fake_tensors_of_an_export_are_enough(dims):
     torch.testing.assert_close(result.module_with_submodules(x), exported(x))
 
 
+# ---- sizes
+
+
+def test_sizes_are_torchs_where_torch_has_any():
+    for seed in range(12):
+        case = draw_case(seed)
+        ours = [getattr(n, "size_bytes", None) for n in case.module.graph.nodes]
+        torch.fx.passes.graph_manipulation.get_size_of_all_nodes(case.module, case.inputs)
+        assert ours == [getattr(n, "size_bytes", None) for n in case.module.graph.nodes]
+
+
+def test_sizes_of_any_result_by_the_function_of_the_docs():
+    module, x = symbolic_trace(Mixed()), torch.rand(3, 2, 4)
+    assert get_size_of_all_nodes(module, [x]) is None
+    size = {str(n): n.size_bytes.output_size for n in module.graph.nodes if n.op != "output"}
+    assert (size["x"], size["lstm"], size["size"]) == (96, 96 + 64, 0)
+    fresh = symbolic_trace(Mixed())
+    with pytest.raises(PartitionError, match="no shape metadata"):
+        get_size_of_all_nodes(fresh)
+    with pytest.raises(PartitionError, match="GraphModule"):
+        get_size_of_all_nodes(nn.ReLU(), [x])
+    with pytest.raises(RuntimeError):
+        get_size_of_all_nodes(fresh, [])
+
+
 # ---- the face
 
 
@@ -327,6 +436,14 @@ def test_types_have_the_originals_fields_defaults_and_texts():
         assert repr(ours(*values)) == repr(theirs(*values))
         assert ours(*values) == theirs(*values)
     assert list(PartitionerConfig([])[2:]) == list(utils.PartitionerConfig([])[2:])
+    for name in ("Device", "NodeLatency", "PartitionerConfig"):
+        ours, theirs = getattr(kerf.fx, name), getattr(utils, name)
+        assert repr(ours._field_defaults) == repr(theirs._field_defaults)
+        defaults = [
+            [(p.name, repr(p.default)) for p in inspect.signature(kind).parameters.values()]
+            for kind in (ours, theirs)
+        ]
+        assert defaults[0] == defaults[1]
     assert {m.name: m.value for m in PartitionMode} == {
         m.name: m.value for m in utils.PartitionMode
     }
@@ -336,6 +453,14 @@ def test_types_have_the_originals_fields_defaults_and_texts():
     fields = set(vars(original.DAGNode(*"abcde")))
     assert set(vars(kerf.fx.DAGNode(*"abcde"))) == fields | {"consumer_nodes"}
     assert kerf.fx.PartitionResult._fields == original.PartitionResult._fields
+
+
+def test_maps_that_are_not_given_are_never_shared():
+    first, second = PartitionerConfig([]), PartitionerConfig([])
+    for field in ("node_to_latency_mapping", "partition_to_logical_device_mapping"):
+        getattr(first, field)["a"] = 1
+        assert getattr(second, field) == getattr(PartitionerConfig([]), field) == {}
+    assert PartitionerConfig._field_defaults["node_to_latency_mapping"] == {}
 
 
 def test_configurations_are_values():
@@ -350,6 +475,27 @@ def test_the_template_has_every_node_that_needs_a_latency():
     assert list(template) == NODES
     assert set(template.values()) == {NodeLatency(0.0, 0.0)}
     partition(latencies=template)
+
+
+def test_a_partition_is_combined_with_another_one():
+    parts = [Partition(0), Partition(1)]
+    for first, second in ((parts[0], parts[0]), (parts[0], Partition(2))):
+        with pytest.raises(PartitionError, match="two different ones of the list"):
+            combine_two_partitions(first, second, parts)
+    assert [p.partition_id for p in parts] == [0, 1]
+
+
+def test_a_node_is_removed_with_its_leaves_or_not_at_all():
+    module = trace(Small(), torch.rand(4))
+    get_size_of_all_nodes(module)
+    x, linear = list(module.graph.nodes)[:2]
+    for library in (utils, kerf.fx):
+        part = library.Partition(0)
+        part.nodes = {linear}
+        with pytest.raises(KeyError, match="x") as raised:
+            part.remove_node(linear)
+        assert raised.value.args == (x,)
+    assert isinstance(raised.value, RuntimeError)
 
 
 # ---- the original's errors, in compat mode

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import torch
 from torch.fx.graph_module import GraphModule
 from torch.fx.node import Node, map_arg
-from torch.fx.passes.graph_manipulation import get_size_of_all_nodes
 from torch.fx.passes.split_module import split_module
 
 from kerf.fx._dag import DAG, DAGNode, PartitionResult
@@ -47,6 +46,7 @@ from kerf.fx._partitions import (
     reset_partition_device,
     set_parents_and_children,
 )
+from kerf.fx._sizes import get_size_of_all_nodes
 from kerf.fx._types import (
     Device,
     DeviceBytes,

@@ -11,6 +11,7 @@ from typing import Any
 from torch.fx import Node
 
 from kerf import _core
+from kerf.fx._errors import PartitionError
 from kerf.fx._types import Device, NodeLatency
 
 LEAVES = frozenset({"placeholder", "get_attr"})  # they run nowhere
@@ -78,13 +79,33 @@ class NodeGraph:
         return sorted(self.index[node] for node in nodes)
 
 
-def to_bytes(size: Any) -> int:
-    """A device's memory. Fractions are cut: nothing needs a part of a byte."""
-    return min(int(min(size, _MOST_BYTES)), _MOST_BYTES)
+def to_bytes(size: Any, what: str) -> int:
+    """Whole bytes, as a float too; what is beyond all devices counts as the most there can be."""
+    if size >= _MOST_BYTES:
+        return _MOST_BYTES
+    if size <= -_MOST_BYTES:
+        return -_MOST_BYTES
+    if size != size or int(size) != size:
+        raise PartitionError(
+            f"[kerf.fx] {what} of {size!r} bytes; expected whole bytes; float('inf') has no limit"
+        )
+    return int(size)
+
+
+def to_number(number: Any, what: str) -> int:
+    """A whole number that the core can hold."""
+    whole = operator.index(number)
+    if not -(2**63) <= whole < 2**63:
+        raise PartitionError(f"[kerf.fx] {what} is {whole}; expected less than 2**63")
+    return whole
 
 
 def core_devices(devices: Sequence[Device]) -> list[_core.FxDevice]:
     return [
-        _core.FxDevice(str(d.name), to_bytes(d.available_mem_bytes), operator.index(d.logical_id))
+        _core.FxDevice(
+            str(d.name),
+            to_bytes(d.available_mem_bytes, f"device {d.name!r} has available_mem_bytes"),
+            to_number(d.logical_id, f"the logical_id of device {d.name!r}"),
+        )
         for d in devices
     ]

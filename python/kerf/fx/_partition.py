@@ -7,8 +7,8 @@ from __future__ import annotations
 from torch.fx import Node
 
 from kerf import _core
-from kerf.fx._errors import original_errors
-from kerf.fx._node_graph import NodeGraph
+from kerf.fx._errors import original_errors, runtime_error
+from kerf.fx._node_graph import LEAVES, NodeGraph
 
 
 class Partition:
@@ -42,6 +42,10 @@ class Partition:
         """Removes a node, if it is there, with the placeholders and constants only it reads."""
         if node not in self.nodes:
             return
+        rest = self.nodes - {node}
+        for leaf in node.all_input_nodes:
+            if leaf.op in LEAVES and leaf not in rest and rest.isdisjoint(leaf.users):
+                raise runtime_error(KeyError(leaf))
         graph = NodeGraph(self.nodes)
         nodes = _core.fx_remove_node(graph.core, graph.positions(self.nodes), graph.index[node])
         self.nodes.intersection_update([graph.nodes[i] for i in nodes])

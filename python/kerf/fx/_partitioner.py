@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.graph_manipulation import get_size_of_all_nodes
 
 from kerf import _core
-from kerf.fx._check import check_known, check_word
+from kerf.fx._check import check_fields, check_known, check_word
 from kerf.fx._dag import DAG, PartitionResult
 from kerf.fx._errors import InfeasibleError, original_errors, partition_errors, runtime_errors
 from kerf.fx._partition import Partition
@@ -76,7 +76,10 @@ class Partitioner:
         """
         self.graph_module = fx_module
         self.torch_module = torch_module
-        self.devices = partitioner_config.devices
+        with runtime_errors():
+            if not self.compat:
+                check_fields(partitioner_config)
+            self.devices = partitioner_config.devices
         self._plan(partitioner_config)
         if partitioner_config.saturate_host:
             self.saturate_host()
@@ -133,7 +136,7 @@ class Partitioner:
             for partition in self.partitions:  # fault S1
                 print(partition.logical_device_ids)
             return
-        with partition_errors():
+        with runtime_errors(), partition_errors():
             request = self._request(config, _NO_MODE)
             check_known("self.partitions", nodes, set(request.nodes))
             self._saturate(request)
@@ -168,7 +171,7 @@ class Partitioner:
             with runtime_errors():
                 self._plan_compat(config, alone)
             return
-        with partition_errors():
+        with runtime_errors(), partition_errors():
             request = self._request(config, alone)
             answer = _core.fx_partition_graph(request.core)
         if isinstance(answer, _core.Infeasible):

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch.fx import Node
 
 from kerf import _core
-from kerf.fx._errors import original_errors
-from kerf.fx._node_graph import NodeGraph, core_devices
+from kerf.fx._errors import PartitionError, original_errors
+from kerf.fx._node_graph import NodeGraph, core_devices, to_bytes
 from kerf.fx._partition import Partition
 from kerf.fx._types import Device
 
@@ -68,6 +68,12 @@ def combine_two_partitions(
     partition_0: Partition, partition_1: Partition, partitions: list[Partition]
 ) -> None:
     """Replaces two partitions by one with the nodes of both, at the end of the list."""
+    for partition in (partition_0, partition_1):
+        if partition not in partitions or partition_0 is partition_1:
+            raise PartitionError(
+                f"[kerf.fx] partitions {partition_0} and {partition_1} of {len(partitions)}; "
+                "expected two different ones of the list"
+            )
     both = Partition(len(partitions))
     both.nodes = set(partition_0.nodes) | set(partition_1.nodes)
     both.recalculate_mem_size()
@@ -117,6 +123,12 @@ def get_logical_id_to_device(devices: list[Device]) -> dict[int, Device]:
     return {device.logical_id: device for device in devices}
 
 
+def _beyond(device: Device) -> Any:
+    """Bytes that the core does not count; of the type that was given."""
+    memory = device.available_mem_bytes
+    return memory - to_bytes(memory, "a memory")
+
+
 def get_device_partition_stats(
     partitions: list[Partition], devices: list[Device]
 ) -> tuple[dict[Device, list[Partition]], dict[Device, int], list[Partition]]:
@@ -127,7 +139,7 @@ def get_device_partition_stats(
         )
     return (
         {devices[d]: [partitions[p] for p in on[i]] for i, d in enumerate(distinct)},
-        {devices[d]: left[i] for i, d in enumerate(distinct)},
+        {devices[d]: left[i] + _beyond(devices[d]) for i, d in enumerate(distinct)},
         [partitions[p] for p in without],
     )
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from kerf import _core
 from kerf.fx._check import COST_MODES, check_config, check_method, check_module, mode_name
 from kerf.fx._embedding import embeddings, embeddings_by_text
 from kerf.fx._modules import Modules
-from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes, to_bytes
+from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes, to_bytes, to_number
 from kerf.fx._sizes import tag_sizes
 from kerf.fx._types import PartitionerConfig, PartitionMode
 
@@ -34,8 +33,8 @@ class Alone(NamedTuple):
     device_id: int = 0
 
     def options(self) -> dict[str, Any]:
-        given = {"given_bytes": to_bytes(self.given_bytes)}
-        return {"mode_alone": True, "device_id": operator.index(self.device_id), **given}
+        given = {"given_bytes": to_bytes(self.given_bytes, "a size")}
+        return {"mode_alone": True, "device_id": to_number(self.device_id, "the device"), **given}
 
 
 def _results(fx_module: GraphModule, index: Mapping[Node, int]) -> list[int]:
@@ -77,12 +76,15 @@ class Request:
             mode=mode,
             rate=config.transfer_rate_bytes_per_sec,
             node_to_partition=[
-                (index[node], operator.index(number))
+                (index[node], to_number(number, f"the partition of {node}"))
                 for node, number in _given(config.node_to_partition_mapping, mode)
                 if node in index
             ],
             partition_to_devices=[
-                (operator.index(number), [operator.index(i) for i in ids])
+                (
+                    to_number(number, "a partition"),
+                    [to_number(i, f"a device of partition {number}") for i in ids],
+                )
                 for number, ids in _given(config.partition_to_logical_device_mapping, mode)
             ],
             **options,
@@ -158,7 +160,7 @@ def request_default(
     check_module(fx_module)
     mode = alone.mode if alone else mode_name(config.mode)
     nodes = operations(fx_module)
-    check_config(config, mode, set(nodes))
+    config = check_config(config, mode, nodes)
     if alone:
         check_method(alone.given_bytes, alone.device_id)
     modules = Modules(fx_module)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.fx.passes.graph_manipulation import size_bytes
-from torch.fx.passes.shape_prop import TensorMetadata
+from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 
-from kerf.fx._check import listed
-from kerf.fx._errors import PartitionError
+from kerf.fx._check import check_module, listed
+from kerf.fx._errors import PartitionError, runtime_errors
 from kerf.fx._modules import Modules
 
 _MISSING = object()
@@ -101,3 +102,17 @@ def tag_sizes(nodes: Sequence[Node], modules: Modules) -> None:
             "torch.fx.passes.shape_prop.ShapeProp(module).propagate(*inputs) or "
             "get_size_of_all_nodes(module, inputs) first"
         )
+
+
+def get_size_of_all_nodes(fx_module: GraphModule, args: Sequence[Any] | None = None) -> None:
+    """Sets size_bytes of every node before the output, after a run with ``args`` if there are any.
+
+    What torch.fx's function of this name sets where that accepts the module; results that are no
+    tensors are accepted too. Raises PartitionError where shapes are not known.
+    """
+    check_module(fx_module)
+    if args is not None:
+        with runtime_errors():
+            ShapeProp(fx_module).propagate(*args)
+    nodes = list(takewhile(lambda node: node.op != "output", fx_module.graph.nodes))
+    tag_sizes(nodes, Modules(fx_module))

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from enum import Enum
-from typing import NamedTuple
+from inspect import Parameter, signature
+from typing import Any, NamedTuple, TypeVar
 
 from torch.fx import Node
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Device(NamedTuple):
@@ -65,6 +70,13 @@ class _Config(NamedTuple):
     saturate_host: bool
 
 
+_NOT_GIVEN: dict[Any, Any] = {}  # shown as the original's default, and never handed out
+
+
+def _given(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
+    return {} if mapping is _NOT_GIVEN or mapping is None else mapping
+
+
 class PartitionerConfig(_Config):
     """What to do with a module. Maps that are not given are new ones, never shared.
 
@@ -78,9 +90,9 @@ class PartitionerConfig(_Config):
         devices: Sequence[Device],
         mode: PartitionMode = PartitionMode.size_based,
         transfer_rate_bytes_per_sec: float = 0.0,
-        node_to_latency_mapping: Mapping[Node, NodeLatency] | None = None,
-        node_to_partition_mapping: Mapping[Node, int] | None = None,
-        partition_to_logical_device_mapping: Mapping[int, list[int]] | None = None,
+        node_to_latency_mapping: Mapping[Node, NodeLatency] = _NOT_GIVEN,
+        node_to_partition_mapping: Mapping[Node, int] = _NOT_GIVEN,
+        partition_to_logical_device_mapping: Mapping[int, list[int]] = _NOT_GIVEN,
         saturate_host: bool = False,
     ) -> PartitionerConfig:
         return super().__new__(
@@ -88,10 +100,15 @@ class PartitionerConfig(_Config):
             devices,
             mode,
             transfer_rate_bytes_per_sec,
-            {} if node_to_latency_mapping is None else node_to_latency_mapping,
-            {} if node_to_partition_mapping is None else node_to_partition_mapping,
-            {}
-            if partition_to_logical_device_mapping is None
-            else partition_to_logical_device_mapping,
+            _given(node_to_latency_mapping),
+            _given(node_to_partition_mapping),
+            _given(partition_to_logical_device_mapping),
             saturate_host,
         )
+
+
+PartitionerConfig._field_defaults = {
+    name: copy(parameter.default)
+    for name, parameter in signature(PartitionerConfig).parameters.items()
+    if parameter.default is not Parameter.empty
+}
