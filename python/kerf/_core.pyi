@@ -473,6 +473,8 @@ class FxGraph:
         embeddings_by_text: Sequence[bool] = ...,
         weights: Sequence[tuple[int, Sequence[tuple[int, int]]]] = ...,
         results: Sequence[int] = ...,
+        aliases: Sequence[tuple[int, int]] = ...,
+        mutates: Sequence[tuple[int, int]] = ...,
     ) -> None: ...
     def __len__(self) -> int: ...
 

@@ -19,6 +19,7 @@ namespace fx = partition::fx;
 using Partitions = std::vector<fx::Partition>;
 using Weights = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 using NodeMap = std::vector<std::pair<fx::OpIndex, std::int64_t>>;
+using NodePairs = std::vector<std::pair<fx::OpIndex, fx::OpIndex>>;  // a node, one of its inputs
 using DeviceMap = std::vector<std::pair<std::int64_t, std::vector<std::int64_t>>>;
 
 // Moves one column into the nodes; an empty one leaves them as they are.
@@ -32,6 +33,18 @@ void fill(std::vector<fx::OpNode>& nodes, const char* name, std::vector<Item> co
                             name, nodes.size()));
   }
   for (std::size_t n = 0; n < nodes.size(); ++n) nodes[n].*member = std::move(column[n]);
+}
+
+void fill(std::vector<fx::OpNode>& nodes, const NodePairs& pairs,
+          std::vector<fx::OpIndex> fx::OpNode::*member) {
+  for (const auto& [node, input] : pairs) {
+    if (node >= nodes.size() || input >= nodes.size()) {
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[fx.graph] effects of node {} on {}; expected numbers below {}",
+                              node, input, nodes.size()));
+    }
+    (nodes[node].*member).push_back(input);
+  }
 }
 
 // `inputs` of all nodes one after the other: a list for each would be a hundred thousand of them.
@@ -58,7 +71,8 @@ fx::OpGraph make_graph(const std::vector<fx::OpIndex>& inputs,
                        std::vector<std::string> targets, std::vector<std::string> target_types,
                        std::vector<bool> embeddings, std::vector<bool> embeddings_by_text,
                        const std::vector<std::pair<fx::OpIndex, Weights>>& weights,
-                       const std::vector<fx::OpIndex>& results) {
+                       const std::vector<fx::OpIndex>& results, const NodePairs& aliases,
+                       const NodePairs& mutates) {
   std::vector<fx::OpNode> nodes = with_inputs(inputs, num_inputs);
   fill(nodes, "leaves", std::move(leaves), &fx::OpNode::leaf);
   fill(nodes, "output_sizes", std::move(output_sizes), &fx::OpNode::output_size);
@@ -72,6 +86,8 @@ fx::OpGraph make_graph(const std::vector<fx::OpIndex>& inputs,
   fill(nodes, "embeddings_by_text", std::move(embeddings_by_text), &fx::OpNode::embedding_by_text);
   for (const auto& [node, own] : weights) nodes.at(node).weights = own;
   for (const fx::OpIndex node : results) nodes.at(node).result = true;
+  fill(nodes, aliases, &fx::OpNode::aliases);
+  fill(nodes, mutates, &fx::OpNode::mutates);
   return fx::OpGraph(std::move(nodes));
 }
 
@@ -171,7 +187,8 @@ void bind_records(py::module_& m) {
            py::arg("embeddings") = std::vector<bool>{},
            py::arg("embeddings_by_text") = std::vector<bool>{},
            py::arg("weights") = std::vector<std::pair<fx::OpIndex, Weights>>{},
-           py::arg("results") = std::vector<fx::OpIndex>{})
+           py::arg("results") = std::vector<fx::OpIndex>{}, py::arg("aliases") = NodePairs{},
+           py::arg("mutates") = NodePairs{})
       .def("__len__", &fx::OpGraph::num_nodes);
 
   py::class_<fx::Device>(m, "FxDevice", "A device as the FX family sees it.")

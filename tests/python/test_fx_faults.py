@@ -476,6 +476,36 @@ def test_s3_tables_are_recognised_by_type_and_by_operator(model):
         assert calls <= looked_up or not calls & looked_up
 
 
+class Shelf(nn.Module):
+    """A table and its linear layer in one block, which the original takes for two tables."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Module()
+        self.block.table = nn.Embedding(100, 8)
+        self.block.linear = nn.Linear(8, 100, bias=False)
+
+    def forward(self, rows):
+        return torch.relu(self.block.linear(self.block.table(rows))).sum(1)
+
+
+def test_s3_what_the_original_takes_for_tables_is_tried_too():
+    """It reads the text of the modules around; where only that fits, it is the answer."""
+    module = traced(Shelf(), torch.arange(2))
+    found = 0
+    for memory in range(4000, 8000, 100):
+        config = PartitionerConfig(devices(memory, memory), PartitionMode.sparse_nn)
+        theirs = call_original(module, config)
+        if theirs.error is None and not faults(
+            module, theirs.partitioner.partitions, config.devices
+        ):
+            found += 1
+            ours = Partitioner()
+            ours.partition_graph(module, module, config)
+            assert faults(module, ours.partitions, config.devices) == []
+    assert found > 5
+
+
 def test_s3_a_large_function_is_an_error_with_a_name():
     """The original adds a text to a function: TypeError."""
 

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 
 from kerf import _core
 from kerf.fx._check import COST_MODES, check_config, check_method, check_module, mode_name
+from kerf.fx._effects import effects
 from kerf.fx._embedding import embeddings, embeddings_by_text
 from kerf.fx._modules import Modules
 from kerf.fx._node_graph import LEAVES, core_devices, latency_columns, sizes, to_bytes, to_number
@@ -166,6 +167,12 @@ def request_default(
     modules = Modules(fx_module)
     # Sizes that were put there are the caller's to a method called by itself.
     tag_sizes([n for n in nodes if not hasattr(n, "size_bytes")] if alone else nodes, modules)
-    columns = {"embeddings": embeddings(nodes, modules), **_weights(nodes, modules)}
+    columns = {
+        "embeddings": embeddings(nodes, modules),
+        **_weights(nodes, modules),
+        **effects(nodes, modules),
+    }
+    if mode == "sparse_nn":  # what the original takes for embeddings may fit where these do not
+        columns["embeddings_by_text"] = embeddings_by_text(nodes, modules)
     options = {"cost_model": cost_model, "memory": memory, **(alone.options() if alone else {})}
     return Request(fx_module, config, mode, nodes, columns, **options)
