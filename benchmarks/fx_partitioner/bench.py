@@ -5,6 +5,7 @@
 import argparse
 import collections
 import graphlib
+import itertools
 import math
 import multiprocessing
 import statistics
@@ -16,6 +17,7 @@ import torch
 from torch import fx, nn
 from torch.fx.experimental import accelerator_partitioner as original
 from torch.fx.experimental import partitioner_utils as utils
+from torch.fx.passes.graph_manipulation import get_size_of_all_nodes
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.fx.passes.split_module import split_module
 
@@ -26,7 +28,7 @@ import kerf.fx
 from kerf import _core
 from kerf.fx import Device, NodeLatency, PartitionerConfig, PartitionMode
 from kerf.fx._modules import Modules
-from kerf.fx._request import request_compat, request_default
+from kerf.fx._request import request_default
 from kerf.fx._sizes import tag_sizes
 
 LEAVES = ("placeholder", "get_attr")
@@ -201,22 +203,21 @@ def plan_ours(case, mode):
     return partitioner
 
 
-def plan_compat(case, mode):
-    """The same in the original's manner; sizes are on the nodes, as for the original."""
-    partitioner = kerf.fx.Partitioner(compat=True)
-    request = request_compat(case.module, case.config(mode))
-    partitioner._take(request, _core.fx_partition_graph_compat(request.core))
+def plan_by_method(partitioner, case, mode, device=Device):
+    """The method of one mode; sizes are on the nodes."""
+    partitioner.graph_module = case.module
+    partitioner.devices = [device(*d) for d in case.devices]
+    arguments = () if mode == "size_based" else (RATE, case.latencies)
+    getattr(partitioner, f"{mode}_partition")(*arguments)
     return partitioner
+
+
+def plan_compat(case, mode):
+    return plan_by_method(kerf.fx.Partitioner(compat=True), case, mode)
 
 
 def plan_peer(case, mode):
-    partitioner = original.Partitioner()
-    partitioner.graph_module = case.module
-    partitioner.devices = [utils.Device(*device) for device in case.devices]
-    config = case.config(mode)
-    arguments = () if mode == "size_based" else (RATE, config.node_to_latency_mapping)
-    getattr(partitioner, f"{mode}_partition")(*arguments)
-    return partitioner
+    return plan_by_method(original.Partitioner(), case, mode, utils.Device)
 
 
 class Peer:
@@ -314,7 +315,7 @@ def judge_peer(case, mode, peer):
         if not found:
             costs.append(case.cost(plan))
     if costs:
-        return min(costs), f"{min(costs):g}"
+        return min(costs), number(min(costs))
     return None, "invalid: " + ", ".join(faults[0])
 
 
@@ -337,6 +338,10 @@ def show(seconds):
     if seconds < 0.1:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def number(cost):
+    return f"{cost:.10g}"
 
 
 class Verdicts:
@@ -405,7 +410,7 @@ def check_answers():
         for n in (16, 20, 24):
             case = Case(family, n)
             sizes = [node.size_bytes for node in case.nodes]
-            kerf.fx.get_size_of_all_nodes(case.module)  # torch's own
+            get_size_of_all_nodes(case.module)  # torch's own
             assert sizes == [node.size_bytes for node in case.nodes]
             costed += sum(check_answer(case, m) for m in ("size_based", "cost_aware", "kl_based"))
     return costed
@@ -434,7 +439,7 @@ def cost_modes(mode, sizes, target_n, limit, verdicts):
                     verdict = ">= 1,000x: open, the peer was stopped"
             rows.append(
                 [family, n, peer.text(), show(ours), peer.ratio_text(ours), show(compat)]
-                + [peer_text, f"{cost:g}", f"{case.limit():g}", verdict]
+                + [peer_text, number(cost), number(case.limit()), verdict]
             )
     header = ["family", "n", "torch.fx", "kerf.fx", "ratio", "compat", "cost torch.fx"]
     section(mode, [*header, "cost kerf.fx", "limit", "target"], rows)
@@ -457,7 +462,7 @@ def growth(sizes, verdicts):
             share = f"{cost / case.limit():.4f}"
             rows.append(
                 [mode, n, show(seconds), "" if exponent is None else f"{exponent:.2f}"]
-                + [len(partitioner.partitions), f"{cost:g}", f"{case.limit():g}", share, verdict]
+                + [len(partitioner.partitions), number(cost), number(case.limit()), share, verdict]
             )
     header = ["mode", "n", "kerf.fx", "local exponent", "partitions", "cost", "limit"]
     section("Growth: residual, kerf.fx alone", [*header, "cost / limit", "target"], rows)
@@ -502,19 +507,21 @@ def partition_latency(blocks, limit, verdicts):
 
 
 def steps_of_ours(case, least):
-    """Medians of: sizes and conversion, planning in C++, Partition objects; and their sum."""
+    """Medians: sizes and conversion, planning in C++, Partition objects, forgetting the request."""
     columns, config = [], case.config("size_based")
 
     def run():
         partitioner = kerf.fx.Partitioner()
-        start = time.perf_counter()
+        times = [time.perf_counter()]
         request = request_default(case.module, config, "critical_path", "fx")
-        converted = time.perf_counter()
+        times.append(time.perf_counter())
         answer = _core.fx_partition_graph(request.core)
-        planned = time.perf_counter()
+        times.append(time.perf_counter())
         partitioner._take(request, answer)
-        end = time.perf_counter()
-        columns.append((converted - start, planned - converted, end - planned))
+        times.append(time.perf_counter())
+        del request, answer
+        times.append(time.perf_counter())
+        columns.append([b - a for a, b in itertools.pairwise(times)])
 
     median_time(run, least)
     return [statistics.median(column) for column in zip(*columns)]
@@ -526,32 +533,36 @@ def split_time(case, partitioner):
 
 
 def by_size(with_peer, alone, limit, verdicts):
-    rows = []
+    rows, parts = [], []
     for n in (*with_peer, *alone):
         for family in FAMILIES if n in with_peer else ("residual",):
-            case = Case(family, n)
+            case, what = Case(family, n), f"size_based {family} {n}"
             ours, partitioner = median_time(lambda c=case: plan_ours(c, "size_based"))
-            convert, plan, objects = steps_of_ours(case, 5)
             cost = judge_ours(case, partitioner, "size_based")
-            peer_text = ratio = peer_cost_text = torch_sizes = ""
-            verdict = ""
+            peer_text = ratio = peer_cost_text = torch_sizes = verdict = ""
             if n in with_peer:
                 peer = Peer(lambda c=case: plan_peer(c, "size_based"), limit, plain_plan)
                 peer_text, ratio = peer.text(), peer.ratio_text(ours)
                 peer_cost, peer_cost_text = judge_peer(case, "size_based", peer)
-                verdict = verdicts.cost(f"size {family} {n}", cost, peer_cost)
-                tag = Peer(lambda c=case: kerf.fx.get_size_of_all_nodes(c.module), limit)
-                torch_sizes = tag.text()
-            split = Peer(lambda c=case, p=partitioner: split_time(c, p), limit).text()
+                verdict = verdicts.cost(what, cost, peer_cost)
             if n == 100_000:
-                verdict = verdicts.target(f"size {family} {n}", ours <= 0.5, "<= 0.5 s")
+                verdict = verdicts.target(what, ours <= 0.5, "<= 0.5 s")
             rows.append(
-                [family, n, peer_text, show(ours), ratio, show(convert), show(plan), show(objects)]
-                + [torch_sizes, split, peer_cost_text, f"{cost:g}", f"{case.limit():g}", verdict]
+                [family, n, peer_text, show(ours), ratio, peer_cost_text]
+                + [number(cost), number(case.limit()), verdict]
             )
-    header = ["family", "n", "torch.fx", "kerf.fx", "ratio", "sizes + conversion", "planning"]
-    header += ["objects", "torch.fx's sizes", "split_module", "cost torch.fx", "cost kerf.fx"]
+            if family == "residual":
+                split = Peer(lambda c=case, p=partitioner: split_time(c, p), limit).text()
+                if n <= 10_000:  # it takes quadratic time
+                    torch_sizes = Peer(lambda c=case: get_size_of_all_nodes(c.module), limit)
+                    torch_sizes = torch_sizes.text()
+                steps = map(show, steps_of_ours(case, 5))
+                parts.append([n, show(ours), *steps, torch_sizes, split])
+    header = ["family", "n", "torch.fx", "kerf.fx", "ratio", "cost torch.fx", "cost kerf.fx"]
     section("size_based", [*header, "limit", "target"], rows)
+    header = ["n", "kerf.fx", "sizes + conversion", "planning", "Partition objects", "clean-up"]
+    header += ["torch.fx's sizes", "split_module of both"]
+    section("Where the time of size_based goes: residual", header, parts)
 
 
 def whole(cases, limit):

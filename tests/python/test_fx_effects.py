@@ -317,7 +317,6 @@ def test_activations_in_place_stay_free_to_be_cut_apart(mode):
     assert len(used) >= 3
 
 
-@pytest.mark.xfail(reason="effects.cpp asks for the latencies of what it keeps together")
 def test_without_latencies_changes_in_place_need_none():
     module = traced(AddInPlace(), torch.rand(2, 8))
     config = config_of(module, "size_based", 0.9)._replace(node_to_latency_mapping={})

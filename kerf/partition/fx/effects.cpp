@@ -3,8 +3,11 @@
 #include "kerf/partition/fx/effects.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <queue>
 
 namespace kerf::partition::fx {
 namespace {
@@ -112,6 +115,121 @@ std::vector<std::vector<OpIndex>> listed(const OpGraph& graph, UnionFind& groups
   return out;
 }
 
+class Contraction {
+ public:
+  Contraction(const Request& request, const std::vector<std::vector<OpIndex>>& groups)
+      : request_(request), graph_(request.graph), unit_of_(graph_.num_nodes(), kNone) {
+    std::vector<std::size_t> group_of(graph_.num_nodes(), kNone);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (const OpIndex n : groups[g]) group_of[n] = g;
+    }
+    for (OpIndex n = 0; n < graph_.num_nodes(); ++n) {
+      if (unit_of_[n] != kNone) continue;
+      units_.push_back(group_of[n] == kNone ? std::vector<OpIndex>{n} : groups[group_of[n]]);
+      for (const OpIndex member : units_.back()) unit_of_[member] = units_.size() - 1;
+    }
+    before_.resize(units_.size());
+    for (OpIndex n = 0; n < graph_.num_nodes(); ++n) {
+      for (const OpIndex input : graph_.inputs(n)) {
+        if (unit_of_[input] != unit_of_[n]) before_[unit_of_[n]].push_back(unit_of_[input]);
+      }
+    }
+    for (std::vector<std::size_t>& list : before_) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+  }
+
+  Contracted run() const {
+    Contracted out;
+    std::vector<OpNode> nodes;
+    std::vector<OpIndex> number(units_.size());
+    for (const std::size_t u : order()) {
+      number[u] = static_cast<OpIndex>(nodes.size());
+      OpNode node = units_[u].size() > 1 ? joined(u) : graph_.node(units_[u].front());
+      node.inputs.clear();
+      for (const std::size_t b : before_[u]) node.inputs.push_back(number[b]);
+      node.aliases.clear();
+      node.mutates.clear();
+      nodes.push_back(std::move(node));
+      out.members.push_back(units_[u]);
+    }
+    out.request = request_;
+    out.request.graph = OpGraph(std::move(nodes));
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  // A group stands where all it reads is there.
+  std::vector<std::size_t> order() const {
+    std::vector<std::size_t> waiting(units_.size());
+    std::vector<std::vector<std::size_t>> after(units_.size());
+    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      waiting[u] = before_[u].size();
+      if (waiting[u] == 0) ready.push(u);
+      for (const std::size_t b : before_[u]) after[b].push_back(u);
+    }
+    std::vector<std::size_t> out;
+    while (!ready.empty()) {
+      out.push_back(ready.top());
+      ready.pop();
+      for (const std::size_t next : after[out.back()]) {
+        if (--waiting[next] == 0) ready.push(next);
+      }
+    }
+    return out;
+  }
+
+  OpNode joined(std::size_t unit) const {
+    const std::vector<OpIndex>& members = units_[unit];
+    OpNode node = graph_.node(members.front());
+    node.mem_latency = node.computer_latency = latency(members);
+    node.output_size = node.total_size = node.inner_size = 0;
+    node.weights.clear();
+    node.result = false;
+    std::map<OpIndex, int> readers;
+    for (const OpIndex n : members) {
+      const OpNode& member = graph_.node(n);
+      (is_seen(n) ? node.output_size : node.inner_size) += member.output_size;
+      node.total_size += member.total_size;
+      node.embedding = node.embedding || member.embedding;
+      node.embedding_by_text = node.embedding_by_text || member.embedding_by_text;
+      node.result = node.result || member.result;
+      node.weights.insert(node.weights.end(), member.weights.begin(), member.weights.end());
+      for (const OpIndex input : member.inputs) {
+        if (unit_of_[input] != unit && !graph_.node(input).leaf) ++readers[input];
+      }
+    }
+    // The original charges a tensor from elsewhere for every reader.
+    for (const auto& [input, times] : readers) {
+      node.total_size += (times - 1) * graph_.node(input).output_size;
+    }
+    return node;
+  }
+  double latency(std::span<const OpIndex> members) const {
+    const bool known = std::none_of(members.begin(), members.end(), [&](OpIndex n) {
+      return std::isnan(graph_.node(n).mem_latency) || std::isnan(graph_.node(n).computer_latency);
+    });
+    return known ? partition_latency(graph_, members).overall : kNoLatency;
+  }
+  // By somebody outside its group.
+  bool is_seen(OpIndex n) const {
+    const auto users = graph_.users(n);
+    return graph_.node(n).result || users.empty() ||
+           std::any_of(users.begin(), users.end(),
+                       [&](OpIndex user) { return unit_of_[user] != unit_of_[n]; });
+  }
+
+  const Request& request_;
+  const OpGraph& graph_;
+  std::vector<std::vector<OpIndex>> units_;
+  std::vector<std::size_t> unit_of_;              // by node
+  std::vector<std::vector<std::size_t>> before_;  // units that a unit reads
+};
+
 }  // namespace
 
 std::vector<std::vector<OpIndex>> inseparable_ops(const OpGraph& graph) {
@@ -158,91 +276,7 @@ std::vector<std::vector<OpIndex>> inseparable_ops(const OpGraph& graph) {
 }
 
 Contracted contract(const Request& request, const std::vector<std::vector<OpIndex>>& groups) {
-  const OpGraph& graph = request.graph;
-  constexpr std::size_t kAlone = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> group_of(graph.num_nodes(), kAlone);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    for (const OpIndex n : groups[g]) group_of[n] = g;
-  }
-  // A group stands where all it reads is there: units in topological order, by first node.
-  std::vector<std::vector<OpIndex>> units;
-  std::vector<std::size_t> unit_of(graph.num_nodes());
-  for (OpIndex n = 0; n < graph.num_nodes(); ++n) {
-    const std::size_t g = group_of[n];
-    if (g != kAlone && groups[g].front() != n) continue;
-    for (const OpIndex member : g == kAlone ? std::vector<OpIndex>{n} : groups[g]) {
-      unit_of[member] = units.size();
-    }
-    units.push_back(g == kAlone ? std::vector<OpIndex>{n} : groups[g]);
-  }
-  std::vector<std::vector<std::size_t>> before(units.size());
-  std::vector<std::size_t> waiting(units.size(), 0);
-  std::vector<std::vector<std::size_t>> after(units.size());
-  for (OpIndex n = 0; n < graph.num_nodes(); ++n) {
-    for (const OpIndex input : graph.inputs(n)) {
-      if (unit_of[input] != unit_of[n]) before[unit_of[n]].push_back(unit_of[input]);
-    }
-  }
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    std::sort(before[u].begin(), before[u].end());
-    before[u].erase(std::unique(before[u].begin(), before[u].end()), before[u].end());
-    waiting[u] = before[u].size();
-    for (const std::size_t b : before[u]) after[b].push_back(u);
-  }
-  std::vector<std::size_t> ready;
-  for (std::size_t u = units.size(); u-- > 0;) {
-    if (waiting[u] == 0) ready.push_back(u);
-  }
-  Contracted out;
-  std::vector<OpNode> nodes;
-  std::vector<OpIndex> number(units.size());
-  while (!ready.empty()) {
-    const std::size_t u = ready.back();
-    ready.pop_back();
-    number[u] = static_cast<OpIndex>(nodes.size());
-    const std::vector<OpIndex>& members = units[u];
-    OpNode node = graph.node(members.front());
-    if (members.size() > 1) {
-      const Latency latency = partition_latency(graph, members);
-      node.mem_latency = node.computer_latency = latency.overall;
-      node.output_size = node.total_size = node.inner_size = 0;
-      node.weights.clear();
-      node.result = false;
-      std::map<OpIndex, int> readers;
-      for (const OpIndex n : members) {
-        const OpNode& member = graph.node(n);
-        const auto users = graph.users(n);
-        const bool leaves = member.result || users.empty() ||
-                            std::any_of(users.begin(), users.end(),
-                                        [&](OpIndex user) { return unit_of[user] != u; });
-        (leaves ? node.output_size : node.inner_size) += member.output_size;
-        node.total_size += member.total_size;
-        node.embedding = node.embedding || member.embedding;
-        node.embedding_by_text = node.embedding_by_text || member.embedding_by_text;
-        node.result = node.result || member.result;
-        node.weights.insert(node.weights.end(), member.weights.begin(), member.weights.end());
-        for (const OpIndex input : member.inputs) {
-          if (unit_of[input] != u && !graph.node(input).leaf) ++readers[input];
-        }
-      }
-      // The original charges a tensor from elsewhere for every reader.
-      for (const auto& [input, times] : readers) {
-        node.total_size += (times - 1) * graph.node(input).output_size;
-      }
-    }
-    node.inputs.clear();
-    for (const std::size_t b : before[u]) node.inputs.push_back(number[b]);
-    node.aliases.clear();
-    node.mutates.clear();
-    nodes.push_back(std::move(node));
-    out.members.push_back(members);
-    for (const std::size_t next : after[u]) {
-      if (--waiting[next] == 0) ready.push_back(next);
-    }
-  }
-  out.request = request;
-  out.request.graph = OpGraph(std::move(nodes));
-  return out;
+  return Contraction(request, groups).run();
 }
 
 std::vector<Partition> expand(const Request& request, const Contracted& contracted,
