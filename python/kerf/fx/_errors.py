@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch.fx import Node
+from torch.fx.experimental.accelerator_partitioner import Partitioner
 
 import kerf
 from kerf._core import FxOriginalError, Infeasible
@@ -108,7 +109,25 @@ def _named(error: FxOriginalError, nodes: Sequence[Node], rate: float) -> Except
                 f"[kerf.fx] {error}; the original would never return; expected partitions whose "
                 "dependencies have no cycle"
             )
-    return RuntimeError(str(error))
+    return RuntimeError(_worded(str(error)))
+
+
+# What older versions of PyTorch say instead.
+_OLDER_WORDS = {
+    " is too large to fit any device": "is too large to fit any device",
+    " is too large to fit into a device": "is too large to fit into a device",
+    "Devices do not have enough memory": "Devices have no enough memory",
+}
+
+
+def _worded(text: str) -> str:
+    """In the words of the PyTorch that is installed: some were mended on the way to 2.13."""
+    words = Partitioner.partition_graph.__code__.co_consts
+    if any(isinstance(word, str) and "do not have enough memory" in word for word in words):
+        return text
+    for new, old in _OLDER_WORDS.items():
+        text = text.replace(new, old)
+    return text
 
 
 @contextmanager
