@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch.fx import Node
-from torch.fx.experimental.accelerator_partitioner import Partitioner
 
 import kerf
 from kerf._core import FxOriginalError, Infeasible
@@ -122,7 +121,9 @@ _OLDER_WORDS = {
 
 def _worded(text: str) -> str:
     """In the words of the PyTorch that is installed: some were mended on the way to 2.13."""
-    words = Partitioner.partition_graph.__code__.co_consts
+    from torch.fx.experimental import accelerator_partitioner as original
+
+    words = original.Partitioner.partition_graph.__code__.co_consts
     if any(isinstance(word, str) and "do not have enough memory" in word for word in words):
         return text
     for new, old in _OLDER_WORDS.items():
