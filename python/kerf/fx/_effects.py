@@ -9,6 +9,7 @@ they change their first argument. Functions and modules that are not PyTorch's h
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -202,7 +203,7 @@ class _Reader:
     def __init__(self, modules: Modules) -> None:
         self.attribute: Callable[[str], Any] = modules.attribute
         self._modules: dict[str, Rule] = {}
-        self._quiet: dict[Any, bool] = {}
+        self._quiet: defaultdict[str, dict[Any, bool]] = defaultdict(dict)  # by op
 
     def rule(self, node: Node) -> Rule:
         match node.op:
@@ -219,10 +220,12 @@ class _Reader:
 
     def may_change(self, node: Node) -> bool:
         """Quickly, by the target: most nodes change nothing."""
-        key = (node.op, node.target)
-        if key not in self._quiet:
-            self._quiet[key] = self.rule(node).changes_nothing()
-        return not self._quiet[key] or "out" in node.kwargs or "inplace" in node.kwargs
+        quiet = self._quiet[node.op]
+        target = node.target
+        if target not in quiet:
+            quiet[target] = self.rule(node).changes_nothing()
+        words = node.kwargs
+        return not quiet[target] or bool(words and ("out" in words or "inplace" in words))
 
     def changed(self, node: Node) -> list[Node]:
         """The inputs that a node changes in place."""

@@ -11,6 +11,14 @@ from torch import nn
 from torch.fx import GraphModule
 
 
+def _held(module: nn.Module, kind: str) -> list[torch.Tensor]:
+    """Its "parameters" or "buffers", each once; a leaf's own table is faster than asking."""
+    if module._modules:
+        return list(getattr(module, kind)())
+    own = getattr(module, f"_{kind}").values()
+    return [tensor for tensor in dict.fromkeys(own) if tensor is not None]
+
+
 class Modules:
     """The attributes of one GraphModule by dotted name; answers about them are remembered."""
 
@@ -34,11 +42,12 @@ class Modules:
         """How many elements the parameters under a module have, and their bytes."""
         if path not in self._parameters:
             module = self.attribute(path)
-            all_of_it = list(module.parameters()) if isinstance(module, nn.Module) else []
-            self._parameters[path] = (
-                sum(p.numel() for p in all_of_it),
-                sum(p.numel() * p.dtype.itemsize for p in all_of_it),
-            )
+            elements = own_bytes = 0
+            for tensor in _held(module, "parameters") if isinstance(module, nn.Module) else ():
+                count = tensor.numel()
+                elements += count
+                own_bytes += count * tensor.dtype.itemsize
+            self._parameters[path] = elements, own_bytes
         return self._parameters[path]
 
     def weights(self, path: str) -> list[tuple[int, int]]:
@@ -47,7 +56,7 @@ class Modules:
             value = self.attribute(path)
             tensors = [value] if isinstance(value, torch.Tensor) else []
             if isinstance(value, nn.Module):
-                tensors = [*value.parameters(), *value.buffers()]
+                tensors = [*_held(value, "parameters"), *_held(value, "buffers")]
             self._weights[path] = list(dict(self._storage(t) for t in tensors).items())
         return self._weights[path]
 

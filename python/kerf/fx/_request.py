@@ -60,9 +60,10 @@ class Request:
         self.nodes = nodes
         self.index = index = {node: i for i, node in enumerate(nodes)}
         output_sizes, total_sizes = sizes(nodes)
+        inputs = [node.all_input_nodes for node in nodes]
         graph = _core.FxGraph(
-            inputs=[index[i] for node in nodes for i in node.all_input_nodes],
-            num_inputs=[len(node.all_input_nodes) for node in nodes],
+            inputs=[index[i] for read in inputs for i in read],
+            num_inputs=[len(read) for read in inputs],
             leaves=[node.op in LEAVES for node in nodes],
             output_sizes=output_sizes,
             total_sizes=total_sizes,
@@ -167,12 +168,10 @@ def request_default(
     modules = Modules(fx_module)
     # Sizes that were put there are the caller's to a method called by itself.
     tag_sizes([n for n in nodes if not hasattr(n, "size_bytes")] if alone else nodes, modules)
-    columns = {
-        "embeddings": embeddings(nodes, modules),
-        **_weights(nodes, modules),
-        **effects(nodes, modules),
-    }
-    if mode == "sparse_nn":  # what the original takes for embeddings may fit where these do not
+    columns = {**_weights(nodes, modules), **effects(nodes, modules)}
+    if mode == "sparse_nn":
+        columns["embeddings"] = embeddings(nodes, modules)
+        # What the original takes for embeddings may fit where these do not.
         columns["embeddings_by_text"] = embeddings_by_text(nodes, modules)
     options = {"cost_model": cost_model, "memory": memory, **(alone.options() if alone else {})}
     return Request(fx_module, config, mode, nodes, columns, **options)

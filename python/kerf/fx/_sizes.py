@@ -72,6 +72,11 @@ def _size(output: int, total: int) -> size_bytes:
 
 def _measure(node: Node, modules: Modules) -> size_bytes | None:
     result = _result(node, modules)
+    if type(result) is TensorMetadata and node.op != "call_module":  # most of them
+        elements = result.shape.numel()
+        if type(elements) is int:
+            output = elements * result.dtype.itemsize
+            return _size(output, output)
     if result is _MISSING:
         return None
     try:
