@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the searches over a LoadProblem take and give. Deterministic: counted work decides, the
+// clock is only a safety stop, and an answer that it cut short says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kerf/plan/load/load_problem.h"
+
+namespace kerf::partition {
+
+struct LoadOptions {
+  double time_budget = 1;  // seconds
+  std::uint64_t seed = 0;
+  int threads = 1;
+  // Stop as soon as an objective at or below this is found (a proved bound).
+  double good_enough = 0;
+};
+
+struct LoadAnswer {
+  std::vector<std::uint32_t> device;  // by unit; UnitProblem::cpu() for the CPU
+  double objective = 0;               // max load
+  bool optimal = false;               // proved, within the space the method searches
+  bool truncated = false;             // the clock stopped it
+  std::int64_t work = 0;              // steps taken, for tests and tables
+};
+
+// No split of any kind has a smaller max load.
+struct LoadBound {
+  std::string name;
+  double value = 0;
+  std::string argument;  // one sentence
+};
+
+}  // namespace kerf::partition

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+
+#include "kerf/plan/load/load_problem.h"
+
+namespace kerf {
+namespace {
+
+Loads empty_loads(std::size_t devices) {
+  Loads loads;
+  loads.compute.assign(devices, 0);
+  loads.transfer.assign(devices, 0);
+  loads.bytes.assign(devices, 0);
+  return loads;
+}
+
+void sum_up(Loads& loads, std::uint32_t cpu, double memory) {
+  for (std::size_t d = 0; d < loads.compute.size(); ++d) {
+    loads.busiest = std::max(loads.busiest, loads.compute[d] + loads.transfer[d]);
+    if (d != cpu && loads.bytes[d] > memory) loads.fits = false;
+  }
+}
+
+std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
+  std::vector<std::uint32_t> waiting(problem.nodes.size(), 0);
+  for (const auto& next : problem.successors) {
+    for (const std::uint32_t n : next) ++waiting[n];
+  }
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
+    if (waiting[n] == 0) order.push_back(n);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const std::uint32_t n : problem.successors[order[i]]) {
+      if (--waiting[n] == 0) order.push_back(n);
+    }
+  }
+  return order;
+}
+
+// piece[node]: how often paths to it have left its accelerator and come back, at most. Pieces of
+// one accelerator are numbered by it.
+std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
+                                        std::span<const std::uint32_t> device,
+                                        const std::vector<std::uint32_t>& order) {
+  const std::size_t devices = problem.num_devices();
+  std::vector<std::uint32_t> piece(problem.nodes.size(), 0);
+  // left[n * devices + d]: 1 + the largest piece of d that a path left before it came to n.
+  std::vector<std::uint32_t> left(problem.nodes.size() * devices, 0);
+  for (const std::uint32_t n : order) {
+    const std::uint32_t own = device[n];
+    piece[n] = std::max(piece[n], left[n * devices + own]);
+    for (const std::uint32_t next : problem.successors[n]) {
+      for (std::size_t d = 0; d < devices; ++d) {
+        left[next * devices + d] = std::max(left[next * devices + d], left[n * devices + d]);
+      }
+      if (device[next] == own) {
+        piece[next] = std::max(piece[next], piece[n]);
+      } else {
+        std::uint32_t& gone = left[next * devices + own];
+        gone = std::max(gone, piece[n] + 1);
+      }
+    }
+  }
+  return piece;
+}
+
+}  // namespace
+
+Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  Loads loads = empty_loads(problem.num_devices());
+  std::vector<bool> reads(problem.num_devices());
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    const LoadNode& node = problem.nodes[n];
+    const std::uint32_t own = device[n];
+    loads.compute[own] += own == problem.cpu() ? node.cpu_time : node.accelerator_time;
+    loads.bytes[own] += node.bytes;
+    std::fill(reads.begin(), reads.end(), false);
+    bool leaves = false;
+    for (const std::uint32_t next : problem.successors[n]) {
+      if (device[next] == own) continue;
+      leaves = true;
+      reads[device[next]] = true;
+    }
+    if (leaves && own != problem.cpu()) loads.transfer[own] += node.transfer;
+    for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
+      if (reads[d]) loads.transfer[d] += node.transfer;
+    }
+  }
+  sum_up(loads, problem.cpu(), problem.memory);
+  return loads;
+}
+
+Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device) {
+  const std::size_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
+  Loads loads = empty_loads(devices);
+  for (std::size_t u = 0; u < problem.units.size(); ++u) {
+    const LoadUnit& unit = problem.units[u];
+    const std::uint32_t own = device[u];
+    loads.compute[own] += own == problem.cpu() ? unit.cpu_time : unit.accelerator_time;
+    loads.bytes[own] += unit.bytes;
+  }
+  std::vector<bool> touches(devices);
+  for (const LoadNet& net : problem.nets) {
+    std::fill(touches.begin(), touches.end(), false);
+    std::size_t count = 0;
+    for (const std::uint32_t u : net.units) {
+      if (!touches[device[u]]) ++count;
+      touches[device[u]] = true;
+    }
+    if (count < 2) continue;
+    for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
+      if (touches[d]) loads.transfer[d] += net.cost;
+    }
+  }
+  sum_up(loads, problem.cpu(), problem.memory);
+  return loads;
+}
+
+double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
+                    bool serial) {
+  const std::vector<std::uint32_t> order = topological_order(problem);
+  const std::vector<std::uint32_t> piece = level_pieces(problem, device, order);
+  const std::size_t count = problem.nodes.size();
+  const std::uint32_t cpu = problem.cpu();
+
+  // Groups: one for each CPU node, one for each piece of an accelerator.
+  std::vector<std::vector<std::uint32_t>> number(cpu);
+  std::vector<std::uint32_t> group(count);
+  std::vector<double> own(0);
+  std::vector<std::vector<std::uint32_t>> members;
+  for (const std::uint32_t n : order) {
+    std::uint32_t g = static_cast<std::uint32_t>(members.size());
+    if (device[n] != cpu) {
+      auto& known = number[device[n]];
+      if (known.size() <= piece[n]) known.resize(piece[n] + 1, static_cast<std::uint32_t>(-1));
+      if (known[piece[n]] == static_cast<std::uint32_t>(-1)) known[piece[n]] = g;
+      g = known[piece[n]];
+    }
+    if (g == members.size()) {
+      members.emplace_back();
+      own.push_back(0);
+    }
+    group[n] = g;
+    members[g].push_back(n);
+  }
+  std::vector<std::vector<std::uint32_t>> before(members.size());
+  for (std::uint32_t n = 0; n < count; ++n) {
+    const LoadNode& node = problem.nodes[n];
+    own[group[n]] += device[n] == cpu ? node.cpu_time : node.accelerator_time;
+    std::vector<std::uint32_t> readers;
+    for (const std::uint32_t next : problem.successors[n]) {
+      if (group[next] != group[n]) readers.push_back(group[next]);
+    }
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    if (!readers.empty() && device[n] != cpu) own[group[n]] += node.transfer;
+    for (const std::uint32_t reader : readers) {
+      before[reader].push_back(group[n]);
+      if (device[members[reader].front()] != cpu) own[reader] += node.transfer;
+    }
+  }
+  if (serial) {
+    for (const auto& pieces : number) {
+      std::uint32_t last = static_cast<std::uint32_t>(-1);
+      for (const std::uint32_t g : pieces) {
+        if (g == static_cast<std::uint32_t>(-1)) continue;
+        if (last != static_cast<std::uint32_t>(-1)) before[g].push_back(last);
+        last = g;
+      }
+    }
+  }
+  // Longest path over groups; pieces of several accelerators may wait for each other in a circle,
+  // and then there is no latency.
+  std::vector<std::vector<std::uint32_t>> after(members.size());
+  std::vector<std::size_t> waiting(members.size());
+  for (std::uint32_t g = 0; g < members.size(); ++g) {
+    waiting[g] = before[g].size();
+    for (const std::uint32_t b : before[g]) after[b].push_back(g);
+  }
+  std::vector<std::uint32_t> ready;
+  std::vector<double> start(members.size(), 0);
+  for (std::uint32_t g = 0; g < members.size(); ++g) {
+    if (waiting[g] == 0) ready.push_back(g);
+  }
+  double latency = 0;
+  std::size_t done = 0;
+  while (!ready.empty()) {
+    const std::uint32_t g = ready.back();
+    ready.pop_back();
+    ++done;
+    const double end = start[g] + own[g];
+    latency = std::max(latency, end);
+    for (const std::uint32_t next : after[g]) {
+      start[next] = std::max(start[next], end);
+      if (--waiting[next] == 0) ready.push_back(next);
+    }
+  }
+  return done == members.size() ? latency : std::numeric_limits<double>::infinity();
+}
+
+bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  LoadProblem forward = problem;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    std::erase_if(forward.successors[n], [&](std::uint32_t next) {
+      return problem.nodes[n].backward || problem.nodes[next].backward;
+    });
+  }
+  const std::vector<std::uint32_t> piece =
+      level_pieces(forward, device, topological_order(forward));
+  for (std::size_t n = 0; n < piece.size(); ++n) {
+    if (piece[n] != 0 && !problem.nodes[n].backward) return false;
+  }
+  return true;
+}
+
+}  // namespace kerf

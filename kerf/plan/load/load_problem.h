@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Placement as a plain optimisation problem: nodes with a time on an accelerator and on a CPU,
+// tensors with the time it takes to move them between an accelerator and host memory, k equal
+// accelerators with a memory limit, some CPUs. Published problems come in this form
+// (ingest/dnn_partitioning.h). Times are in the file's own unit.
+//
+// Communication model `host_staged`: a tensor costs the device that makes it once when anybody else
+// needs it, and each other accelerator that needs it once. A CPU pays nothing: host memory is its
+// own. Compute and communication of a device add up.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kerf {
+
+struct LoadNode {
+  std::int64_t id = 0;  // the file's
+  std::string name;
+  double accelerator_time = 0;
+  double cpu_time = 0;
+  double bytes = 0;               // of an accelerator's memory
+  bool on_accelerator = true;     // false: CPU only
+  bool backward = false;          // follows its colour class; contiguity is about the others
+  std::int64_t colour = kNoColour;  // nodes of one colour share a device
+  double transfer = 0;            // of its output tensor, to or from host memory
+  static constexpr std::int64_t kNoColour = -1;
+};
+
+struct LoadProblem {
+  std::string name;
+  std::vector<LoadNode> nodes;
+  std::vector<std::vector<std::uint32_t>> successors;  // by node, distinct, ascending
+  int num_accelerators = 1;
+  int num_cpus = 1;
+  double memory = 0;  // of each accelerator
+
+  std::size_t num_devices() const {
+    return static_cast<std::size_t>(num_accelerators) + (num_cpus > 0 ? 1 : 0);
+  }
+  // Devices 0 .. num_accelerators - 1 are accelerators, this one stands for the CPUs.
+  std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
+};
+
+// Edges in range and acyclic, times and sizes finite and not negative, counts sane, colours on
+// devices they can share. Throws Error(invalid_graph) naming the node; a cycle is printed.
+void check_load_problem(const LoadProblem& problem);
+
+// device[node]. What every device pays a sample; the largest is the objective `throughput`.
+struct Loads {
+  std::vector<double> compute;   // by device
+  std::vector<double> transfer;  // by device
+  std::vector<double> bytes;     // by device
+  double busiest = 0;
+  bool fits = true;  // memory
+};
+Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device);
+
+// One sample alone. A CPU node ends its time after its inputs; CPUs never wait for each other. The
+// nodes of an accelerator that can run at once (no path leaves them and comes back) form a piece: it
+// starts when all its inputs are there, moves them in, computes, moves its outputs out. `serial`:
+// the pieces of one accelerator run one after the other; else each when it can.
+double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device, bool serial);
+
+// Each device's forward nodes: no path leaves them and comes back.
+bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device);
+
+// The problem in units (colour classes) and nets (tensors), as searches see it.
+struct LoadUnit {
+  std::vector<std::uint32_t> nodes;  // ascending
+  double accelerator_time = 0;
+  double cpu_time = 0;
+  double bytes = 0;
+  bool on_accelerator = true;
+  std::vector<std::uint32_t> nets;  // ascending
+};
+struct LoadNet {
+  double cost = 0;
+  std::uint32_t source = 0;          // unit that makes the tensor
+  std::vector<std::uint32_t> units;  // all that hold or read it, source included, ascending; >= 2
+};
+struct UnitProblem {
+  std::vector<LoadUnit> units;
+  std::vector<LoadNet> nets;  // equal ones are one, their costs added
+  std::vector<std::uint32_t> unit_of;  // by node
+  int num_accelerators = 1;
+  bool has_cpu = true;
+  double memory = 0;
+  std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
+  double total_accelerator_time() const;
+};
+UnitProblem to_units(const LoadProblem& problem);
+// From device[unit] to device[node].
+std::vector<std::uint32_t> to_nodes(const UnitProblem& units, std::span<const std::uint32_t> device);
+// The same figures from units: what searches keep up incrementally is checked against this.
+Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device);
+
+}  // namespace kerf

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "kerf/plan/load/load_problem.h"
+
+namespace kerf {
+
+double UnitProblem::total_accelerator_time() const {
+  double total = 0;
+  for (const LoadUnit& unit : units) total += unit.accelerator_time;
+  return total;
+}
+
+UnitProblem to_units(const LoadProblem& problem) {
+  UnitProblem out;
+  out.num_accelerators = problem.num_accelerators;
+  out.has_cpu = problem.num_cpus > 0;
+  out.memory = problem.memory;
+  std::map<std::int64_t, std::uint32_t> by_colour;
+  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
+    const LoadNode& node = problem.nodes[n];
+    auto number = static_cast<std::uint32_t>(out.units.size());
+    if (node.colour != LoadNode::kNoColour) {
+      number = by_colour.try_emplace(node.colour, number).first->second;
+    }
+    if (number == out.units.size()) out.units.emplace_back();
+    LoadUnit& unit = out.units[number];
+    unit.nodes.push_back(n);
+    unit.accelerator_time += node.accelerator_time;
+    unit.cpu_time += node.cpu_time;
+    unit.bytes += node.bytes;
+    unit.on_accelerator = unit.on_accelerator && node.on_accelerator;
+    out.unit_of.push_back(number);
+  }
+  std::map<std::vector<std::uint32_t>, std::pair<std::uint32_t, double>> nets;
+  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
+    if (problem.nodes[n].transfer <= 0) continue;
+    std::vector<std::uint32_t> pins{out.unit_of[n]};
+    for (const std::uint32_t next : problem.successors[n]) pins.push_back(out.unit_of[next]);
+    std::sort(pins.begin(), pins.end());
+    pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
+    if (pins.size() < 2) continue;
+    auto& net = nets.try_emplace(std::move(pins), out.unit_of[n], 0.0).first->second;
+    net.second += problem.nodes[n].transfer;
+  }
+  for (auto& [pins, net] : nets) {
+    const auto number = static_cast<std::uint32_t>(out.nets.size());
+    for (const std::uint32_t unit : pins) out.units[unit].nets.push_back(number);
+    out.nets.push_back({net.second, net.first, pins});
+  }
+  return out;
+}
+
+std::vector<std::uint32_t> to_nodes(const UnitProblem& units,
+                                    std::span<const std::uint32_t> device) {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t unit : units.unit_of) out.push_back(device[unit]);
+  return out;
+}
+
+}  // namespace kerf
