@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <unordered_map>
@@ -90,6 +91,102 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
   }
   check_load_problem(problem);
   return problem;
+}
+
+namespace {
+
+class SplitReader {
+ public:
+  SplitReader(const LoadProblem& problem, const JsonReader& reader)
+      : problem_(problem), reader_(reader), device_(problem.nodes.size(), kNowhere) {
+    for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) by_id_[problem.nodes[n].id] = n;
+  }
+
+  std::vector<std::uint32_t> run() {
+    const Json& json = reader_.json();
+    if (json.is_object() && json.contains("fpgas")) {
+      read_published();
+    } else {
+      read_map(json.is_object() && json.contains("assignment") ? reader_.child("assignment")
+                                                                : reader_);
+    }
+    for (std::size_t n = 0; n < device_.size(); ++n) {
+      if (device_[n] == kNowhere) {
+        reader_.fail(fmt::format("no device for node {}", problem_.nodes[n].id),
+                     "one for every node of the problem");
+      }
+    }
+    return std::move(device_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNowhere = static_cast<std::uint32_t>(-1);
+
+  void place(const JsonReader& where, std::int64_t id, std::uint32_t device) {
+    const auto found = by_id_.find(id);
+    if (found == by_id_.end()) {
+      where.fail(fmt::format("node {}", id), "the id of a node of the problem");
+    }
+    if (device_[found->second] != kNowhere) {
+      where.fail(fmt::format("node {} a second time", id), "each node once");
+    }
+    device_[found->second] = device;
+  }
+
+  // {"<id>": 0, "<id>": "cpu"}.
+  void read_map(const JsonReader& map) {
+    if (!map.json().is_object()) map.fail("no object", "node ids with their devices");
+    for (const auto& [key, value] : map.json().items()) {
+      std::int64_t id = 0;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc() || end != key.data() + key.size()) {
+        map.fail(fmt::format("the key '{}'", key), "the id of a node");
+      }
+      if (value.is_string() && value.get<std::string>() == "cpu" && problem_.num_cpus > 0) {
+        place(map, id, problem_.cpu());
+      } else if (value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
+                 value.get<std::int64_t>() < problem_.num_accelerators) {
+        place(map, id, static_cast<std::uint32_t>(value.get<std::int64_t>()));
+      } else {
+        map.fail(fmt::format("node {} on {}", key, value.dump()),
+                 fmt::format("an accelerator from 0 to {}, or \"cpu\"",
+                             problem_.num_accelerators - 1));
+      }
+    }
+  }
+
+  // {"fpgas": [{"nodes": [..]}, ..], "cpus": [{"nodes": [..]}, ..]}; also bare lists of ids.
+  void read_published() {
+    std::uint32_t next = 0;
+    for (const JsonReader& device : reader_.children("fpgas")) {
+      if (next >= problem_.cpu()) {
+        device.fail("one accelerator too many", fmt::format("{}", problem_.num_accelerators));
+      }
+      read_nodes(device, next++);
+    }
+    if (!reader_.has("cpus")) return;
+    for (const JsonReader& device : reader_.children("cpus")) read_nodes(device, problem_.cpu());
+  }
+  void read_nodes(const JsonReader& device, std::uint32_t number) {
+    const bool bare = device.json().is_array();
+    for (const JsonReader& id : bare ? device.elements() : device.children("nodes")) {
+      place(id, id.as_integer(), number);
+    }
+  }
+
+  const LoadProblem& problem_;
+  const JsonReader& reader_;
+  std::vector<std::uint32_t> device_;
+  std::unordered_map<std::int64_t, std::uint32_t> by_id_;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_view text,
+                                       std::string_view source) {
+  const Json json = parse_json(text, source, ErrorKind::invalid_plan);
+  const JsonReader reader(json, std::string(source), ErrorKind::invalid_plan);
+  return SplitReader(problem, reader).run();
 }
 
 LoadProblem load_dnn_partitioning(const std::string& path) {
