@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Minimum cuts, the bounds and the proofs made of them, against plain enumeration.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <random>
+
+#include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/partition/mincut/cut_problem.h"
+#include "kerf/partition/mincut/load_bounds.h"
+#include "kerf/partition/mincut/max_flow.h"
+
+namespace kerf::partition {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Shape {
+  std::size_t nodes = 7;
+  int accelerators = 2;
+  int cpus = 1;
+  double transfer = 3;  // times are up to 10
+  bool colours = true;
+  bool tight_memory = false;
+};
+
+LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
+  const auto up_to = [&](double most) {
+    return std::round(std::uniform_real_distribution<double>(0, most)(random) * 8) / 8;
+  };
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
+  LoadProblem problem;
+  problem.num_accelerators = shape.accelerators;
+  problem.num_cpus = shape.cpus;
+  problem.successors.resize(shape.nodes);
+  double bytes = 0;
+  for (std::uint32_t n = 0; n < shape.nodes; ++n) {
+    LoadNode node;
+    node.id = n;
+    node.accelerator_time = up_to(10);
+    node.cpu_time = node.accelerator_time * (1 + up_to(4));
+    node.bytes = up_to(10);
+    node.transfer = up_to(shape.transfer);
+    node.on_accelerator = shape.cpus == 0 || !one_in(12);
+    if (shape.colours && one_in(3)) node.colour = static_cast<std::int64_t>(random() % 3);
+    bytes += node.bytes;
+    for (std::uint32_t to = n + 1; to < shape.nodes; ++to) {
+      if (one_in(3)) problem.successors[n].push_back(to);
+    }
+    problem.nodes.push_back(node);
+  }
+  problem.memory = shape.tight_memory ? bytes / shape.accelerators * 0.9 : bytes;
+  return problem;
+}
+
+std::vector<Shape> shapes() {
+  std::vector<Shape> out;
+  for (const int accelerators : {1, 2, 3}) {
+    for (const int cpus : {0, 1}) {
+      for (const double transfer : {0.0, 0.5, 6.0}) {
+        out.push_back({6, accelerators, cpus, transfer, false, false});
+        out.push_back({8, accelerators, cpus, transfer, true, accelerators > 1});
+      }
+    }
+  }
+  return out;
+}
+
+// By trying all; infinite when nothing fits.
+double enumerate(const UnitProblem& problem) {
+  const std::uint32_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
+  std::vector<std::uint32_t> device(problem.units.size(), 0);
+  double best = kNever;
+  for (;;) {
+    bool allowed = true;
+    for (std::size_t u = 0; u < device.size(); ++u) {
+      allowed = allowed && (problem.units[u].on_accelerator || device[u] == problem.cpu());
+    }
+    if (allowed) {
+      const Loads loads = find_loads(problem, device);
+      if (loads.fits) best = std::min(best, loads.busiest);
+    }
+    std::size_t u = 0;
+    while (u < device.size() && ++device[u] == devices) device[u++] = 0;
+    if (u == device.size()) return best;
+  }
+}
+
+template <typename Check>
+void for_random_problems(unsigned rounds, const Check& check) {
+  unsigned seed = 0;
+  for (const Shape& shape : shapes()) {
+    for (unsigned i = 0; i < rounds; ++i) {
+      std::mt19937 random(++seed);
+      SCOPED_TRACE(testing::Message() << "seed " << seed);
+      check(to_units(random_problem(random, shape)), random);
+    }
+  }
+}
+
+// Least load of a set that holds `in` and not `out` (bits), by trying all sets.
+Flow least_load(const CutProblem& problem, std::uint32_t in, std::uint32_t out) {
+  Flow least = kEndless;
+  for (std::uint32_t set = 0; set < 1U << problem.num_classes(); ++set) {
+    if ((set & in) != in || (set & out) != 0) continue;
+    Flow load = 0;
+    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+      if ((set >> c & 1U) != 0) load += problem.compute[c];
+    }
+    for (const CutProblem::Net& net : problem.nets) {
+      const auto inside = std::count_if(net.classes.begin(), net.classes.end(),
+                                        [&](std::uint32_t c) { return (set >> c & 1U) != 0; });
+      if (inside > 0 && static_cast<std::size_t>(inside) < net.classes.size()) load += net.cost;
+    }
+    least = std::min(least, load);
+  }
+  return least;
+}
+
+TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
+  for_random_problems(4, [](const UnitProblem& units, std::mt19937& random) {
+    const CutProblem problem(units, single_groups(units), scale_for(50));
+    MaxFlow flow = load_network(problem);
+    FlowScratch scratch;
+    std::uint32_t in = 0;
+    std::uint32_t out = 0;
+    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+      const auto side = random() % 3;
+      if (side == 0) flow.add_source(c, kEndless / 4);
+      if (side == 1) flow.add_sink(c, kEndless / 4);
+      (side == 0 ? in : out) |= side == 2 ? 0 : 1U << c;
+      EXPECT_FALSE(flow.augment(scratch, kEndless / 8));
+      ASSERT_EQ(flow.value(), least_load(problem, in, out));
+      std::uint32_t reached = 0;
+      for (std::uint32_t n = 0; n < problem.num_classes(); ++n) {
+        if (scratch.reached(n)) reached |= 1U << n;
+      }
+      ASSERT_EQ(least_load(problem, reached, ~reached), flow.value());
+    }
+  });
+}
+
+TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
+  for_random_problems(3, [](const UnitProblem& units, std::mt19937&) {
+    const CutProblem problem(units, single_groups(units), scale_for(50));
+    MaxFlow flow = load_network(problem);
+    FlowScratch scratch;
+    flow.add_source(0, kEndless / 4);
+    flow.augment(scratch, kEndless / 8);
+    const Flow before = flow.value();
+    std::vector<std::uint8_t> closed(problem.graph.num_nodes());
+    for (std::uint32_t n = 0; n < closed.size(); ++n) closed[n] = scratch.reached(n) ? 1 : 0;
+    for (std::uint32_t c = 1; c < problem.num_classes(); ++c) {
+      if (closed[c] != 0) continue;
+      flow.mark();
+      flow.add_source(c, kEndless / 4);
+      flow.augment_from(scratch, c, closed, kEndless / 8);
+      ASSERT_EQ(flow.value(), least_load(problem, 1U | 1U << c, 0));
+      flow.undo();
+      ASSERT_EQ(flow.value(), before);
+    }
+  });
+}
+
+TEST(ABound, NeverExceedsTheOptimum) {
+  for_random_problems(12, [](const UnitProblem& units, std::mt19937&) {
+    const double optimum = enumerate(units);
+    for (const LoadBound& bound : find_load_bounds(units)) {
+      EXPECT_LE(bound.value, optimum * (1 + 1e-12)) << bound.name;
+      EXPECT_FALSE(bound.argument.empty());
+    }
+  });
+}
+
+TEST(APackingBound, IsExactWithoutCommunication) {
+  unsigned seed = 0;
+  for (const int accelerators : {1, 2, 3}) {
+    for (unsigned i = 0; i < 20; ++i) {
+      std::mt19937 random(++seed);
+      const UnitProblem units =
+          to_units(random_problem(random, {7, accelerators, 1, 0, false, false}));
+      EXPECT_NEAR(packing_bound(units).value, enumerate(units), 1e-9);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kerf::partition
