@@ -16,6 +16,7 @@
 #include "kerf/partition/mincut/cut_problem.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mincut/max_flow.h"
+#include "kerf/partition/mincut/prove.h"
 
 namespace kerf::partition {
 namespace {
@@ -189,6 +190,43 @@ TEST(APackingBound, IsExactWithoutCommunication) {
       EXPECT_NEAR(packing_bound(units).value, enumerate(units), 1e-9);
     }
   }
+}
+
+TEST(AProof, FindsTheOptimumOfSmallProblems) {
+  for_random_problems(12, [](const UnitProblem& units, std::mt19937&) {
+    const double optimum = enumerate(units);
+    const Proof proof = prove(units, {});
+    ASSERT_TRUE(proof.answer.optimal);
+    if (std::isinf(optimum)) {
+      EXPECT_TRUE(proof.answer.device.empty());
+      return;
+    }
+    ASSERT_EQ(proof.answer.device.size(), units.units.size());
+    const Loads loads = find_loads(units, proof.answer.device);
+    EXPECT_TRUE(loads.fits);
+    EXPECT_EQ(loads.busiest, proof.answer.objective);
+    EXPECT_NEAR(proof.answer.objective, optimum, 1e-5 * optimum + 1e-12);
+    EXPECT_LE(proof.bound.value, optimum * (1 + 1e-12));
+    EXPECT_GE(proof.bound.value, optimum * (1 - 1e-5));
+  });
+}
+
+TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
+  for_random_problems(4, [](const UnitProblem& units, std::mt19937&) {
+    const Proof first = prove(units, {});
+    if (first.answer.device.empty()) return;
+    const Proof again = prove(units, first.answer);
+    EXPECT_TRUE(again.answer.optimal);
+    EXPECT_EQ(again.answer.device, first.answer.device);
+    if (!units.has_cpu) return;
+    LoadAnswer on_cpu;
+    on_cpu.device.assign(units.units.size(), units.cpu());
+    on_cpu.objective = find_loads(units, on_cpu.device).busiest;
+    const Proof better = prove(units, on_cpu);
+    EXPECT_TRUE(better.answer.optimal);
+    EXPECT_NEAR(better.answer.objective, first.answer.objective,
+                1e-5 * first.answer.objective + 1e-12);
+  });
 }
 
 }  // namespace

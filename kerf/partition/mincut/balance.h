@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much compute a device can hold below a limit: the price of compute at which the Lagrangian
+// bound is best.
+#pragma once
+
+#include <span>
+
+#include "kerf/partition/mincut/cut_problem.h"
+#include "kerf/partition/mincut/device_cut.h"
+
+namespace kerf::partition {
+
+enum class Hold : std::uint8_t { open, here, elsewhere };
+
+// Any set with cut + compute below `limit` has compute at most this, given that `cut` has settled:
+// cut + price * compute >= least.
+Flow most_compute(const DeviceCut& cut, Flow limit);
+
+// The device with the price that makes `most_compute` smallest, settled; held and forbidden classes
+// as in `hold` (by class). A few minimum cuts from scratch.
+DeviceCut tune_price(const CutProblem& problem, std::span<const Hold> hold, Flow limit,
+                     FlowScratch& scratch);
+
+}  // namespace kerf::partition

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// One accelerator of a half-made split: the classes on it, those known to be elsewhere, the least
+// cost of a set that respects both, and for every open class the least cost with it on board. The
+// cost of a set S is cut(S) + price * compute(S): its load for price 1; for a lower price what
+// remains of the load when compute is wanted (a Lagrangian multiplier). A value: copying it is how
+// a search remembers where it was.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kerf/partition/mincut/cut_problem.h"
+
+namespace kerf::partition {
+
+class DeviceCut {
+ public:
+  DeviceCut(const CutProblem& problem, double price);  // `problem` must outlive it
+
+  void hold(std::uint32_t c);    // class c is here
+  void forbid(std::uint32_t c);  // class c is elsewhere
+
+  // The least cost of this device; false if it reaches `limit`.
+  bool settle(FlowScratch& scratch, Flow limit);
+  // Could class c be here with a cost below `limit`? Answers from an earlier test while the set it
+  // found is still allowed: adding what it holds and forbidding what it leaves out change nothing.
+  bool can_hold(FlowScratch& scratch, std::uint32_t c, Flow limit);
+
+  double price() const { return price_; }
+  Flow least() const { return least_; }
+  // Least cost with class c, as far as tests went: never too large.
+  Flow least_with(std::uint32_t c) const { return with_[c]; }
+  bool in_least(std::uint32_t c) const { return closed_[c] != 0; }
+
+ private:
+  bool in_side(std::uint32_t test, std::uint32_t c) const {
+    return (sides_[test * words_ + c / 64] >> (c % 64) & 1U) != 0;
+  }
+  void keep_side(const FlowScratch& scratch, std::uint32_t test);
+
+  MaxFlow flow_;
+  double price_ = 1;
+  Flow offset_ = 0;  // from the flow's value to the cost
+  bool dirty_ = true;
+  Flow least_ = 0;
+  std::uint32_t words_ = 0;
+  std::vector<std::uint8_t> closed_;  // by flow node: source side of the least cost
+  std::vector<Flow> with_;            // by class
+  std::vector<std::uint8_t> valid_;   // by class: with_ and sides_ still hold
+  std::vector<std::uint64_t> sides_;  // by class, words_ each
+};
+
+}  // namespace kerf::partition

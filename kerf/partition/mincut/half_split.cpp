@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large classes),
+// drawn until none is left. Each removes only what no split below the limit does.
+#include "kerf/partition/mincut/half_split.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace kerf::partition {
+
+HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch)
+    : problem_(&problem),
+      placed_(problem.num_classes(), kNowhere),
+      num_open_(static_cast<std::uint32_t>(problem.num_classes())) {
+  const bool accelerators = problem.num_accelerators > 0;
+  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+    const bool fits = problem.accelerable[c] != 0 && problem.bytes[c] <= problem.memory;
+    domain_.push_back((accelerators && fits ? 1U : 0U) |
+                      (problem.has_cpu ? std::uint64_t{1} << kCpu : 0U));
+  }
+  if (!accelerators) return;
+  for (const Flow size : problem.compute) {
+    if (size * 16 > limit) sizes_.push_back(size);  // more than 16 on a device are not counted
+  }
+  std::sort(sizes_.begin(), sizes_.end());
+  sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
+  std::vector<Hold> hold(problem.num_classes(), Hold::open);
+  DeviceCut load(problem, 1);
+  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+    if (may(c, 0)) continue;
+    hold[c] = Hold::elsewhere;
+    load.forbid(c);
+  }
+  DeviceCut share = tune_price(problem, hold, limit, scratch);
+  slots_.push_back({std::move(load), std::move(share), std::move(hold), 0, 0, 0, false});
+}
+
+std::int64_t HalfSplit::copies(std::uint32_t slot) const {
+  return slot < used_ ? 1 : problem_->num_accelerators - static_cast<std::int64_t>(used_);
+}
+
+// The empty slot becomes one that holds something; the others that it stood for get a new one.
+void HalfSplit::open_slot() {
+  ++used_;
+  if (used_ == static_cast<std::uint32_t>(problem_->num_accelerators)) return;
+  slots_.push_back(slots_.back());
+  for (std::uint64_t& devices : domain_) {
+    if ((devices >> (used_ - 1) & 1U) != 0) devices |= std::uint64_t{1} << used_;
+  }
+}
+
+bool HalfSplit::forbid(std::uint32_t c, std::uint32_t device) {
+  domain_[c] &= ~(std::uint64_t{1} << device);
+  if (device != kCpu) {
+    Slot& slot = slots_[device];
+    slot.load.forbid(c);
+    slot.share.forbid(c);
+    slot.hold[c] = Hold::elsewhere;
+  }
+  return domain_[c] != 0;
+}
+
+bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
+  if (device == used_ && device != kCpu) open_slot();
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    if (d != device && may(c, d)) forbid(c, d);
+  }
+  domain_[c] = std::uint64_t{1} << device;
+  placed_[c] = device;
+  --num_open_;
+  if (device == kCpu) {
+    cpu_ += problem_->cpu[c];
+    cpu_compute_ += problem_->compute[c];
+    return true;
+  }
+  Slot& slot = slots_[device];
+  slot.tune = slot.tune || slot.compute == 0;
+  slot.load.hold(c);
+  slot.share.hold(c);
+  slot.hold[c] = Hold::here;
+  slot.compute += problem_->compute[c];
+  slot.bytes += problem_->bytes[c];
+  return slot.bytes <= problem_->memory;
+}
+
+bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [&](Slot& slot) { return slot.load.settle(scratch, limit); });
+}
+
+bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit,
+                          FlowScratch& scratch) {
+  if (device == kCpu) return cpu_ + problem_->cpu[c] < limit;
+  Slot& slot = slots_[device];
+  if (slot.bytes + problem_->bytes[c] > problem_->memory) return false;
+  if (!slot.load.can_hold(scratch, c, limit)) return false;
+  if (slot.least_compute <= 0) return true;
+  // load = cost + (1 - price) * compute, and the others leave it at least so much compute.
+  const double extra = (1 - slot.share.price()) * static_cast<double>(slot.least_compute);
+  const Flow left = limit - static_cast<Flow>(extra * (1 - 1e-12)) + 1;
+  return slot.share.can_hold(scratch, c, left);
+}
+
+bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed) {
+  for (std::uint64_t left = domain_[c]; left != 0; left &= left - 1) {
+    const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
+    if (can_be_on(c, device, limit, scratch)) continue;
+    changed = true;
+    if (!forbid(c, device)) return false;
+  }
+  if (std::popcount(domain_[c]) > 1) return true;
+  changed = true;
+  return assign(c, static_cast<std::uint32_t>(std::countr_zero(domain_[c])));
+}
+
+bool HalfSplit::propagate(Flow limit, FlowScratch& scratch) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    if (cpu_ >= limit || !settle_all(limit, scratch)) return false;
+    for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+      if (placed_[c] == kNowhere && !test_class(c, limit, scratch, changed)) return false;
+    }
+    if (changed) continue;
+    if (!count_large(limit, changed)) return false;
+    if (!changed && !balance(limit, scratch, changed)) return false;
+  }
+  return true;
+}
+
+// Compute that the CPU can take off the accelerators, classes cut as needed.
+Flow HalfSplit::most_on_cpu(Flow limit) const {
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] == kNowhere && may(c, kCpu)) open.push_back(c);
+  }
+  const auto gain = [&](std::uint32_t c) {
+    return static_cast<double>(problem_->compute[c]) /
+           (static_cast<double>(problem_->cpu[c]) + 1e-9);
+  };
+  std::sort(open.begin(), open.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return gain(a) > gain(b); });
+  Flow room = limit - cpu_;
+  Flow most = cpu_compute_;
+  for (const std::uint32_t c : open) {
+    if (problem_->cpu[c] >= room) {
+      return most + static_cast<Flow>(gain(c) * static_cast<double>(room)) + 1;
+    }
+    room -= problem_->cpu[c];
+    most += problem_->compute[c];
+  }
+  return most;
+}
+
+// What the devices can hold at most must cover all compute; what the others cannot is left to each.
+bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
+  std::vector<Flow> most;
+  Flow all = most_on_cpu(limit);
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    Slot& slot = slots_[d];
+    if (slot.tune) {
+      slot.share = tune_price(*problem_, slot.hold, limit, scratch);
+      slot.tune = false;
+    }
+    slot.share.settle(scratch, kEndless / 8);
+    Flow allowed = 0;
+    for (std::uint32_t c = 0; c < slot.hold.size(); ++c) {
+      if (slot.hold[c] != Hold::elsewhere) allowed += problem_->compute[c];
+    }
+    most.push_back(std::min(allowed, most_compute(slot.share, limit)));
+    all += most.back() * copies(d);
+  }
+  if (all < problem_->total_compute) return false;
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    const Flow least = problem_->total_compute - (all - most[d]);
+    if (least > slots_[d].least_compute) {
+      slots_[d].least_compute = least;
+      for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+        if (placed_[c] != kNowhere || !may(c, d) || can_be_on(c, d, limit, scratch)) continue;
+        changed = true;
+        if (!forbid(c, d)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<std::uint32_t> HalfSplit::devices() const {
+  std::vector<std::uint32_t> out(placed_);
+  for (std::uint32_t& device : out) {
+    if (device == kCpu) device = static_cast<std::uint32_t>(problem_->num_accelerators);
+  }
+  return out;
+}
+
+std::vector<HalfSplit::Choice> HalfSplit::find_branch(std::uint32_t& c) const {
+  Flow highest = -1;
+  for (std::uint32_t u = 0; u < placed_.size(); ++u) {
+    if (placed_[u] != kNowhere) continue;
+    Flow rise = may(u, kCpu) ? problem_->cpu[u] : kEndless;
+    for (std::uint32_t d = 0; d < num_slots(); ++d) {
+      if (may(u, d)) rise = std::min(rise, slots_[d].load.least_with(u) - slots_[d].load.least());
+    }
+    if (rise <= highest) continue;
+    highest = rise;
+    c = u;
+  }
+  std::vector<Choice> choices;
+  if (may(c, kCpu)) choices.push_back({kCpu, problem_->cpu[c]});
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    if (may(c, d)) choices.push_back({d, slots_[d].load.least_with(c) - slots_[d].load.least()});
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.rise < b.rise; });
+  return choices;
+}
+
+}  // namespace kerf::partition

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node of the exact search: for every class the devices it may still go to, and what follows
+// from them. A value; the search copies it to branch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kerf/partition/mincut/balance.h"
+#include "kerf/partition/mincut/device_cut.h"
+
+namespace kerf::partition {
+
+// Accelerators open in order: 0 .. used - 1 hold classes, `used` stands for all empty ones, which
+// are alike. The CPU is kCpu.
+inline constexpr std::uint32_t kCpu = 63;
+inline constexpr std::uint32_t kNowhere = 64;
+
+class HalfSplit {
+ public:
+  HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch);
+
+  // Draws every conclusion the tests allow; false when no split below `limit` is left.
+  bool propagate(Flow limit, FlowScratch& scratch);
+  // Puts class c on one of its devices; false when that is refuted at once.
+  bool assign(std::uint32_t c, std::uint32_t device);
+  bool forbid(std::uint32_t c, std::uint32_t device);
+
+  bool complete() const { return num_open_ == 0; }
+  std::vector<std::uint32_t> devices() const;  // by class, when complete
+
+  struct Choice {
+    std::uint32_t device = 0;
+    Flow rise = 0;
+  };
+  // Where the open class whose cheapest device costs most may go, cheapest first.
+  std::vector<Choice> find_branch(std::uint32_t& c) const;
+
+ private:
+  struct Slot {
+    DeviceCut load;
+    DeviceCut share;
+    std::vector<Hold> hold;
+    Flow compute = 0;  // held
+    double bytes = 0;  // held
+    Flow least_compute = 0;
+    bool tune = true;
+  };
+  std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
+  bool may(std::uint32_t c, std::uint32_t device) const {
+    return (domain_[c] >> device & 1U) != 0;
+  }
+  std::int64_t copies(std::uint32_t slot) const;
+  void open_slot();
+  bool settle_all(Flow limit, FlowScratch& scratch);
+  bool test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed);
+  bool can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch);
+  bool balance(Flow limit, FlowScratch& scratch, bool& changed);
+  bool count_large(Flow limit, bool& changed);
+  bool count_from(Flow least, Flow limit, bool& changed);
+  std::vector<Flow> open_large(Flow least, std::uint32_t device) const;
+  bool crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit, bool& changed);
+  Flow most_on_cpu(Flow limit) const;
+
+  const CutProblem* problem_;
+  std::vector<Slot> slots_;
+  std::uint32_t used_ = 0;
+  std::vector<std::uint64_t> domain_;      // by class, a bit for each device
+  std::vector<std::uint32_t> placed_;      // by class; kNowhere while open
+  std::uint32_t num_open_ = 0;
+  std::vector<Flow> sizes_;  // of classes worth counting, ascending
+  Flow cpu_ = 0;          // held
+  Flow cpu_compute_ = 0;  // what the classes held there would take on an accelerator
+};
+
+}  // namespace kerf::partition

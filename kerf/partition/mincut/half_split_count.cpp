@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where communication is nearly free the question is bin packing, and minimum cuts say little.
+// Counting says more: a device holds only so many large classes, hence each must hold at least what
+// the others cannot, and what sits beside them has to fit.
+#include <algorithm>
+
+#include "kerf/partition/mincut/half_split.h"
+
+namespace kerf::partition {
+namespace {
+
+// How many of `ascending` stay below `room` together: the smallest do best.
+std::int64_t most_below(const std::vector<Flow>& ascending, Flow room) {
+  std::int64_t count = 0;
+  for (const Flow time : ascending) {
+    room -= time;
+    if (room <= 0) break;
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+// Of the open classes of at least this size that may go there, the times there, ascending.
+std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const {
+  std::vector<Flow> times;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] != kNowhere || problem_->compute[c] < least || !may(c, device)) continue;
+    times.push_back(device == kCpu ? problem_->cpu[c] : problem_->compute[c]);
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+// Forbids what does not fit next to `wanted` more large classes.
+bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit,
+                          bool& changed) {
+  const std::vector<Flow> large = open_large(least, device);
+  Flow smallest = slots_[device].compute;
+  for (std::int64_t i = 0; i < wanted; ++i) smallest += large[static_cast<std::size_t>(i)];
+  if (smallest >= limit) return false;
+  const Flow last = large[static_cast<std::size_t>(wanted - 1)];
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] != kNowhere || !may(c, device)) continue;
+    const Flow size = problem_->compute[c];
+    // A large one takes the place of the last wanted, or is among them.
+    const Flow load = size < least ? smallest + size : smallest + std::max<Flow>(0, size - last);
+    if (load < limit) continue;
+    changed = true;
+    if (!forbid(c, device)) return false;
+  }
+  return true;
+}
+
+bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
+  std::int64_t total = 0;
+  std::vector<std::int64_t> held(num_slots(), 0);
+  std::int64_t in_all = 0;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (problem_->compute[c] < least) continue;
+    ++total;
+    if (placed_[c] == kCpu) ++in_all;
+    if (placed_[c] < num_slots()) ++held[placed_[c]];
+  }
+  in_all += most_below(open_large(least, kCpu), limit - cpu_);
+  std::vector<std::int64_t> most;
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    most.push_back(held[d] + most_below(open_large(least, d), limit - slots_[d].compute));
+    in_all += most[d] * copies(d);
+  }
+  if (in_all < total) return false;
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    const std::int64_t wanted = total - (in_all - most[d]) - held[d];
+    if (wanted > 0 && !crowd_out(least, d, wanted, limit, changed)) return false;
+    if (changed) return true;  // the counts are stale
+  }
+  return true;
+}
+
+bool HalfSplit::count_large(Flow limit, bool& changed) {
+  return std::all_of(sizes_.begin(), sizes_.end(), [&](Flow least) {
+    return changed || count_from(least, limit, changed);
+  });
+}
+
+}  // namespace kerf::partition
