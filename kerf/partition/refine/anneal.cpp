@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problem: a split of units over devices with the least max load. Method: simulated annealing
+// (Kirkpatrick, Gelatt, Vecchi 1983) on a soft maximum of the loads that sharpens as it cools. The
+// true maximum is flat almost everywhere; the soft one rewards every saved tensor on every device.
+// O(nets of the unit) a proposal; the answer is a local optimum at best.
+#include "kerf/partition/refine/anneal.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kerf::partition {
+
+StopClock::StopClock(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kForever = 1e8;  // seconds; more would overflow the clock's count
+  end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(std::clamp(seconds, 0.0, kForever)));
+}
+
+bool StopClock::struck() const {
+  if (struck_.load(std::memory_order_relaxed)) return true;
+  if (std::chrono::steady_clock::now() < end_) return false;
+  struck_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+namespace {
+
+class Annealer {
+ public:
+  Annealer(const FlatUnits& units, std::span<const std::uint32_t> start, Rng& rng)
+      : units_(units), rng_(rng), state_(units, start), energy_(units.num_devices, 0) {
+    best_.device.assign(start.begin(), start.end());
+    best_.busiest = state_.busiest();
+  }
+
+  Annealed run(const AnnealSchedule& schedule, double good_enough, const StopClock& clock) {
+    constexpr std::int64_t kRoundProposals = 1024;
+    constexpr int kRoundsBetweenResets = 128;
+    for (int round = 0; best_.work < schedule.work && best_.busiest > good_enough; ++round) {
+      if (clock.struck()) break;
+      if (round % kRoundsBetweenResets == 0) reset();
+      set_round(schedule, static_cast<double>(best_.work) / static_cast<double>(schedule.work));
+      for (std::int64_t i = 0; i < kRoundProposals; ++i) propose();
+    }
+    return std::move(best_);
+  }
+
+ private:
+  void reset() {
+    const std::vector<std::uint32_t> now(state_.devices().begin(), state_.devices().end());
+    state_.reset(now);
+  }
+
+  // `done` of the schedule is behind us.
+  void set_round(const AnnealSchedule& schedule, double done) {
+    const double heat =
+        schedule.first_heat * std::pow(schedule.last_heat / schedule.first_heat, done);
+    const double sharpness = schedule.first_sharpness *
+                             std::pow(schedule.last_sharpness / schedule.first_sharpness, done);
+    scale_ = sharpness / std::max(best_.busiest, 1e-300);
+    zero_ = best_.busiest;
+    slack_ = heat * sharpness;
+    total_ = 0;
+    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+      total_ += energy_[d] = energy_of(state_.load(d));
+    }
+  }
+
+  double energy_of(double load) const { return std::exp(scale_ * (load - zero_)); }
+
+  // Two choices from one draw: dividing, as Rng::below does, takes longer than a peek.
+  struct Draw {
+    std::uint64_t bits;
+    std::uint32_t first(std::size_t bound) const {
+      return static_cast<std::uint32_t>(((bits >> 32) * bound) >> 32);
+    }
+    std::uint32_t second(std::size_t bound) const {
+      return static_cast<std::uint32_t>(((bits & 0xffffffffU) * bound) >> 32);
+    }
+  };
+
+  void propose() {
+    constexpr std::uint32_t kSwapPerMille = 300;
+    const Draw draw{rng_.next()};
+    const std::uint32_t unit = draw.first(units_.num_units());
+    best_.work += kWorkPerProposal + static_cast<std::int64_t>(units_.nets(unit).size());
+    if (draw.second(1000) < kSwapPerMille) {
+      propose_swap(unit, Draw{rng_.next()}.first(units_.num_units()));
+    } else {
+      propose_move(unit, random_target(unit));
+    }
+  }
+
+  // Where one of its neighbours is, or anywhere.
+  std::uint32_t random_target(std::uint32_t unit) {
+    const auto nets = units_.nets(unit);
+    const Draw draw{rng_.next()};
+    if (nets.empty() || (draw.bits & 1) == 0) return draw.first(units_.num_devices);
+    const auto pins = units_.pins(nets[draw.first(nets.size())]);
+    return state_.device(pins[draw.second(pins.size())]);
+  }
+
+  void propose_move(std::uint32_t unit, std::uint32_t to) {
+    const std::uint32_t from = state_.device(unit);
+    if (from == to || !state_.fits(unit, to)) return;
+    const SplitState::Change change = state_.peek(unit, to);
+    const double left = energy_of(state_.load(from) + change.from);
+    const double joined = energy_of(state_.load(to) + change.to);
+    if (!accepts(from, to, left, joined)) return;
+    state_.move(unit, to);
+    settle(from, to, left, joined);
+  }
+
+  void propose_swap(std::uint32_t unit, std::uint32_t other) {
+    const std::uint32_t from = state_.device(unit);
+    const std::uint32_t to = state_.device(other);
+    if (from == to || !units_.runs_on(unit, to) || !units_.runs_on(other, from)) return;
+    best_.work += static_cast<std::int64_t>(units_.nets(other).size());
+    if (!state_.swap_fits(unit, other)) return;
+    state_.move(unit, to);
+    const SplitState::Change change = state_.peek(other, from);
+    const double left = energy_of(state_.load(from) + change.to);
+    const double joined = energy_of(state_.load(to) + change.from);
+    if (!accepts(from, to, left, joined)) {
+      state_.move(unit, from);
+      return;
+    }
+    state_.move(other, from);
+    settle(from, to, left, joined);
+  }
+
+  bool accepts(std::uint32_t from, std::uint32_t to, double left, double joined) {
+    const double after = total_ - energy_[from] - energy_[to] + left + joined;
+    return after <= total_ || after < total_ * std::exp(-slack_ * std::log(rng_.uniform()));
+  }
+
+  void settle(std::uint32_t from, std::uint32_t to, double left, double joined) {
+    total_ += left + joined - energy_[from] - energy_[to];
+    energy_[from] = left;
+    energy_[to] = joined;
+    if (state_.load(from) >= best_.busiest || state_.load(to) >= best_.busiest) return;
+    const double busiest = state_.busiest();
+    // Gains below what rounding makes up would be chased for ever.
+    if (busiest >= best_.busiest * (1 - 1e-11)) return;
+    best_.busiest = busiest;
+    best_.device.assign(state_.devices().begin(), state_.devices().end());
+  }
+
+  const FlatUnits& units_;
+  Rng& rng_;
+  SplitState state_;
+  Annealed best_;
+  std::vector<double> energy_;  // by device
+  double total_ = 0;
+  double scale_ = 0;  // sharpness in loads
+  double zero_ = 0;   // load whose energy is 1
+  double slack_ = 0;  // heat x sharpness
+};
+
+}  // namespace
+
+Annealed anneal(const FlatUnits& units, std::span<const std::uint32_t> start,
+                const AnnealSchedule& schedule, double good_enough, const StopClock& clock,
+                Rng& rng) {
+  return Annealer(units, start, rng).run(schedule, good_enough, clock);
+}
+
+}  // namespace kerf::partition

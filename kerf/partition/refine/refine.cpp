@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problem: the split of units over devices with the least max load. Method: starts (lines of units
+// cut best possible, coarse problems annealed from scratch), then cycles as multilevel hypergraph
+// partitioners run them (Walshaw 2004, iterated multilevel): merge units within devices at a random
+// coarseness, anneal the coarse problem at low heat, keep what got better. The best few starts get
+// most of the work. What no split below the incumbent can separate is merged first. Not optimal in
+// general.
+#include "kerf/partition/refine/refine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "kerf/base/error.h"
+#include "kerf/base/rng.h"
+#include "kerf/partition/refine/anneal.h"
+#include "kerf/partition/refine/contract.h"
+#include "kerf/partition/refine/memory_fill.h"
+#include "kerf/partition/refine/order_starts.h"
+#include "kerf/partition/refine/tasks.h"
+
+namespace kerf::partition {
+namespace {
+
+using Split = std::vector<std::uint32_t>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kWorkPerSecond = 1.2e8;     // about 0.6 s of a core of 2.8 GHz
+constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
+constexpr double kWorkPerCycleUnit = 12e3;   // of one cycle
+constexpr double kEqual = 1e-9;              // relative; objectives this close count as equal
+
+struct Found {
+  Split device;
+  double objective = kInfinity;
+  std::int64_t work = 0;
+};
+
+bool is_split(const UnitProblem& problem, const Split& device) {
+  const std::uint32_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
+  if (device.size() != problem.units.size()) return false;
+  for (std::size_t u = 0; u < device.size(); ++u) {
+    if (device[u] >= devices) return false;
+    if (device[u] != problem.cpu() && !problem.units[u].on_accelerator) return false;
+  }
+  return true;
+}
+
+// Infinite when it does not fit.
+double objective_of(const UnitProblem& problem, const Split& device) {
+  if (!is_split(problem, device)) return kInfinity;
+  const Loads loads = find_loads(problem, device);
+  return loads.fits ? loads.busiest : kInfinity;
+}
+
+class Refiner {
+ public:
+  Refiner(const UnitProblem& problem, const LoadOptions& options)
+      : problem_(problem),
+        options_(options),
+        clock_(options.time_budget),
+        mean_load_(problem.total_accelerator_time() / std::max(problem.num_accelerators, 1)) {
+    const auto count = static_cast<double>(problem.units.size());
+    work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
+                     kWorkPerSquaredUnit * count * count);
+  }
+
+  LoadAnswer run(std::span<const Split> starts) {
+    for (const Split& start : starts) keep({start, objective_of(problem_, start), 0});
+    add_own_starts();
+    if (!done()) coarse_starts(0.25);
+    struct Round {
+      std::size_t kept;
+      double share;  // of the work
+    };
+    // Half of the cycles' work goes to two splits only; the other rounds choose them.
+    for (const Round round : {Round{4, 0.2}, Round{2, 0.15}, Round{2, 0.2}, Round{2, 0.2}}) {
+      if (!done()) cycles(round.kept, round.share);
+    }
+    return answer();
+  }
+
+ private:
+  bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
+  bool done() const { return found_.empty() || good(found_.front().objective) || clock_.struck(); }
+
+  // Best first; of equal ones the earlier, so that the order of tasks decides, not of threads.
+  void keep(Found found) {
+    work_done_ += found.work;
+    if (found.objective == kInfinity) return;
+    for (const Found& other : found_) {
+      if (other.device == found.device) return;
+    }
+    const auto place =
+        std::upper_bound(found_.begin(), found_.end(), found,
+                         [](const Found& a, const Found& b) { return a.objective < b.objective; });
+    found_.insert(place, std::move(found));
+  }
+
+  void add_order(const FlatUnits& units, const std::vector<std::uint32_t>& order) {
+    if (auto split = cut_order(units, order)) {
+      const double objective = objective_of(problem_, *split);
+      keep({*std::move(split), objective, 0});
+    }
+  }
+
+  void add_own_starts() {
+    const FlatUnits units(problem_);
+    Rng rng = rng_of(0);
+    if (auto filled = fill_memory(units, rng)) {
+      const double objective = objective_of(problem_, *filled);
+      keep({*std::move(filled), objective, 0});
+    }
+    if (units.num_units() == 0) return;
+    const std::uint32_t end = far_unit(units, 0);
+    const std::uint32_t ends[] = {end, far_unit(units, end), 0};
+    for (const double noise : {0.0, 0.3}) {
+      add_order(units, reach_order(problem_, rng));
+      for (const std::uint32_t first : ends) {
+        if (clock_.struck()) return;
+        add_order(units, grow_order(units, first, noise, rng));
+      }
+    }
+  }
+
+  // Random numbers of a task: the same whichever thread runs it.
+  Rng rng_of(std::uint64_t task) const {
+    Rng mixed(options_.seed ^ (task + 1) * 0xd1342543de82ef95ULL);
+    return Rng(mixed.next());
+  }
+
+  // Anneals coarse problems from random splits.
+  void coarse_starts(double share) {
+    constexpr double kFractions[] = {0.15, 0.4, 0.25, 0.5, 0.15, 0.3, 0.35, 0.6};
+    const std::size_t count = std::size(kFractions);
+    const Contraction uncut = contracted();
+    round(count, [&](std::size_t i, Rng& rng) {
+      return coarse_start(uncut, kFractions[i], i % 2 == 0, share / static_cast<double>(count),
+                          rng);
+    });
+  }
+
+  Found coarse_start(const Contraction& uncut, double fraction, bool sharp, double share,
+                     Rng& rng) {
+    const auto target = static_cast<std::size_t>(
+        std::max(fraction * static_cast<double>(uncut.problem.units.size()),
+                 3.0 * problem_.num_accelerators));
+    const Contraction coarse = coarsen(uncut.problem, target, mean_load_, {}, rng);
+    const FlatUnits units(coarse.problem);
+    const auto start = random_fill(units, rng);
+    if (!start) return {};
+    // Where tensors are dear, loads are never even: the busiest device alone must lead.
+    AnnealSchedule schedule = sharp ? AnnealSchedule{1e-2, 1e-5, 32, 64} : AnnealSchedule{};
+    schedule.work = static_cast<std::int64_t>(share * work_);
+    return finish(uncut, coarse,
+                  anneal(units, *start, schedule, options_.good_enough, clock_, rng));
+  }
+
+  void cycles(std::size_t kept, double share) {
+    const Contraction uncut = contracted();
+    found_.resize(std::min(found_.size(), kept));
+    const std::vector<Found> from = found_;
+    round(from.size(), [&](std::size_t i, Rng& rng) {
+      return cycle(uncut, from[i], share / static_cast<double>(from.size()), rng);
+    });
+  }
+
+  // Cycles from one split until the share of the work is used up.
+  Found cycle(const Contraction& uncut, const Found& from, double share, Rng& rng) {
+    Found best{to_coarse(uncut, from.device), kInfinity, 0};
+    best.objective = objective_of(uncut.problem, best.device);
+    // The split may hold apart what only equally good ones can; merged, it may not fit.
+    if (best.objective == kInfinity) return {};
+    const double work = share * work_;
+    const double most = kWorkPerCycleUnit * static_cast<double>(uncut.problem.units.size());
+    AnnealSchedule schedule{1e-4, 1e-5, 16, 64,
+                            static_cast<std::int64_t>(std::min(work / 3, most))};
+    while (static_cast<double>(best.work) < work && !clock_.struck() && schedule.work > 0 &&
+           !good(best.objective)) {
+      const double fraction = 0.2 + 0.8 * rng.uniform();
+      const auto target =
+          static_cast<std::size_t>(fraction * static_cast<double>(uncut.problem.units.size()));
+      const Contraction coarse = coarsen(uncut.problem, target, mean_load_, best.device, rng);
+      const FlatUnits units(coarse.problem);
+      const Annealed found = anneal(units, to_coarse(coarse, best.device), schedule,
+                                    options_.good_enough, clock_, rng);
+      best.work += found.work;
+      if (found.busiest > best.objective) continue;
+      best.objective = found.busiest;
+      best.device = coarse.to_fine(found.device);
+    }
+    best.device = uncut.to_fine(best.device);
+    return checked(std::move(best));
+  }
+
+  Found finish(const Contraction& uncut, const Contraction& coarse,
+               const Annealed& annealed) const {
+    return checked(
+        {uncut.to_fine(coarse.to_fine(annealed.device)), annealed.busiest, annealed.work});
+  }
+
+  // The objective from scratch; what was kept up move by move must agree.
+  Found checked(Found found) const {
+    const double objective = objective_of(problem_, found.device);
+    KERF_DCHECK(std::abs(objective - found.objective) <= 1e-6 * (1 + found.objective),
+                "kept-up loads differ from loads found from scratch");
+    found.objective = objective;
+    return found;
+  }
+
+  // What every split better than the best has together.
+  Contraction contracted() const {
+    return contract_uncuttable(problem_, found_.front().objective * (1 - kEqual));
+  }
+
+  template <typename Task>
+  void round(std::size_t count, const Task& task) {
+    std::vector<Found> results(count);
+    const std::size_t counted = run_tasks(count, options_.threads, [&](std::size_t i) {
+      Rng rng = rng_of(next_task_ + i);
+      results[i] = task(i, rng);
+      return good(results[i].objective);
+    });
+    next_task_ += count;
+    for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
+  }
+
+  LoadAnswer answer() const {
+    LoadAnswer out;
+    out.work = work_done_;
+    out.objective = found_.empty() ? kInfinity : found_.front().objective;
+    if (!found_.empty()) out.device = found_.front().device;
+    out.optimal = !found_.empty() && good(out.objective);
+    out.truncated = !out.optimal && clock_.struck();
+    return out;
+  }
+
+  const UnitProblem& problem_;
+  const LoadOptions& options_;
+  StopClock clock_;
+  double mean_load_;
+  double work_;  // to be done in all
+  std::int64_t work_done_ = 0;
+  std::uint64_t next_task_ = 1;
+  std::vector<Found> found_;  // best first
+};
+
+}  // namespace
+
+LoadAnswer refine(const UnitProblem& problem, const LoadOptions& options,
+                  std::span<const std::vector<std::uint32_t>> starts) {
+  return Refiner(problem, options).run(starts);
+}
+
+}  // namespace kerf::partition
