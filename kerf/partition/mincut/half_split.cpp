@@ -34,7 +34,7 @@ HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch
     load.forbid(c);
   }
   DeviceCut share = tune_price(problem, hold, limit, scratch);
-  slots_.push_back({std::move(load), std::move(share), std::move(hold), 0, 0, 0, false});
+  slots_.push_back({std::move(load), std::move(share), std::move(hold)});
 }
 
 std::int64_t HalfSplit::copies(std::uint32_t slot) const {
@@ -76,7 +76,7 @@ bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
     return true;
   }
   Slot& slot = slots_[device];
-  slot.tune = slot.tune || slot.compute == 0;
+  slot.tune = slot.tune || slot.compute == 0;  // its price was that of an empty device
   slot.load.hold(c);
   slot.share.hold(c);
   slot.hold[c] = Hold::here;
@@ -194,26 +194,35 @@ std::vector<std::uint32_t> HalfSplit::devices() const {
   return out;
 }
 
-std::vector<HalfSplit::Choice> HalfSplit::find_branch(std::uint32_t& c) const {
-  Flow highest = -1;
-  for (std::uint32_t u = 0; u < placed_.size(); ++u) {
-    if (placed_[u] != kNowhere) continue;
-    Flow rise = may(u, kCpu) ? problem_->cpu[u] : kEndless;
-    for (std::uint32_t d = 0; d < num_slots(); ++d) {
-      if (may(u, d)) rise = std::min(rise, slots_[d].load.least_with(u) - slots_[d].load.least());
-    }
-    if (rise <= highest) continue;
-    highest = rise;
-    c = u;
-  }
+std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t c) const {
   std::vector<Choice> choices;
-  if (may(c, kCpu)) choices.push_back({kCpu, problem_->cpu[c]});
+  if (may(c, kCpu)) choices.push_back({c, kCpu, true, problem_->cpu[c]});
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
-    if (may(c, d)) choices.push_back({d, slots_[d].load.least_with(c) - slots_[d].load.least()});
+    const DeviceCut& load = slots_[d].load;
+    if (may(c, d)) choices.push_back({c, d, true, load.least_with(c) - load.least()});
   }
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.rise < b.rise; });
   return choices;
+}
+
+std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
+  const Slot* fullest = nullptr;
+  for (std::uint32_t d = 0; d < used_; ++d) {
+    if (slots_[d].smallest == kNowhere) continue;
+    if (!fullest || slots_[d].least_counted > fullest->least_counted) fullest = &slots_[d];
+  }
+  if (fullest && fullest->least_counted > limit - limit / 32) {
+    const auto device = static_cast<std::uint32_t>(fullest - slots_.data());
+    return {{fullest->smallest, device, true, 0}, {fullest->smallest, device, false, 0}};
+  }
+  std::vector<Choice> best;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] != kNowhere) continue;
+    std::vector<Choice> choices = choices_of(c);
+    if (best.empty() || choices.front().rise > best.front().rise) best = std::move(choices);
+  }
+  return best;
 }
 
 }  // namespace kerf::partition

@@ -33,26 +33,36 @@ class HalfSplit {
   std::vector<std::uint32_t> devices() const;  // by class, when complete
 
   struct Choice {
+    std::uint32_t c = 0;
     std::uint32_t device = 0;
+    bool here = true;  // or anywhere else
     Flow rise = 0;
   };
-  // Where the open class whose cheapest device costs most may go, cheapest first.
-  std::vector<Choice> find_branch(std::uint32_t& c) const;
+  // What to try, one after the other. A device that has to hold more and is all but full: its
+  // smallest candidate, there or not. Else the open class whose cheapest device costs most, the
+  // cheapest first.
+  std::vector<Choice> find_branch(Flow limit) const;
+  bool take(const Choice& choice) {
+    return choice.here ? assign(choice.c, choice.device) : forbid(choice.c, choice.device);
+  }
 
  private:
   struct Slot {
     DeviceCut load;
     DeviceCut share;
     std::vector<Hold> hold;
-    Flow compute = 0;  // held
-    double bytes = 0;  // held
+    Flow compute = 0;   // held
+    double bytes = 0;   // held
     Flow least_compute = 0;
-    bool tune = true;
+    Flow least_counted = 0;             // compute with the large classes it has to hold
+    std::uint32_t smallest = kNowhere;  // open class among those
+    bool tune = false;
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
   bool may(std::uint32_t c, std::uint32_t device) const {
     return (domain_[c] >> device & 1U) != 0;
   }
+  std::vector<Choice> choices_of(std::uint32_t c) const;
   std::int64_t copies(std::uint32_t slot) const;
   void open_slot();
   bool settle_all(Flow limit, FlowScratch& scratch);
@@ -62,6 +72,7 @@ class HalfSplit {
   bool count_large(Flow limit, bool& changed);
   bool count_from(Flow least, Flow limit, bool& changed);
   std::vector<Flow> open_large(Flow least, std::uint32_t device) const;
+  void remember_smallest(Flow least, std::uint32_t device, Flow counted);
   bool crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit, bool& changed);
   Flow most_on_cpu(Flow limit) const;
 

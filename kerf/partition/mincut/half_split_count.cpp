@@ -35,6 +35,19 @@ std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const 
   return times;
 }
 
+void HalfSplit::remember_smallest(Flow least, std::uint32_t device, Flow counted) {
+  Slot& slot = slots_[device];
+  if (counted <= slot.least_counted) return;
+  slot.least_counted = counted;
+  Flow size = kEndless;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    const bool open = placed_[c] == kNowhere && may(c, device);
+    if (!open || problem_->compute[c] < least || problem_->compute[c] >= size) continue;
+    size = problem_->compute[c];
+    slot.smallest = c;
+  }
+}
+
 // Forbids what does not fit next to `wanted` more large classes.
 bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit,
                           bool& changed) {
@@ -42,14 +55,21 @@ bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted,
   Flow smallest = slots_[device].compute;
   for (std::int64_t i = 0; i < wanted; ++i) smallest += large[static_cast<std::size_t>(i)];
   if (smallest >= limit) return false;
-  const Flow last = large[static_cast<std::size_t>(wanted - 1)];
+  remember_smallest(least, device, smallest);
+  const auto count = static_cast<std::size_t>(wanted);
+  const Flow last = large[count - 1];
+  const Flow next = count < large.size() ? large[count] : kEndless;
+  const bool single = device < used_ || copies(device) == 1;
   for (std::uint32_t c = 0; c < placed_.size(); ++c) {
     if (placed_[c] != kNowhere || !may(c, device)) continue;
     const Flow size = problem_->compute[c];
     // A large one takes the place of the last wanted, or is among them.
-    const Flow load = size < least ? smallest + size : smallest + std::max<Flow>(0, size - last);
-    if (load < limit) continue;
+    const Flow with = size < least ? smallest + size : smallest + std::max<Flow>(0, size - last);
+    const bool wanted_here = single && size >= least && size <= last;
+    if (with < limit && !(wanted_here && smallest - size + next >= limit)) continue;
     changed = true;
+    // Out: too large beside the rest. In: without it the rest is too large.
+    if (with < limit) return assign(c, device);
     if (!forbid(c, device)) return false;
   }
   return true;
@@ -81,6 +101,10 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
 }
 
 bool HalfSplit::count_large(Flow limit, bool& changed) {
+  for (Slot& slot : slots_) {
+    slot.least_counted = 0;
+    slot.smallest = kNowhere;
+  }
   return std::all_of(sizes_.begin(), sizes_.end(), [&](Flow least) {
     return changed || count_from(least, limit, changed);
   });

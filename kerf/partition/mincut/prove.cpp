@@ -65,12 +65,11 @@ class CutSearch {
       return Verdict::refuted;  // nothing better than what was just taken
     }
     if (budget.spent(scratch_.steps)) return Verdict::unknown;
-    std::uint32_t c = 0;
-    const std::vector<HalfSplit::Choice> choices = node.find_branch(c);
+    const std::vector<HalfSplit::Choice> choices = node.find_branch(limit_);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const bool last = i + 1 == choices.size();
       HalfSplit child = last ? std::move(node) : node;
-      if (child.assign(c, choices[i].device) && explore(child, budget) == Verdict::unknown) {
+      if (child.take(choices[i]) && explore(child, budget) == Verdict::unknown) {
         return Verdict::unknown;
       }
     }
