@@ -8,9 +8,9 @@
 //   2. An ideal counts only if the accelerators left can take what is left.
 //   3. An ideal is not expanded when a larger one, reached as cheaply, is as good a start. Let J
 //      follow I in a plan, and take x from the stage J \ I because I + x is held already. The stage
-//      loses x's compute; it gains at most the nets of x that lie outside I, now cut. Where these
-//      cost no more than x's compute, I + x is as good a start as I, for every J, and so along
-//      chains of such steps.
+//      loses x's compute and the nets that only x shares with I; it gains at most the nets of x
+//      that lie outside I, now cut. Where these cost no more, I + x is as good a start as I, for
+//      every J, and so along chains of such steps.
 #include "kerf/partition/ideals/decide.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace kerf::partition::ideals {
 namespace {
 
-constexpr std::uint8_t kNever = 255;
+constexpr std::uint16_t kNever = 65535;
 constexpr std::uint32_t kByCpu = 1U << 31;  // in Reached::from
 
 }  // namespace
@@ -45,7 +45,7 @@ IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice)
         if (inside[net] + 1 == groups.pins[net].size()) closed += groups.cost[net];
       }
       const double time = groups.groups[link.group].accelerator_time;
-      is_better_start[at++] = opened <= time;
+      is_better_start[at++] = opened <= time + closed;
       accelerator_time[link.to] = accelerator_time[ideal] + time;
       crossing[link.to] = crossing[ideal] + opened - closed;
     }
@@ -75,10 +75,9 @@ double Decision::cpu_share(const std::vector<double>& gain) const {
   std::vector<std::uint32_t> by_rate(groups_.size());
   std::iota(by_rate.begin(), by_rate.end(), 0U);
   const auto time = [&](std::uint32_t g) { return groups_.groups[g].cpu_time; };
+  const auto rate = [&](std::uint32_t g) { return time(g) > 0 ? gain[g] / time(g) : kInfinity; };
   std::sort(by_rate.begin(), by_rate.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const double left = gain[a] * time(b);
-    const double right = gain[b] * time(a);
-    return left != right ? left > right : a < b;
+    return rate(a) != rate(b) ? rate(a) > rate(b) : a < b;
   });
   double room = limit_;
   double total = 0;
@@ -141,11 +140,10 @@ void Decision::expand_level(int level) {
   }
 }
 
-void Decision::enter(std::uint32_t start, std::uint32_t ideal) {
+void Decision::enter(std::uint32_t ideal) {
   seen_[ideal] = expansion_;
   ++work;
   if (work % 4096 == 0 && (*stop_)()) stopped = true;
-  (void)start;
 }
 
 void Decision::grow_on_accelerator(Kind kind, std::uint32_t start, int level) {
@@ -168,7 +166,7 @@ void Decision::grow_on_accelerator(Kind kind, std::uint32_t start, int level) {
     }
     const Link link = links[top.next_link++];
     if (seen_[link.to] == expansion_ || stopped) continue;
-    enter(start, link.to);
+    enter(link.to);
     if (!groups_.groups[link.group].on_accelerator) continue;
     const Sums sums = nets_.add(link.group, top.sums);
     if (sums.least >= limit_ || sums.bytes > groups_.memory) {
@@ -193,7 +191,7 @@ void Decision::grow_on_cpu(std::uint32_t start, int level) {
     }
     const Link link = links[top.next_link++];
     if (seen_[link.to] == expansion_ || stopped) continue;
-    enter(start, link.to);
+    enter(link.to);
     Sums sums = top.sums;
     sums.load += groups_.groups[link.group].cpu_time;
     if (sums.load >= limit_) continue;
@@ -215,7 +213,7 @@ bool Decision::can_finish(Kind kind, std::uint32_t ideal, int accelerators) cons
 void Decision::reach(Kind kind, std::uint32_t ideal, int accelerators, std::uint32_t from,
                      double load) {
   Reached& reached = reached_[kind];
-  const auto count = static_cast<std::uint8_t>(accelerators);
+  const auto count = static_cast<std::uint16_t>(accelerators);
   if (reached.accelerators[ideal] < count) return;
   if (reached.accelerators[ideal] == count && reached.load[ideal] <= load) return;
   if (!can_finish(kind, ideal, accelerators)) return;

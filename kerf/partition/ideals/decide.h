@@ -36,7 +36,7 @@ class Decision {
  private:
   // How an ideal is reached with the fewest accelerators.
   struct Reached {
-    std::vector<std::uint8_t> accelerators;
+    std::vector<std::uint16_t> accelerators;
     std::vector<std::uint32_t> from;
     std::vector<double> load;
   };
@@ -55,7 +55,7 @@ class Decision {
   bool is_open(Kind kind, std::uint32_t ideal, int level) const;
   void grow_on_accelerator(Kind kind, std::uint32_t start, int level);
   void grow_on_cpu(std::uint32_t start, int level);
-  void enter(std::uint32_t start, std::uint32_t ideal);
+  void enter(std::uint32_t ideal);
   bool can_finish(Kind kind, std::uint32_t ideal, int accelerators) const;
   void reach(Kind kind, std::uint32_t ideal, int accelerators, std::uint32_t from, double load);
   Chain read_back() const;

@@ -290,7 +290,8 @@ Groups to_groups(const LoadProblem& problem, const UnitProblem& units) {
   out.groups = sum_up(units, out.group_of, count);
   out.successors = Rows(successors);
   out.predecessors = Rows(predecessors);
-  out.num_accelerators = units.num_accelerators;
+  // More accelerators than groups help nobody.
+  out.num_accelerators = std::min(units.num_accelerators, static_cast<int>(count));
   out.has_cpu = units.has_cpu;
   out.memory = units.memory;
   add_nets(out, units);

@@ -20,16 +20,22 @@ using ideals::Lattice;
 using ideals::Order;
 
 constexpr double kPrecision = 1e-9;
-constexpr std::int64_t kOrderWork = 2'000'000;  // steps spent on first answers, after the first
+constexpr std::int64_t kOrderWork = 2'000'000;  // steps spent on first answers, then no new order
 
 class Search {
  public:
   Search(const Groups& groups, const LoadOptions& options, const IdealLimits& limits)
-      : groups_(groups), options_(options), limits_(limits) {}
+      : groups_(groups), options_(options), limits_(limits) {
+    for (const ideals::Group& group : groups.groups) {
+      above_all_ += group.cpu_time + group.accelerator_time;
+    }
+    for (const double cost : groups.cost) above_all_ += cost;
+  }
 
   void run() {
     try_orders();
-    if (is_good_enough()) return;
+    optimal = is_good_enough();
+    if (optimal) return;
     const auto lattice = Lattice::build(groups_, limits_.max_ideals, limits_.max_links);
     if (!lattice) {
       truncated = true;
@@ -47,7 +53,7 @@ class Search {
   std::int64_t work = 0;
 
  private:
-  double below_best() const { return best.load * (1 - kPrecision); }
+  double below_best() const { return std::min(best.load * (1 - kPrecision), above_all_); }
   bool is_good_enough() const { return best.load <= options_.good_enough * (1 + kPrecision); }
   bool is_late() const {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
@@ -58,9 +64,21 @@ class Search {
   }
   void try_orders() {
     Rng rng(options_.seed);
-    for (const Order& order : ideals::good_orders(groups_, 12, rng)) {
+    const auto orders = ideals::good_orders(groups_, 12, rng);
+    start_from(orders.front());
+    for (const Order& order : orders) {
+      if (best.load < ideals::kInfinity && work > kOrderWork) return;
+      if (is_good_enough() || is_late()) return;
       keep(ideals::cut_order(groups_, order, below_best(), work));
-      if (work > kOrderWork || is_good_enough() || is_late()) return;
+    }
+  }
+  // Low limits keep stages short: raise one until there is a plan below it, and the cost stays near
+  // that of the last. The loop over all orders does the rest.
+  void start_from(const Order& order) {
+    const double share = groups_.total_accelerator_time() / (groups_.num_accelerators + 1);
+    double limit = std::max(1.05 * share, 1e-6 * above_all_);
+    for (; limit < above_all_ && best.load == ideals::kInfinity; limit *= 1.5) {
+      keep(ideals::cut_order(groups_, order, limit, work));
     }
   }
   void improve(const Lattice& lattice) {
@@ -89,6 +107,7 @@ class Search {
   const Groups& groups_;
   const LoadOptions& options_;
   const IdealLimits& limits_;
+  double above_all_ = 1;  // no load reaches it
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -12,20 +12,18 @@
 
 namespace kerf::partition {
 
-// How far the search may go; what is over it is answered with the best plan found.
+// How far the search may go (about 60 MB); what is over it is answered with the best plan found.
 struct IdealLimits {
-  std::size_t max_ideals = 1'000'000;
-  std::size_t max_links = 3'000'000;  // ideals that differ by one group
+  std::size_t max_ideals = 400'000;
+  std::size_t max_links = 4'000'000;  // pairs of ideals that differ by one group
 };
 
 struct IdealAnswer : LoadAnswer {
-  std::size_t num_ideals = 0;    // 0: more than the limits, then `optimal` is false
-  double lower_bound = 0;        // of contiguous plans; the objective when optimal
-  int num_decisions = 0;
-  bool is_infeasible() const { return device.empty(); }
+  std::size_t num_ideals = 0;  // 0: not counted, or more than the limits
+  int num_decisions = 0;       // times it asked for a plan below the best
 };
 
-// `optimal` is proved within 1e-9 of the value. An answer without devices: no contiguous plan fits
+// `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without devices: no contiguous plan fits
 // the memory when `optimal`, else none was found. `truncated`: too many ideals, or out of time.
 IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
                             const IdealLimits& limits = {});

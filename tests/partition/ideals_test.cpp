@@ -1,0 +1,421 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contiguous search against all assignments of small problems, against the published values, and
+// on graphs with many ideals.
+#include "kerf/partition/ideals/ideals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "kerf/base/rng.h"
+#include "kerf/ingest/dnn_partitioning.h"
+
+namespace kerf {
+namespace {
+
+using partition::IdealAnswer;
+using partition::IdealLimits;
+using partition::find_contiguous;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Small numbers: many ties, and some zeros.
+LoadNode random_node(Rng& rng) {
+  LoadNode node;
+  if (rng.below(4) > 0) {
+    node.accelerator_time = static_cast<double>(1 + rng.below(9));
+    node.cpu_time = node.accelerator_time * static_cast<double>(1 + rng.below(6));
+  }
+  node.bytes = static_cast<double>(rng.below(5));
+  node.transfer = static_cast<double>(rng.below(8)) * (rng.below(2) == 0 ? 1.0 : 0.25);
+  node.on_accelerator = rng.below(12) > 0;
+  return node;
+}
+
+void connect(LoadProblem& problem, std::uint32_t from, std::uint32_t to) {
+  auto& list = problem.successors[from];
+  if (std::find(list.begin(), list.end(), to) != list.end()) return;
+  list.push_back(to);
+  std::sort(list.begin(), list.end());
+}
+
+// Each backward node mirrors a forward one, or has no mate (an orphan).
+void add_backward(LoadProblem& problem, Rng& rng) {
+  const auto num_forward = static_cast<std::uint32_t>(problem.nodes.size());
+  std::vector<std::uint32_t> mirrored;
+  for (std::uint32_t n = num_forward; n-- > 0;) {
+    LoadNode node = random_node(rng);
+    node.backward = true;
+    if (rng.below(5) > 0) {
+      if (problem.nodes[n].colour == LoadNode::kNoColour) problem.nodes[n].colour = 100 + n;
+      node.colour = problem.nodes[n].colour;
+    }
+    const auto number = static_cast<std::uint32_t>(problem.nodes.size());
+    problem.nodes.push_back(node);
+    problem.successors.emplace_back();
+    for (const std::uint32_t earlier : mirrored) {
+      if (rng.below(3) == 0) connect(problem, earlier, number);
+    }
+    if (rng.below(3) == 0) connect(problem, n, number);
+    mirrored.push_back(number);
+  }
+}
+
+LoadProblem random_problem(std::uint64_t seed) {
+  Rng rng(seed);
+  LoadProblem problem;
+  const bool training = rng.below(2) == 0;
+  const std::uint64_t size = training ? 2 + rng.below(3) : 2 + rng.below(6);
+  const std::uint64_t density = 1 + rng.below(3);
+  for (std::uint32_t n = 0; n < size; ++n) {
+    problem.nodes.push_back(random_node(rng));
+    problem.successors.emplace_back();
+    if (rng.below(4) == 0) problem.nodes[n].colour = static_cast<std::int64_t>(rng.below(3));
+    for (std::uint32_t before = 0; before < n; ++before) {
+      if (rng.below(4) < density) connect(problem, before, n);
+    }
+  }
+  if (training) add_backward(problem, rng);
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    problem.nodes[n].id = static_cast<std::int64_t>(n);
+  }
+  problem.num_accelerators = static_cast<int>(1 + rng.below(3));
+  problem.num_cpus = rng.below(4) > 0 ? 1 : 0;
+  if (problem.num_cpus == 0) {
+    for (LoadNode& node : problem.nodes) node.on_accelerator = true;
+  }
+  problem.memory = rng.below(2) == 0 ? 1000 : static_cast<double>(4 + rng.below(8));
+  return problem;
+}
+
+// Edges among units that a chain of ideals may not run against.
+std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem& problem,
+                                                              const UnitProblem& units) {
+  std::vector<bool> orphan(units.units.size(), true);
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    if (!problem.nodes[n].backward) orphan[units.unit_of[n]] = false;
+  }
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    for (const std::uint32_t to : problem.successors[n]) {
+      const std::uint32_t a = units.unit_of[n];
+      const std::uint32_t b = units.unit_of[to];
+      if (!problem.nodes[n].backward && !problem.nodes[to].backward) out.emplace_back(a, b);
+      const bool both = problem.nodes[n].backward && problem.nodes[to].backward;
+      if (both && (orphan[a] || orphan[b])) out.emplace_back(b, a);
+    }
+  }
+  return out;
+}
+
+// Devices can be put in a row that no edge runs against: take away one without a predecessor.
+bool has_row(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& order,
+             const std::vector<std::uint32_t>& device, std::size_t num_devices) {
+  std::vector<bool> gone(num_devices, false);
+  for (std::size_t round = 0; round < num_devices; ++round) {
+    std::vector<bool> waits(num_devices, false);
+    for (const auto& [a, b] : order) {
+      if (device[a] != device[b] && !gone[device[a]]) waits[device[b]] = true;
+    }
+    for (std::size_t d = 0; d < num_devices; ++d) gone[d] = gone[d] || !waits[d];
+  }
+  return std::find(gone.begin(), gone.end(), false) == gone.end();
+}
+
+double least_of_all(const LoadProblem& problem) {
+  const UnitProblem units = to_units(problem);
+  const auto order = order_of(problem, units);
+  const std::size_t num_devices = problem.num_devices();
+  std::vector<std::uint32_t> device(units.units.size(), 0);
+  double best = kInfinity;
+  while (true) {
+    bool allowed = has_row(order, device, num_devices);
+    for (std::size_t u = 0; u < device.size(); ++u) {
+      allowed = allowed && (units.units[u].on_accelerator || device[u] == units.cpu());
+    }
+    if (allowed) {
+      const Loads loads = find_loads(problem, to_nodes(units, device));
+      if (loads.fits) best = std::min(best, loads.busiest);
+    }
+    std::size_t digit = 0;
+    while (digit < device.size() && ++device[digit] == num_devices) device[digit++] = 0;
+    if (digit == device.size()) return best;
+  }
+}
+
+void expect_valid(const LoadProblem& problem, const IdealAnswer& answer) {
+  const UnitProblem units = to_units(problem);
+  ASSERT_EQ(answer.device.size(), units.units.size());
+  EXPECT_TRUE(has_row(order_of(problem, units), answer.device, problem.num_devices()));
+  const Loads loads = find_loads(problem, to_nodes(units, answer.device));
+  EXPECT_TRUE(loads.fits);
+  EXPECT_NEAR(loads.busiest, answer.objective, 1e-9 * (1 + loads.busiest));
+  for (std::size_t u = 0; u < units.units.size(); ++u) {
+    EXPECT_TRUE(units.units[u].on_accelerator || answer.device[u] == units.cpu());
+  }
+}
+
+TEST(TheContiguousSearch, EqualsTheBestOfAllAssignments) {
+  int infeasible = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    SCOPED_TRACE(seed);
+    const LoadProblem problem = random_problem(seed);
+    const IdealAnswer answer = find_contiguous(problem, {});
+    ASSERT_TRUE(answer.optimal);
+    const double best = least_of_all(problem);
+    if (best == kInfinity) {
+      ++infeasible;
+      EXPECT_TRUE(answer.device.empty());
+      continue;
+    }
+    expect_valid(problem, answer);
+    ASSERT_NEAR(answer.objective, best, 1e-9 * (1 + best));
+  }
+  EXPECT_GT(infeasible, 10);
+  EXPECT_LT(infeasible, 1000);
+}
+
+// A few more units: value[ideal][accelerators][CPU used] over all pairs of ideals, sets as bits.
+class AllPairs {
+ public:
+  explicit AllPairs(const LoadProblem& problem)
+      : units_(to_units(problem)), order_(order_of(problem, units_)) {
+    const std::uint32_t all = (1U << units_.units.size()) - 1;
+    for (std::uint32_t set = 0; set <= all; ++set) {
+      if (is_ideal(set)) ideals_.push_back(set);
+    }
+  }
+  double best() const {
+    const auto k = static_cast<std::size_t>(units_.num_accelerators);
+    std::vector<std::vector<double>> value(ideals_.size(),
+                                           std::vector<double>(2 * (k + 1), kInfinity));
+    value[0][0] = 0;
+    for (std::size_t from = 0; from < ideals_.size(); ++from) {
+      for (std::size_t to = from + 1; to < ideals_.size(); ++to) {
+        if ((ideals_[from] & ~ideals_[to]) != 0) continue;
+        const std::uint32_t stage = ideals_[to] & ~ideals_[from];
+        const double load = accelerator_load(stage);
+        for (std::size_t s = 0; s < value[from].size(); ++s) {
+          const double before = value[from][s];
+          if (s + 2 < value[to].size()) lower(value[to][s + 2], std::max(before, load));
+          if (units_.has_cpu && s % 2 == 0) {
+            lower(value[to][s + 1], std::max(before, cpu_load(stage)));
+          }
+        }
+      }
+    }
+    return *std::min_element(value.back().begin(), value.back().end());
+  }
+
+ private:
+  static void lower(double& value, double to) { value = std::min(value, to); }
+  bool is_ideal(std::uint32_t set) const {
+    return std::all_of(order_.begin(), order_.end(), [&](const auto& edge) {
+      return (set >> edge.second & 1) == 0 || (set >> edge.first & 1) == 1;
+    });
+  }
+  double cpu_load(std::uint32_t stage) const {
+    double load = 0;
+    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+      if ((stage >> u & 1) == 1) load += units_.units[u].cpu_time;
+    }
+    return load;
+  }
+  double accelerator_load(std::uint32_t stage) const {
+    double load = 0;
+    double bytes = 0;
+    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+      if ((stage >> u & 1) == 0) continue;
+      if (!units_.units[u].on_accelerator) return kInfinity;
+      load += units_.units[u].accelerator_time;
+      bytes += units_.units[u].bytes;
+    }
+    for (const LoadNet& net : units_.nets) {
+      std::size_t inside = 0;
+      for (const std::uint32_t unit : net.units) inside += stage >> unit & 1;
+      if (inside > 0 && inside < net.units.size()) load += net.cost;
+    }
+    return bytes > units_.memory ? kInfinity : load;
+  }
+
+  UnitProblem units_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> order_;
+  std::vector<std::uint32_t> ideals_;
+};
+
+// Layers in a few branches, tensors dear or cheap, backward mates for half of the problems.
+LoadProblem branched_problem(std::uint64_t seed) {
+  Rng rng(seed);
+  LoadProblem problem;
+  problem.num_accelerators = static_cast<int>(2 + rng.below(3));
+  problem.num_cpus = rng.below(4) > 0 ? 1 : 0;
+  const auto size = static_cast<std::uint32_t>(9 + rng.below(5));
+  const double dear = std::pow(4.0, static_cast<double>(rng.below(5)) - 2);
+  const bool training = rng.below(2) == 0;
+  problem.nodes.resize(training ? 2 * size : size);
+  problem.successors.resize(problem.nodes.size());
+  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
+    LoadNode& node = problem.nodes[n];
+    node.id = n;
+    node.accelerator_time = rng.uniform();
+    node.cpu_time = node.accelerator_time * (1 + 9 * rng.uniform());
+    node.bytes = rng.uniform();
+    node.transfer = dear * rng.uniform();
+    node.backward = n >= size;
+    node.colour = n % size;
+  }
+  for (std::uint32_t n = 1; n < size; ++n) {
+    for (std::uint64_t edges = 1 + rng.below(2); edges > 0; --edges) {
+      const std::uint64_t reach = std::min<std::uint64_t>(n, 4);
+      const std::uint32_t from = n - 1 - static_cast<std::uint32_t>(rng.below(reach));
+      connect(problem, from, n);
+      if (training) connect(problem, size + n, size + from);
+    }
+    if (training && rng.below(2) == 0) connect(problem, n, size + n);
+  }
+  problem.memory = rng.below(2) == 0 ? 1e9 : (training ? 9.0 : 4.5);
+  return problem;
+}
+
+TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairs) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    const LoadProblem problem = branched_problem(seed);
+    const IdealAnswer answer = find_contiguous(problem, {});
+    ASSERT_TRUE(answer.optimal);
+    const double best = AllPairs(problem).best();
+    if (best == kInfinity) {
+      EXPECT_TRUE(answer.device.empty());
+      continue;
+    }
+    expect_valid(problem, answer);
+    ASSERT_NEAR(answer.objective, best, 1e-8 * best);
+  }
+}
+
+// Modules of parallel branches one after the other, each branch a row of layers.
+LoadProblem inception(int num_modules, const std::vector<int>& branches, double transfer,
+                      std::uint64_t seed) {
+  Rng rng(seed);
+  LoadProblem problem;
+  problem.num_accelerators = 6;
+  problem.memory = 1e9;
+  const auto add = [&](double time, double bytes_out) {
+    LoadNode node;
+    node.id = static_cast<std::int64_t>(problem.nodes.size());
+    node.accelerator_time = time;
+    node.cpu_time = 10 * time;
+    node.transfer = transfer * bytes_out;
+    problem.nodes.push_back(node);
+    problem.successors.emplace_back();
+    return static_cast<std::uint32_t>(problem.nodes.size() - 1);
+  };
+  std::uint32_t last = add(1, 1);
+  for (int module = 0; module < num_modules; ++module) {
+    std::vector<std::uint32_t> ends;
+    for (const int length : branches) {
+      std::uint32_t at = last;
+      for (int layer = 0; layer < length; ++layer) {
+        const std::uint32_t next = add(0.2 + rng.uniform(), 0.2 + 0.3 * rng.uniform());
+        connect(problem, at, next);
+        at = next;
+      }
+      ends.push_back(at);
+    }
+    last = add(0.3, 1);
+    for (const std::uint32_t end : ends) connect(problem, end, last);
+  }
+  return problem;
+}
+
+TEST(TheContiguousSearch, AvoidsThePairsOfManyIdeals) {
+  for (const double transfer : {0.001, 1.0, 10.0}) {
+    const LoadProblem problem = inception(9, {3, 6, 9, 10}, transfer, 3);
+    partition::LoadOptions options;
+    options.time_budget = 60;
+    const IdealAnswer answer = find_contiguous(problem, options);
+    EXPECT_TRUE(answer.optimal);
+    EXPECT_GE(answer.num_ideals, 27000U);
+    expect_valid(problem, answer);
+    // All pairs of ideals are some two hundred million.
+    EXPECT_LT(answer.work, 60'000'000);
+  }
+}
+
+TEST(TheContiguousSearch, SaysWhenThereAreTooManyIdeals) {
+  const LoadProblem problem = inception(4, {5, 5, 5, 5}, 1, 5);
+  const IdealAnswer answer = find_contiguous(problem, {}, IdealLimits{1000, 1'000'000});
+  EXPECT_TRUE(answer.truncated);
+  EXPECT_FALSE(answer.optimal);
+  EXPECT_EQ(answer.num_ideals, 0U);
+  expect_valid(problem, answer);
+  EXPECT_GE(answer.objective, find_contiguous(problem, {}).objective * (1 - 1e-9));
+}
+
+TEST(TheContiguousSearch, AnswersTheSameForTheSameSeed) {
+  const LoadProblem problem = inception(5, {2, 4, 5}, 2, 7);
+  partition::LoadOptions options;
+  options.seed = 11;
+  const IdealAnswer one = find_contiguous(problem, options);
+  options.threads = 2;
+  EXPECT_EQ(one.device, find_contiguous(problem, options).device);
+}
+
+std::filesystem::path throughput_folder() {
+  const char* data = std::getenv("KERF_DATA");
+  const std::filesystem::path root =
+      data != nullptr ? std::filesystem::path(data)
+                      : std::filesystem::path(__FILE__).parent_path() / "../../../shared/data";
+  return root / "dnn-partitioning/throughput";
+}
+
+TEST(TheContiguousSearch, EqualsThePublishedValues) {
+  const auto folder = throughput_folder();
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "no published problems at " << folder << "; set KERF_DATA to the data folder";
+  }
+  const std::vector<std::tuple<std::string, double, std::size_t>> published = {
+      {"layer_bert24_inference", 17.7899, 30},       {"layer_bert24_training", 41.7458, 30},
+      {"layer_resnet50_inference", 33.7747, 242},    {"layer_resnet50_training", 78.6318, 242},
+      {"operator_bert_l-3_inference", 27.9186, 1428}, {"operator_bert_l-3_training", 65.3031, 2774},
+      {"operator_bert_l-6_inference", 29.5795, 1923}, {"operator_resnet50_inference", 124.3490, 241},
+      {"operator_resnet50_training", 255.1940, 258}};
+  for (const auto& [name, load, num_ideals] : published) {
+    SCOPED_TRACE(name);
+    const LoadProblem problem = load_dnn_partitioning(folder / (name + ".json"));
+    const IdealAnswer answer = find_contiguous(problem, {});
+    EXPECT_TRUE(answer.optimal);
+    EXPECT_NEAR(answer.objective, load, 1e-4 * load);
+    EXPECT_EQ(answer.num_ideals, num_ideals);
+    expect_valid(problem, answer);
+  }
+}
+
+// Communication times a thousand: values of an exact search of another make.
+TEST(TheContiguousSearch, EqualsTheKnownValuesWithDearCommunication) {
+  const auto folder = throughput_folder();
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no published problems at " << folder;
+  const std::vector<std::pair<std::string, double>> known = {{"layer_bert24_inference", 20.591},
+                                                             {"layer_bert24_training", 46.608},
+                                                             {"layer_resnet50_inference", 181.900},
+                                                             {"layer_resnet50_training", 479.038}};
+  for (const auto& [name, load] : known) {
+    SCOPED_TRACE(name);
+    LoadProblem problem = load_dnn_partitioning(folder / (name + ".json"));
+    for (LoadNode& node : problem.nodes) node.transfer *= 1000;
+    EXPECT_NEAR(find_contiguous(problem, {}).objective, load, 1e-4 * load);
+  }
+}
+
+}  // namespace
+}  // namespace kerf
