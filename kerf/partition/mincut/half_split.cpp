@@ -212,10 +212,11 @@ std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
     if (slots_[d].smallest == kNowhere) continue;
     if (!fullest || slots_[d].least_counted > fullest->least_counted) fullest = &slots_[d];
   }
-  if (fullest && fullest->least_counted > limit - limit / 32) {
+  if (fullest && is_tight(limit - fullest->least_counted, limit)) {
     const auto device = static_cast<std::uint32_t>(fullest - slots_.data());
     return {{fullest->smallest, device, true, 0}, {fullest->smallest, device, false, 0}};
   }
+  if (crowded_ != kNowhere) return choices_of(crowded_);
   std::vector<Choice> best;
   for (std::uint32_t c = 0; c < placed_.size(); ++c) {
     if (placed_[c] != kNowhere) continue;

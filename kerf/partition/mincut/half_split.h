@@ -39,8 +39,8 @@ class HalfSplit {
     Flow rise = 0;
   };
   // What to try, one after the other. A device that has to hold more and is all but full: its
-  // smallest candidate, there or not. Else the open class whose cheapest device costs most, the
-  // cheapest first.
+  // smallest candidate, there or not. Some device that will be: the smallest that may fill it.
+  // Else the open class whose cheapest device costs most, the cheapest first.
   std::vector<Choice> find_branch(Flow limit) const;
   bool take(const Choice& choice) {
     return choice.here ? assign(choice.c, choice.device) : forbid(choice.c, choice.device);
@@ -63,6 +63,7 @@ class HalfSplit {
     return (domain_[c] >> device & 1U) != 0;
   }
   std::vector<Choice> choices_of(std::uint32_t c) const;
+  static bool is_tight(Flow room, Flow limit) { return room < limit / 32; }
   std::int64_t copies(std::uint32_t slot) const;
   void open_slot();
   bool settle_all(Flow limit, FlowScratch& scratch);
@@ -72,7 +73,7 @@ class HalfSplit {
   bool count_large(Flow limit, bool& changed);
   bool count_from(Flow least, Flow limit, bool& changed);
   std::vector<Flow> open_large(Flow least, std::uint32_t device) const;
-  void remember_smallest(Flow least, std::uint32_t device, Flow counted);
+  std::uint32_t smallest_open(Flow least, std::uint32_t device = kNowhere) const;
   bool crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit, bool& changed);
   Flow most_on_cpu(Flow limit) const;
 
@@ -82,6 +83,8 @@ class HalfSplit {
   std::vector<std::uint64_t> domain_;      // by class, a bit for each device
   std::vector<std::uint32_t> placed_;      // by class; kNowhere while open
   std::uint32_t num_open_ = 0;
+  // When large classes crowd some device, not known which: the smallest open one of them.
+  std::uint32_t crowded_ = kNowhere;
   std::vector<Flow> sizes_;  // of classes worth counting, ascending
   Flow cpu_ = 0;          // held
   Flow cpu_compute_ = 0;  // what the classes held there would take on an accelerator

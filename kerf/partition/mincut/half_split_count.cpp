@@ -12,14 +12,18 @@ namespace kerf::partition {
 namespace {
 
 // How many of `ascending` stay below `room` together: the smallest do best.
-std::int64_t most_below(const std::vector<Flow>& ascending, Flow room) {
+struct Fill {
   std::int64_t count = 0;
+  Flow room = 0;  // left
+};
+Fill most_below(const std::vector<Flow>& ascending, Flow room) {
+  Fill fill{0, room};
   for (const Flow time : ascending) {
-    room -= time;
-    if (room <= 0) break;
-    ++count;
+    if (time >= fill.room) break;
+    fill.room -= time;
+    ++fill.count;
   }
-  return count;
+  return fill;
 }
 
 }  // namespace
@@ -35,17 +39,17 @@ std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const 
   return times;
 }
 
-void HalfSplit::remember_smallest(Flow least, std::uint32_t device, Flow counted) {
-  Slot& slot = slots_[device];
-  if (counted <= slot.least_counted) return;
-  slot.least_counted = counted;
+// The smallest open class of at least this size, of those that may go to `device` if one is named.
+std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
+  std::uint32_t smallest = kNowhere;
   Flow size = kEndless;
   for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    const bool open = placed_[c] == kNowhere && may(c, device);
+    const bool open = placed_[c] == kNowhere && (device == kNowhere || may(c, device));
     if (!open || problem_->compute[c] < least || problem_->compute[c] >= size) continue;
     size = problem_->compute[c];
-    slot.smallest = c;
+    smallest = c;
   }
+  return smallest;
 }
 
 // Forbids what does not fit next to `wanted` more large classes.
@@ -55,7 +59,10 @@ bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted,
   Flow smallest = slots_[device].compute;
   for (std::int64_t i = 0; i < wanted; ++i) smallest += large[static_cast<std::size_t>(i)];
   if (smallest >= limit) return false;
-  remember_smallest(least, device, smallest);
+  if (smallest > slots_[device].least_counted) {
+    slots_[device].least_counted = smallest;
+    slots_[device].smallest = smallest_open(least, device);
+  }
   const auto count = static_cast<std::size_t>(wanted);
   const Flow last = large[count - 1];
   const Flow next = count < large.size() ? large[count] : kEndless;
@@ -85,13 +92,17 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
     if (placed_[c] == kCpu) ++in_all;
     if (placed_[c] < num_slots()) ++held[placed_[c]];
   }
-  in_all += most_below(open_large(least, kCpu), limit - cpu_);
+  in_all += most_below(open_large(least, kCpu), limit - cpu_).count;
   std::vector<std::int64_t> most;
+  std::int64_t at_ease = in_all;  // no device all but full
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
-    most.push_back(held[d] + most_below(open_large(least, d), limit - slots_[d].compute));
+    const Fill fill = most_below(open_large(least, d), limit - slots_[d].compute);
+    most.push_back(held[d] + fill.count);
     in_all += most[d] * copies(d);
+    at_ease += (most[d] - (fill.count > 0 && is_tight(fill.room, limit) ? 1 : 0)) * copies(d);
   }
   if (in_all < total) return false;
+  if (at_ease < total && crowded_ == kNowhere) crowded_ = smallest_open(least);
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     const std::int64_t wanted = total - (in_all - most[d]) - held[d];
     if (wanted > 0 && !crowd_out(least, d, wanted, limit, changed)) return false;
@@ -101,6 +112,7 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
 }
 
 bool HalfSplit::count_large(Flow limit, bool& changed) {
+  crowded_ = kNowhere;
   for (Slot& slot : slots_) {
     slot.least_counted = 0;
     slot.smallest = kNowhere;
