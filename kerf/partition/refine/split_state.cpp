@@ -57,33 +57,39 @@ double SplitState::busiest() const { return *std::max_element(load_.begin(), loa
 SplitState::Change SplitState::peek(std::uint32_t unit, std::uint32_t to) const {
   const std::uint32_t from = device_[unit];
   Change change{0, 0};
-  for (const std::uint32_t net : units_.nets(unit)) {
-    const std::uint32_t* count = &count_[net * units_.num_devices];
-    const std::uint32_t pins = units_.first_pin[net + 1] - units_.first_pin[net];
-    const double cost = units_.cost[net];
-    // A device pays while it holds some pins and not all of them.
-    if (count[from] == pins) {
-      change.from += cost;
-    } else if (count[from] == 1) {
-      change.from -= cost;
-    }
-    if (count[to] == 0) {
-      change.to += cost;
-    } else if (count[to] + 1 == pins) {
-      change.to -= cost;
-    }
-  }
-  // A CPU never pays for tensors.
-  if (from == units_.cpu) change.from = 0;
-  if (to == units_.cpu) change.to = 0;
-  change.from -= units_.time(unit, from);
-  change.to += units_.time(unit, to);
-  return change;
+  for (const std::uint32_t net : units_.nets(unit)) add_net(net, from, to, change);
+  return finished(unit, from, to, change);
 }
 
-void SplitState::move(std::uint32_t unit, std::uint32_t to) {
+SplitState::Change SplitState::peek_swap(std::uint32_t unit, std::uint32_t other) const {
   const std::uint32_t from = device_[unit];
-  const Change change = peek(unit, to);
+  const std::uint32_t to = device_[other];
+  Change there{0, 0};
+  Change back{0, 0};
+  const auto nets = units_.nets(unit);
+  const auto others = units_.nets(other);
+  // Both lists ascend. What both hold keeps as many units on either device.
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < nets.size() || j < others.size()) {
+    if (j == others.size() || (i < nets.size() && nets[i] < others[j])) {
+      add_net(nets[i++], from, to, there);
+    } else if (i == nets.size() || others[j] < nets[i]) {
+      add_net(others[j++], to, from, back);
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  there = finished(unit, from, to, there);
+  back = finished(other, to, from, back);
+  return {there.from + back.to, there.to + back.from};
+}
+
+void SplitState::move(std::uint32_t unit, std::uint32_t to) { move(unit, to, peek(unit, to)); }
+
+void SplitState::move(std::uint32_t unit, std::uint32_t to, const Change& change) {
+  const std::uint32_t from = device_[unit];
   load_[from] += change.from;
   load_[to] += change.to;
   bytes_[from] -= units_.bytes[unit];

@@ -72,11 +72,31 @@ class SplitState {
     double to = 0;
   };
   Change peek(std::uint32_t unit, std::uint32_t to) const;
+  // The same for two units on different devices that change places.
+  Change peek_swap(std::uint32_t unit, std::uint32_t other) const;
   void move(std::uint32_t unit, std::uint32_t to);
+  // `change` is what peek answers.
+  void move(std::uint32_t unit, std::uint32_t to, const Change& change);
   // Sums again from scratch: what additions and subtractions lost comes back.
   void reset(std::span<const std::uint32_t> device);
 
  private:
+  // In line: searches spend their time here.
+  void add_net(std::uint32_t net, std::uint32_t from, std::uint32_t to, Change& change) const {
+    const std::uint32_t* count = &count_[net * units_.num_devices];
+    const std::uint32_t pins = units_.first_pin[net + 1] - units_.first_pin[net];
+    const double cost = units_.cost[net];
+    // A device pays while it holds some units of the net and not all of them.
+    change.from += cost * ((count[from] == pins ? 1.0 : 0.0) - (count[from] == 1 ? 1.0 : 0.0));
+    change.to += cost * ((count[to] == 0 ? 1.0 : 0.0) - (count[to] + 1 == pins ? 1.0 : 0.0));
+  }
+  Change finished(std::uint32_t unit, std::uint32_t from, std::uint32_t to,
+                  const Change& nets) const {
+    // A CPU never pays for tensors.
+    return {(from == units_.cpu ? 0 : nets.from) - units_.time(unit, from),
+            (to == units_.cpu ? 0 : nets.to) + units_.time(unit, to)};
+  }
+
   const FlatUnits& units_;
   std::vector<std::uint32_t> device_;
   std::vector<std::uint32_t> count_;  // by net and device: units there
