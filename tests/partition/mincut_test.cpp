@@ -229,5 +229,57 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
   });
 }
 
+// The published problems lie outside the repository.
+std::filesystem::path data_folder() {
+  const char* named = std::getenv("KERF_DATA");
+  const std::filesystem::path folder = named != nullptr ? named : "../shared/data";
+  return folder / "dnn-partitioning" / "throughput";
+}
+
+struct Published {
+  const char* file;
+  double optimum;
+};
+
+class APublishedProblem : public testing::TestWithParam<Published> {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path path = data_folder() / GetParam().file;
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << "NOT TESTED: no " << path << "; name the data folder in KERF_DATA";
+    }
+    units_ = to_units(load_dnn_partitioning(path.string()));
+  }
+  UnitProblem units_;
+};
+
+TEST_P(APublishedProblem, IsSolvedAndProvedWithoutAnIncumbent) {
+  const Proof proof = prove(units_, {});
+  ASSERT_TRUE(proof.answer.optimal);
+  EXPECT_NEAR(proof.answer.objective, GetParam().optimum, 1e-5 * GetParam().optimum);
+  EXPECT_GE(proof.bound.value, proof.answer.objective * (1 - 1e-5));
+  const Loads loads = find_loads(units_, proof.answer.device);
+  EXPECT_TRUE(loads.fits);
+  EXPECT_EQ(loads.busiest, proof.answer.objective);
+  const Proof again = prove(units_, {});
+  EXPECT_EQ(again.answer.device, proof.answer.device);
+  EXPECT_EQ(again.answer.work, proof.answer.work);
+}
+
+TEST_P(APublishedProblem, HasNoBoundAboveItsOptimum) {
+  for (const LoadBound& bound : find_load_bounds(units_)) {
+    EXPECT_LE(bound.value, GetParam().optimum * (1 + 1e-6)) << bound.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Throughput, APublishedProblem,
+                         testing::Values(Published{"operator_bert_l-3_inference.json", 21.90838},
+                                         Published{"operator_bert_l-3_training.json", 54.20740},
+                                         Published{"operator_bert_l-6_inference.json", 28.33219},
+                                         Published{"operator_resnet50_inference.json", 124.34885},
+                                         Published{"operator_resnet50_training.json", 255.19442},
+                                         Published{"layer_bert24_inference.json", 17.71472},
+                                         Published{"layer_bert24_training.json", 39.78954}));
+
 }  // namespace
 }  // namespace kerf::partition

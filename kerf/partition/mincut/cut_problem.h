@@ -27,11 +27,11 @@ struct CutProblem {
   int num_accelerators = 0;
   bool has_cpu = false;
   double memory = 0;
-  std::vector<std::uint32_t> group;        // class by unit
-  std::vector<Flow> compute;               // on an accelerator, by class
-  std::vector<Flow> cpu;                   // by class
-  std::vector<double> bytes;               // by class
-  std::vector<std::uint8_t> accelerable;   // by class
+  std::vector<std::uint32_t> group;       // class by unit
+  std::vector<Flow> compute;              // on an accelerator, by class
+  std::vector<Flow> cpu;                  // by class
+  std::vector<double> bytes;              // by class
+  std::vector<std::uint8_t> accelerable;  // by class
   struct Net {
     std::vector<std::uint32_t> classes;
     Flow cost = 0;

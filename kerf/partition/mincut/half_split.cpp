@@ -90,8 +90,7 @@ bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
                      [&](Slot& slot) { return slot.load.settle(scratch, limit); });
 }
 
-bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit,
-                          FlowScratch& scratch) {
+bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch) {
   if (device == kCpu) return cpu_ + problem_->cpu[c] < limit;
   Slot& slot = slots_[device];
   if (slot.bytes + problem_->bytes[c] > problem_->memory) return false;
@@ -115,12 +114,14 @@ bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bo
   return assign(c, static_cast<std::uint32_t>(std::countr_zero(domain_[c])));
 }
 
-bool HalfSplit::propagate(Flow limit, FlowScratch& scratch) {
+bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget) {
   for (bool changed = true; changed;) {
     changed = false;
     if (cpu_ >= limit || !settle_all(limit, scratch)) return false;
     for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-      if (placed_[c] == kNowhere && !test_class(c, limit, scratch, changed)) return false;
+      if (placed_[c] != kNowhere) continue;
+      if (budget.spent(scratch.steps)) return true;
+      if (!test_class(c, limit, scratch, changed)) return false;
     }
     if (changed) continue;
     if (!count_large(limit, changed)) return false;

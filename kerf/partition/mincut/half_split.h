@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "kerf/partition/mincut/balance.h"
 #include "kerf/partition/mincut/device_cut.h"
+#include "kerf/partition/mincut/search_budget.h"
 
 namespace kerf::partition {
 
@@ -23,8 +23,9 @@ class HalfSplit {
  public:
   HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch);
 
-  // Draws every conclusion the tests allow; false when no split below `limit` is left.
-  bool propagate(Flow limit, FlowScratch& scratch);
+  // Draws every conclusion the tests allow, fewer when the budget ends; false when no split below
+  // `limit` is left.
+  bool propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget);
   // Puts class c on one of its devices; false when that is refuted at once.
   bool assign(std::uint32_t c, std::uint32_t device);
   bool forbid(std::uint32_t c, std::uint32_t device);
@@ -51,17 +52,15 @@ class HalfSplit {
     DeviceCut load;
     DeviceCut share;
     std::vector<Hold> hold;
-    Flow compute = 0;   // held
-    double bytes = 0;   // held
+    Flow compute = 0;  // held
+    double bytes = 0;  // held
     Flow least_compute = 0;
     Flow least_counted = 0;             // compute with the large classes it has to hold
     std::uint32_t smallest = kNowhere;  // open class among those
     bool tune = false;
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
-  bool may(std::uint32_t c, std::uint32_t device) const {
-    return (domain_[c] >> device & 1U) != 0;
-  }
+  bool may(std::uint32_t c, std::uint32_t device) const { return (domain_[c] >> device & 1U) != 0; }
   std::vector<Choice> choices_of(std::uint32_t c) const;
   static bool is_tight(Flow room, Flow limit) { return room < limit / 32; }
   std::int64_t copies(std::uint32_t slot) const;
@@ -80,14 +79,14 @@ class HalfSplit {
   const CutProblem* problem_;
   std::vector<Slot> slots_;
   std::uint32_t used_ = 0;
-  std::vector<std::uint64_t> domain_;      // by class, a bit for each device
-  std::vector<std::uint32_t> placed_;      // by class; kNowhere while open
+  std::vector<std::uint64_t> domain_;  // by class, a bit for each device
+  std::vector<std::uint32_t> placed_;  // by class; kNowhere while open
   std::uint32_t num_open_ = 0;
   // When large classes crowd some device, not known which: the smallest open one of them.
   std::uint32_t crowded_ = kNowhere;
   std::vector<Flow> sizes_;  // of classes worth counting, ascending
-  Flow cpu_ = 0;          // held
-  Flow cpu_compute_ = 0;  // what the classes held there would take on an accelerator
+  Flow cpu_ = 0;             // held
+  Flow cpu_compute_ = 0;     // what the classes held there would take on an accelerator
 };
 
 }  // namespace kerf::partition

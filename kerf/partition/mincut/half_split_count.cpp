@@ -117,9 +117,8 @@ bool HalfSplit::count_large(Flow limit, bool& changed) {
     slot.least_counted = 0;
     slot.smallest = kNowhere;
   }
-  return std::all_of(sizes_.begin(), sizes_.end(), [&](Flow least) {
-    return changed || count_from(least, limit, changed);
-  });
+  return std::all_of(sizes_.begin(), sizes_.end(),
+                     [&](Flow least) { return changed || count_from(least, limit, changed); });
 }
 
 }  // namespace kerf::partition

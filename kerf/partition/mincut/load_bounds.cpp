@@ -26,8 +26,8 @@ std::vector<PackItem> to_items(const UnitProblem& problem) {
   std::vector<PackItem> items;
   for (const LoadUnit& unit : problem.units) {
     const bool there = unit.on_accelerator && problem.num_accelerators > 0;
-    items.push_back({there ? unit.accelerator_time : kNever,
-                     problem.has_cpu ? unit.cpu_time : kNever});
+    items.push_back(
+        {there ? unit.accelerator_time : kNever, problem.has_cpu ? unit.cpu_time : kNever});
   }
   return items;
 }
@@ -115,7 +115,6 @@ class CutAsker {
   CutProblem problem_;
   MaxFlow base_;
   FlowScratch scratch_;
-
 };
 
 double cpu_time(const UnitProblem& problem, std::uint32_t unit) {

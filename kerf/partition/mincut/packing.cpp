@@ -180,8 +180,8 @@ bool counting_refutes(const std::vector<PackItem>& items, std::size_t bins, doub
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return bins > 0 && std::any_of(sizes.begin(), sizes.end(), [&](double least) {
-    return counting_refutes(items, bins, limit, least);
-  });
+           return counting_refutes(items, bins, limit, least);
+         });
 }
 
 }  // namespace
@@ -208,9 +208,8 @@ double divisible_limit(std::vector<PackItem> items, int bins) {
     }
   }
   if (bins == 0) return forced;
-  std::stable_sort(free.begin(), free.end(), [](const PackItem& a, const PackItem& b) {
-    return gain_of(a) > gain_of(b);
-  });
+  std::stable_sort(free.begin(), free.end(),
+                   [](const PackItem& a, const PackItem& b) { return gain_of(a) > gain_of(b); });
   // Move the best item over until the slower bin is the busier: the crossing is the answer.
   for (const PackItem& item : free) {
     const double equal = (rest - item.time) / bins;

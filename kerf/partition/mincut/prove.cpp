@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -17,39 +16,30 @@
 #include "kerf/partition/mincut/fuse.h"
 #include "kerf/partition/mincut/half_split.h"
 #include "kerf/partition/mincut/load_bounds.h"
+#include "kerf/partition/mincut/search_budget.h"
 
 namespace kerf::partition {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-using Clock = std::chrono::steady_clock;
-
-struct Budget {
-  std::int64_t work = 0;
-  Clock::time_point end;
-  bool timed_out = false;
-  bool spent(std::int64_t steps) {
-    if (steps >= work) return true;
-    timed_out = timed_out || Clock::now() >= end;
-    return timed_out;
-  }
-};
-
 enum class Verdict { refuted, unknown };
 
 // Splits below a limit that falls as they are found.
 class CutSearch {
  public:
-  CutSearch(const UnitProblem& units, LoadAnswer& best, double limit, double gap)
+  // `proved`: no split is below this, so that one which meets it ends the search.
+  CutSearch(const UnitProblem& units, LoadAnswer& best, double limit, double proved, double gap)
       : units_(&units),
         best_(&best),
+        proved_(proved),
         gap_(gap),
         per_one_(scale_for(limit)),
         problem_(units, fuse_units(units, limit, per_one_, scratch_.steps), per_one_),
         limit_(problem_.to_limit(limit)) {}
 
-  Verdict run(Budget& budget) {
+  Verdict run(SearchBudget& budget) {
+    if (problem_.num_classes() > kMostClasses) return Verdict::unknown;
     HalfSplit root(problem_, limit_, scratch_);
     return explore(root, budget);
   }
@@ -57,9 +47,10 @@ class CutSearch {
   std::int64_t steps() const { return scratch_.steps; }
 
  private:
-  Verdict explore(HalfSplit& node, Budget& budget) {
+  Verdict explore(HalfSplit& node, SearchBudget& budget) {
     ++nodes_;
-    if (!node.propagate(limit_, scratch_)) return Verdict::refuted;
+    scratch_.steps += static_cast<std::int64_t>(problem_.num_classes()) * kNodeWork;
+    if (!node.propagate(limit_, scratch_, budget)) return Verdict::refuted;
     if (node.complete()) {
       take(node.devices());
       return Verdict::refuted;  // nothing better than what was just taken
@@ -72,6 +63,7 @@ class CutSearch {
       if (child.take(choices[i]) && explore(child, budget) == Verdict::unknown) {
         return Verdict::unknown;
       }
+      if (limit_ <= problem_.to_limit(proved_)) break;
     }
     return Verdict::refuted;
   }
@@ -86,8 +78,14 @@ class CutSearch {
     limit_ = std::min(limit_, problem_.to_limit(loads.busiest * (1 - gap_)));
   }
 
+  // Nodes keep a bit for each pair of classes and device: past this they do not fit memory.
+  static constexpr std::size_t kMostClasses = 2000;
+  static constexpr std::int64_t kNodeWork =
+      16;  // for each class: what a node costs beside its cuts
+
   const UnitProblem* units_;
   LoadAnswer* best_;
+  double proved_;
   double gap_;
   double per_one_;
   FlowScratch scratch_;
@@ -108,43 +106,102 @@ bool meets(const LoadBound& bound, const LoadAnswer& answer, double gap) {
   return bound.value >= answer.objective * (1 - gap) - 1e-12;
 }
 
-// Keeps the larger bound, and says whether it ends the matter.
-bool bound_is_enough(Proof& proof, LoadBound bound, double gap) {
-  if (proof.bound.name.empty() || bound.value > proof.bound.value) proof.bound = std::move(bound);
-  proof.answer.optimal = meets(proof.bound, proof.answer, gap);
-  return proof.answer.optimal;
-}
+// Questions "is there a split below T?" for rising T: a refusal raises the bound, a split found is
+// improved until nothing better is left. An incumbent a long way above the bound thus costs little.
+class Prover {
+ public:
+  Prover(const UnitProblem& problem, const LoadAnswer& incumbent, const ProofOptions& options)
+      : problem_(&problem), options_(options) {
+    KERF_CHECK(problem.num_accelerators < static_cast<int>(kCpu), "at most 62 accelerators");
+    proof_.answer = incumbent;
+    proof_.answer.optimal = false;
+    if (incumbent.device.empty()) proof_.answer.objective = kNever;
+    work_left_ = options.work_budget;
+    using Clock = SearchBudget::Clock;
+    budget_.end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(options.time_budget));
+  }
+
+  Proof run() {
+    if (!bounds_suffice()) climb();
+    proof_.answer.truncated = budget_.timed_out && !proof_.answer.optimal;
+    return std::move(proof_);
+  }
+
+ private:
+  // The quick ones first: they often do.
+  bool bounds_suffice() {
+    for (const auto& bound : {work_bound, unit_bound, memory_bound, cut_bound}) {
+      if (raise(bound(*problem_))) return true;
+    }
+    return raise(pair_bound(*problem_)) || raise(packing_bound(*problem_));
+  }
+
+  // Keeps the larger bound, and says whether it ends the matter.
+  bool raise(LoadBound bound) {
+    if (proof_.bound.name.empty() || bound.value > proof_.bound.value) {
+      proof_.bound = std::move(bound);
+    }
+    proof_.answer.optimal = meets(proof_.bound, proof_.answer, options_.gap);
+    return proof_.answer.optimal;
+  }
+
+  double ceiling() const {
+    return std::min(proof_.answer.objective * (1 - options_.gap), above_all(*problem_));
+  }
+
+  // Steps double while refusals come easily, and halve once a question was too hard.
+  void climb() {
+    double step = kFirstStep;
+    for (bool hard = false; work_left_ > 0 && !budget_.timed_out;) {
+      const double low = std::max(proof_.bound.value, ceiling() * 1e-6);
+      const double limit =
+          low * (1 + step) > ceiling() * (1 - step / 4) ? ceiling() : low * (1 + step);
+      if (limit >= ceiling() && hard && step < kLastStep) return;
+      const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 2);
+      if (proof_.answer.optimal) return;
+      hard = hard || verdict == Verdict::unknown;
+      step = verdict == Verdict::unknown ? std::min(step, limit / low - 1) / 2
+             : hard                      ? step
+                                         : step * 2;
+      if (step < kLastStep) return;
+    }
+  }
+
+  Verdict ask(double limit, std::int64_t work) {
+    CutSearch search(*problem_, proof_.answer, limit, proof_.bound.value, options_.gap);
+    budget_.work = std::max<std::int64_t>(work, kLeastWork);
+    const Verdict verdict = search.run(budget_);
+    proof_.nodes += search.nodes();
+    proof_.answer.work += search.steps();
+    work_left_ -= search.steps();
+    if (verdict == Verdict::refuted) {
+      raise({"search", std::min(limit, ceiling()),
+             "a search by minimum cuts has ruled out every split below this"});
+      // Nothing at all was found below more than anything pays.
+      if (limit >= above_all(*problem_) && proof_.answer.device.empty()) {
+        proof_.answer.optimal = true;
+        proof_.bound.value = kNever;
+      }
+    }
+    return verdict;
+  }
+
+  static constexpr double kFirstStep = 1.0 / 128;
+  static constexpr double kLastStep = 1e-4;
+  static constexpr std::int64_t kLeastWork = 100'000;
+
+  const UnitProblem* problem_;
+  ProofOptions options_;
+  Proof proof_;
+  SearchBudget budget_;
+  std::int64_t work_left_ = 0;
+};
 
 }  // namespace
 
 Proof prove(const UnitProblem& problem, const LoadAnswer& incumbent, const ProofOptions& options) {
-  Proof proof;
-  proof.answer = incumbent;
-  if (incumbent.device.empty()) proof.answer.objective = kNever;
-  proof.answer.optimal = false;
-  KERF_CHECK(problem.num_accelerators < static_cast<int>(kCpu), "at most 62 accelerators");
-  Budget budget{options.work_budget,
-                Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(options.time_budget))};
-  // The quick ones first: they often suffice.
-  for (const auto& bound : {work_bound, unit_bound, memory_bound, cut_bound}) {
-    if (bound_is_enough(proof, bound(problem), options.gap)) return proof;
-  }
-  if (bound_is_enough(proof, pair_bound(problem), options.gap)) return proof;
-  if (bound_is_enough(proof, packing_bound(problem), options.gap)) return proof;
-  const double limit =
-      std::min(proof.answer.objective * (1 - options.gap), above_all(problem));
-  CutSearch search(problem, proof.answer, limit, options.gap);
-  const Verdict verdict = search.run(budget);
-  proof.nodes = search.nodes();
-  proof.answer.work += search.steps();
-  proof.answer.truncated = budget.timed_out;
-  if (verdict == Verdict::refuted) {
-    proof.answer.optimal = true;
-    proof.bound = {"search", proof.answer.objective * (1 - options.gap),
-                   "a search by minimum cuts has ruled out every split below this"};
-  }
-  return proof;
+  return Prover(problem, incumbent, options).run();
 }
 
 }  // namespace kerf::partition

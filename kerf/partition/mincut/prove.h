@@ -12,8 +12,8 @@
 namespace kerf::partition {
 
 struct ProofOptions {
-  std::int64_t work_budget = 2'000'000'000;  // arcs looked at; decides
-  double time_budget = 10;                   // seconds; a safety stop
+  std::int64_t work_budget = 400'000'000;  // arcs looked at, some 1e8 a second; decides
+  double time_budget = 10;                 // seconds; a safety stop
   // Splits better than the incumbent by less than this share do not count.
   double gap = 1e-6;
 };
