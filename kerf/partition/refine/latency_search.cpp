@@ -1,0 +1,289 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problem: the split whose one sample takes least time (spec of find_latency), memory respected.
+// Method: simulated annealing from several starts, then from the best of them again at lower heat.
+// Moves take single units, runs of a topological order, or the rest of a device's run, so that
+// borders of pieces wander and whole pieces change places. O(edges) a proposal; not optimal in
+// general.
+#include "kerf/partition/refine/latency_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kerf/base/error.h"
+#include "kerf/base/rng.h"
+#include "kerf/partition/refine/anneal.h"
+#include "kerf/partition/refine/latency_starts.h"
+#include "kerf/partition/refine/latency_timer.h"
+#include "kerf/partition/refine/tasks.h"
+
+namespace kerf::partition {
+namespace {
+
+using Split = std::vector<std::uint32_t>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kWorkPerSecond = 5e7;  // about 0.5 s of a core of 2.8 GHz
+constexpr double kWorkPerSquaredUnit = 1e5;
+constexpr double kEqual = 1e-9;
+
+struct Found {
+  Split device;
+  double objective = kInfinity;
+  std::int64_t work = 0;
+};
+
+struct Heat {
+  double first;
+  double last;
+};
+
+// What all tasks read.
+struct Setting {
+  const LoadProblem& problem;
+  UnitProblem units;
+  FlatUnits flat;
+  Split order;  // of units
+  bool serial;
+};
+
+class LatencyAnnealer {
+ public:
+  LatencyAnnealer(const Setting& setting, const Split& start, Rng& rng)
+      : setting_(setting),
+        units_(setting.flat),
+        rng_(rng),
+        timer_(setting.problem, setting.serial),
+        device_(start),
+        node_device_(to_nodes(setting.units, start)),
+        bytes_(setting.flat.num_devices, 0),
+        place_(start.size()) {
+    for (std::uint32_t i = 0; i < setting.order.size(); ++i) place_[setting.order[i]] = i;
+    for (std::size_t u = 0; u < start.size(); ++u) bytes_[start[u]] += units_.bytes[u];
+    now_ = timer_.latency(node_device_);
+    best_ = {start, now_, 0};
+  }
+
+  Found run(std::int64_t work, Heat heat, double good_enough, const StopClock& clock) {
+    constexpr int kBetweenLooks = 16;
+    double warmth = heat.first;
+    for (int i = 0; best_.work < work && best_.objective > good_enough; ++i) {
+      if (i % kBetweenLooks == 0) {
+        if (clock.struck()) break;
+        const double done = static_cast<double>(best_.work) / static_cast<double>(work);
+        warmth = best_.objective * heat.first * std::pow(heat.last / heat.first, done);
+      }
+      propose(warmth);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(rng_.below(bound)); }
+
+  void propose(double warmth) {
+    best_.work += 1;
+    const std::uint32_t unit = below(units_.num_units());
+    moved_.clear();
+    const std::uint32_t kind = below(10);
+    if (kind < 4) {
+      put(unit, target(unit));
+    } else if (kind < 5) {
+      swap(unit, below(units_.num_units()));
+    } else if (kind < 8) {
+      put_run(place_[unit], run_length(), target(unit), false);
+    } else {
+      put_run(place_[unit], units_.num_units(), target(unit), true);
+    }
+    if (moved_.empty()) return;
+    if (!fits()) return undo();
+    best_.work += timer_.work();
+    const double after = timer_.latency(node_device_);
+    if (after > now_ && after - now_ > -warmth * std::log(rng_.uniform())) return undo();
+    now_ = after;
+    if (now_ >= best_.objective * (1 - kEqual)) return;
+    best_.objective = now_;
+    best_.device = device_;
+  }
+
+  // A neighbour's device, or any.
+  std::uint32_t target(std::uint32_t unit) {
+    const auto nets = units_.nets(unit);
+    if (nets.empty() || below(3) == 0) return below(units_.num_devices);
+    const auto pins = units_.pins(nets[below(nets.size())]);
+    return device_[pins[below(pins.size())]];
+  }
+
+  // Short ones often, long ones now and then.
+  std::uint32_t run_length() {
+    const double most = std::log(std::max(2.0, 0.5 * units_.num_units()));
+    return static_cast<std::uint32_t>(std::exp(rng_.uniform() * most)) + 1;
+  }
+
+  // Units in order from `begin`, forwards or backwards; `same`: while they share its device.
+  void put_run(std::uint32_t begin, std::uint32_t length, std::uint32_t to, bool same) {
+    const bool forward = below(2) == 0;
+    const std::uint32_t from = device_[setting_.order[begin]];
+    const std::uint32_t count = units_.num_units();
+    for (std::uint32_t i = 0; i < length; ++i) {
+      if (forward ? begin + i >= count : begin < i) break;
+      const std::uint32_t unit = setting_.order[forward ? begin + i : begin - i];
+      if (same && device_[unit] != from) break;
+      put(unit, to);
+    }
+  }
+
+  void swap(std::uint32_t unit, std::uint32_t other) {
+    const std::uint32_t to = device_[other];
+    put(other, device_[unit]);
+    put(unit, to);
+  }
+
+  void put(std::uint32_t unit, std::uint32_t to) {
+    if (device_[unit] == to || !units_.runs_on(unit, to)) return;
+    moved_.emplace_back(unit, device_[unit]);
+    set(unit, to);
+  }
+
+  void set(std::uint32_t unit, std::uint32_t to) {
+    bytes_[device_[unit]] -= units_.bytes[unit];
+    bytes_[to] += units_.bytes[unit];
+    device_[unit] = to;
+    for (const std::uint32_t node : setting_.units.units[unit].nodes) node_device_[node] = to;
+  }
+
+  bool fits() const {
+    for (std::uint32_t d = 0; d < units_.cpu; ++d) {
+      if (bytes_[d] > units_.memory) return false;
+    }
+    return true;
+  }
+
+  void undo() {
+    for (auto i = moved_.rbegin(); i != moved_.rend(); ++i) set(i->first, i->second);
+  }
+
+  const Setting& setting_;
+  const FlatUnits& units_;
+  Rng& rng_;
+  LatencyTimer timer_;
+  Split device_, node_device_;
+  std::vector<double> bytes_;                                   // by device
+  std::vector<std::uint32_t> place_;                            // by unit, in the order
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> moved_;  // unit, device before
+  double now_ = 0;
+  Found best_;
+};
+
+class LatencySearch {
+ public:
+  LatencySearch(const LoadProblem& problem, const LoadOptions& options, bool serial)
+      : options_(options), clock_(options.time_budget), setting_(make_setting(problem, serial)) {
+    const auto count = static_cast<double>(setting_.flat.num_units());
+    work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
+                     kWorkPerSquaredUnit * count * count);
+  }
+
+  LoadAnswer run() {
+    Rng rng(options_.seed ^ 0x6c62272e07bb0142ULL);
+    for (Split& start : latency_starts(setting_.units, setting_.flat, setting_.order, rng)) {
+      add_start(std::move(start));
+    }
+    if (setting_.flat.num_units() > 0) {
+      // The first rounds choose, the last ones finish.
+      round(8, 0.4, {3e-3, 3e-5});
+      round(3, 0.3, {1e-3, 1e-5});
+      round(2, 0.3, {3e-4, 1e-6});
+    }
+    return answer();
+  }
+
+ private:
+  static Setting make_setting(const LoadProblem& problem, bool serial) {
+    UnitProblem units = to_units(problem);
+    FlatUnits flat(units);
+    const LatencyTimer timer(problem, serial);
+    Split order = order_of_units(units, timer.order());
+    return {problem, std::move(units), std::move(flat), std::move(order), serial};
+  }
+
+  double latency(const Split& device) const {
+    if (!find_loads(setting_.units, device).fits) return kInfinity;
+    return find_latency(setting_.problem, to_nodes(setting_.units, device), setting_.serial);
+  }
+
+  bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
+
+  void add_start(Split start) {
+    const double objective = latency(start);
+    keep({std::move(start), objective, 0});
+  }
+
+  void keep(Found found) {
+    work_done_ += found.work;
+    if (found.objective == kInfinity) return;
+    for (const Found& other : found_) {
+      if (other.device == found.device) return;
+    }
+    const auto place =
+        std::upper_bound(found_.begin(), found_.end(), found,
+                         [](const Found& a, const Found& b) { return a.objective < b.objective; });
+    found_.insert(place, std::move(found));
+  }
+
+  void round(std::size_t kept, double share, Heat heat) {
+    if (found_.empty() || good(found_.front().objective) || clock_.struck()) return;
+    found_.resize(std::min(found_.size(), kept));
+    const std::vector<Found> from = found_;
+    std::vector<Found> results(from.size());
+    const auto work = static_cast<std::int64_t>(share * work_ / static_cast<double>(from.size()));
+    const std::size_t counted = run_tasks(from.size(), options_.threads, [&](std::size_t i) {
+      Rng mixed(options_.seed ^ (next_task_ + i) * 0xd1342543de82ef95ULL);
+      Rng rng(mixed.next());
+      LatencyAnnealer annealer(setting_, from[i].device, rng);
+      results[i] = annealer.run(work, heat, options_.good_enough, clock_);
+      check(results[i]);
+      return good(results[i].objective);
+    });
+    next_task_ += from.size();
+    for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
+  }
+
+  // The objective from scratch; the timer must agree.
+  void check(Found& found) const {
+    const double objective = latency(found.device);
+    KERF_DCHECK(std::abs(objective - found.objective) <= 1e-6 * (1 + found.objective),
+                "the timer's latency differs from find_latency's");
+    found.objective = objective;
+  }
+
+  LoadAnswer answer() const {
+    LoadAnswer out;
+    out.work = work_done_;
+    out.objective = found_.empty() ? kInfinity : found_.front().objective;
+    if (!found_.empty()) out.device = found_.front().device;
+    out.optimal = !found_.empty() && good(out.objective);
+    out.truncated = !out.optimal && clock_.struck();
+    return out;
+  }
+
+  const LoadOptions& options_;
+  StopClock clock_;
+  Setting setting_;
+  double work_;
+  std::int64_t work_done_ = 0;
+  std::uint64_t next_task_ = 1;
+  std::vector<Found> found_;  // best first
+};
+
+}  // namespace
+
+LoadAnswer latency_search(const LoadProblem& problem, const LoadOptions& options, bool serial) {
+  return LatencySearch(problem, options, serial).run();
+}
+
+}  // namespace kerf::partition
