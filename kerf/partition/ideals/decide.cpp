@@ -5,7 +5,8 @@
 // CPU; level by level, depth first over the stages that may follow an ideal. Three things keep the
 // number of stages far below the number of pairs of ideals:
 //   1. A stage stops growing when its compute and the nets it shares with earlier stages reach T.
-//   2. An ideal counts only if the accelerators left can take what is left.
+//   2. An ideal counts only if the devices left can take what is left; and so a stage stops growing
+//      when it pays so much for nets that too little compute can join it.
 //   3. An ideal is not expanded when a larger one, reached as cheaply, is as good a start. Let J
 //      follow I in a plan, and take x from the stage J \ I because I + x is held already. The stage
 //      loses x's compute and the nets that only x shares with I; it gains at most the nets of x
@@ -152,6 +153,7 @@ void Decision::grow_on_accelerator(Kind kind, std::uint32_t start, int level) {
       [&](std::uint32_t g) { nets_.add_before(g); });
   ++expansion_;
   const double load_before = reached_[kind].load[start];
+  const double max_shared = left_for(kind, level) - (total_ - figures_.accelerator_time[start]);
   stack_.push_back({start, 0, {}});
   while (!stack_.empty()) {
     Frame& top = stack_.back();
@@ -169,11 +171,12 @@ void Decision::grow_on_accelerator(Kind kind, std::uint32_t start, int level) {
     enter(link.to);
     if (!groups_.groups[link.group].on_accelerator) continue;
     const Sums sums = nets_.add(link.group, top.sums);
-    if (sums.least >= limit_ || sums.bytes > groups_.memory) {
+    if (sums.least() >= limit_ || sums.shared > max_shared || sums.bytes > groups_.memory) {
       nets_.remove(link.group);
       continue;
     }
-    if (sums.load < limit_) reach(kind, link.to, level + 1, start, std::max(load_before, sums.load));
+    if (sums.load < limit_)
+      reach(kind, link.to, level + 1, start, std::max(load_before, sums.load));
     stack_.push_back({link.to, 0, sums});
   }
 }
@@ -200,14 +203,20 @@ void Decision::grow_on_cpu(std::uint32_t start, int level) {
   }
 }
 
+// Compute that fits on the devices left.
+double Decision::left_for(Kind kind, int accelerators) const {
+  const double room = limit_ * (groups_.num_accelerators - accelerators);
+  return room + (kind == kFresh ? cpu_time_share_ : 0) + 1e-9 * total_;
+}
+
 // Rule 2. Every net that crosses an ideal is paid for after it too, but by the CPU.
 bool Decision::can_finish(Kind kind, std::uint32_t ideal, int accelerators) const {
-  const double room = limit_ * (groups_.num_accelerators - accelerators);
+  const double left = left_for(kind, accelerators);
   const double time = total_ - figures_.accelerator_time[ideal];
-  const double all = time + figures_.crossing[ideal];
-  const double slack = 1e-9 * (total_ + figures_.crossing[ideal]);
-  if (kind == kCpuUsed) return all <= room + slack;
-  return time <= room + cpu_time_share_ + slack && all <= room + cpu_all_share_ + slack;
+  if (time > left) return false;
+  const double crossing = figures_.crossing[ideal] * (1 - 1e-9);
+  const double share = kind == kFresh ? cpu_all_share_ - cpu_time_share_ : 0;
+  return time + crossing <= left + share;
 }
 
 void Decision::reach(Kind kind, std::uint32_t ideal, int accelerators, std::uint32_t from,

@@ -56,10 +56,12 @@ class Decision {
   void grow_on_accelerator(Kind kind, std::uint32_t start, int level);
   void grow_on_cpu(std::uint32_t start, int level);
   void enter(std::uint32_t ideal);
+  double left_for(Kind kind, int accelerators) const;
   bool can_finish(Kind kind, std::uint32_t ideal, int accelerators) const;
   void reach(Kind kind, std::uint32_t ideal, int accelerators, std::uint32_t from, double load);
   Chain read_back() const;
-  void append_difference(std::uint32_t from, std::uint32_t to, std::vector<std::uint32_t>& out) const;
+  void append_difference(std::uint32_t from, std::uint32_t to,
+                         std::vector<std::uint32_t>& out) const;
 
   const Groups& groups_;
   const Lattice& lattice_;

@@ -37,7 +37,8 @@ Lists find_order(const LoadProblem& problem, const UnitProblem& units) {
       if (backward != problem.nodes[next].backward) continue;
       if (!backward) out[from].push_back(to);
       // What runs late on the way back runs early on the way there.
-      else if (!has_forward[from] || !has_forward[to]) out[to].push_back(from);
+      else if (!has_forward[from] || !has_forward[to])
+        out[to].push_back(from);
     }
   }
   for (auto& list : out) make_distinct(list);

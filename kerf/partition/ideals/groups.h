@@ -37,10 +37,10 @@ struct Group {
 // Groups are numbered in a topological order.
 struct Groups {
   std::vector<Group> groups;
-  Rows successors;    // by group, distinct
-  Rows predecessors;  // by group, distinct
-  Rows nets;          // by group
-  Rows pins;          // by net, groups, at least two
+  Rows successors;                      // by group, distinct
+  Rows predecessors;                    // by group, distinct
+  Rows nets;                            // by group
+  Rows pins;                            // by net, groups, at least two
   std::vector<double> cost;             // by net
   std::vector<std::uint32_t> group_of;  // by unit
   int num_accelerators = 1;
@@ -53,8 +53,8 @@ struct Groups {
 };
 
 // Forward edges order the units. A unit of backward nodes alone stands where its edges to other
-// backward nodes, turned round, put it. Units on a cycle of these edges form one group. A group that
-// takes no time joins its only neighbour when no answer can be lost by it.
+// backward nodes, turned round, put it. Units on a cycle of these edges form one group. A group
+// that takes no time joins its only neighbour when no answer can be lost by it.
 Groups to_groups(const LoadProblem& problem, const UnitProblem& units);
 
 }  // namespace kerf::partition::ideals

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <utility>
 
+#include "kerf/base/error.h"
 #include "kerf/partition/ideals/decide.h"
 #include "kerf/partition/ideals/orders.h"
 
@@ -20,7 +23,8 @@ using ideals::Lattice;
 using ideals::Order;
 
 constexpr double kPrecision = 1e-9;
-constexpr std::int64_t kOrderWork = 2'000'000;  // steps spent on first answers, then no new order
+constexpr std::int64_t kPolishWork = 20'000'000;  // where there are too many ideals
+constexpr std::int64_t kOrderWork = 2'000'000;    // steps spent on first answers, then no new order
 
 class Search {
  public:
@@ -34,11 +38,13 @@ class Search {
 
   void run() {
     try_orders();
+    polish(kOrderWork - effort_.work);
     optimal = is_good_enough();
     if (optimal) return;
     const auto lattice = Lattice::build(groups_, limits_.max_ideals, limits_.max_links);
     if (!lattice) {
       truncated = true;
+      polish(kPolishWork);
       return;
     }
     num_ideals = lattice->size();
@@ -50,7 +56,7 @@ class Search {
   bool truncated = false;
   std::size_t num_ideals = 0;
   int num_decisions = 0;
-  std::int64_t work = 0;
+  std::int64_t work() const { return effort_.work; }
 
  private:
   double below_best() const { return std::min(best.load * (1 - kPrecision), above_all_); }
@@ -64,36 +70,45 @@ class Search {
   }
   void try_orders() {
     Rng rng(options_.seed);
-    const auto orders = ideals::good_orders(groups_, 12, rng);
-    start_from(orders.front());
+    const auto orders = ideals::good_orders(groups_, {}, 12, rng);
     for (const Order& order : orders) {
-      if (best.load < ideals::kInfinity && work > kOrderWork) return;
+      keep(ideals::fill_order(groups_, order, above_all_, effort_));
+    }
+    for (const Order& order : orders) {
+      if (best.load < ideals::kInfinity && effort_.work > kOrderWork) return;
       if (is_good_enough() || is_late()) return;
-      keep(ideals::cut_order(groups_, order, below_best(), work));
+      keep(ideals::cut_order(groups_, order, below_best(), effort_));
     }
   }
-  // Low limits keep stages short: raise one until there is a plan below it, and the cost stays near
-  // that of the last. The loop over all orders does the rest.
-  void start_from(const Order& order) {
-    const double share = groups_.total_accelerator_time() / (groups_.num_accelerators + 1);
-    double limit = std::max(1.05 * share, 1e-6 * above_all_);
-    for (; limit < above_all_ && best.load == ideals::kInfinity; limit *= 1.5) {
-      keep(ideals::cut_order(groups_, order, limit, work));
+  // Cuts of orders in which the best plan's stages follow each other, while they help. Cheap beside
+  // a decision, and saves many.
+  void polish(std::int64_t max_work) {
+    if (best.load == ideals::kInfinity) return;
+    Rng rng(options_.seed);
+    const std::int64_t end = effort_.work + max_work;
+    double before = ideals::kInfinity;
+    while (best.load < before) {
+      before = best.load;
+      const ideals::Stages stages = ideals::stages_of(best);
+      for (const Order& order : ideals::good_orders(groups_, stages, 4, rng)) {
+        if (effort_.work >= end || is_good_enough() || is_late()) return;
+        keep(ideals::cut_order(groups_, order, below_best(), effort_));
+      }
     }
   }
   void improve(const Lattice& lattice) {
     const ideals::IdealFigures figures(groups_, lattice);
     ideals::Decision decision(groups_, lattice, figures);
     while (!is_good_enough()) {
-      Chain found = decision.find_below(below_best(), [&] { return is_late(); });
+      Chain found = decision.find_below(below_best(), effort_.stop);
       ++num_decisions;
-      work += decision.work;
-      decision.work = 0;
+      const std::int64_t decision_work = std::exchange(decision.work, 0);
+      effort_.work += decision_work;
       truncated = decision.stopped;
       const bool better = found.load < ideals::kInfinity;
       if (better) {
-        keep(ideals::cut_order(groups_, found.order, found.load, work));
         keep(std::move(found));
+        polish(decision_work / 4);
       }
       if (truncated) return;
       if (!better) {
@@ -107,6 +122,7 @@ class Search {
   const Groups& groups_;
   const LoadOptions& options_;
   const IdealLimits& limits_;
+  ideals::Effort effort_{0, [this] { return is_late(); }};
   double above_all_ = 1;  // no load reaches it
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
@@ -136,13 +152,15 @@ IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& optio
   IdealAnswer out;
   out.optimal = search.optimal;
   out.truncated = search.truncated;
-  out.work = search.work;
+  out.work = search.work();
   out.num_ideals = search.num_ideals;
   out.num_decisions = search.num_decisions;
   out.objective = search.best.load;
   if (search.best.load < ideals::kInfinity) {
     out.device = devices_of_units(groups, search.best, units.cpu());
     out.objective = find_loads(units, out.device).busiest;
+    KERF_DCHECK(std::abs(out.objective - search.best.load) <= 1e-8 * (1 + out.objective),
+                "the sums of the search differ from the plan's loads");
   }
   return out;
 }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact contiguous optimum of a LoadProblem for `throughput`: the least max load of all chains of
-// ideals (sets of units closed under forward predecessors), each device one difference of two that
-// follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators and CPU in any order;
-// all CPUs count as one. A group without time shares its only neighbour's device where this loses
-// nothing.
+// The exact contiguous optimum of a LoadProblem for `throughput`: the least max load of all chains
+// of ideals (sets of units closed under forward predecessors), each device one difference of two
+// that follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators and CPU in any
+// order; all CPUs count as one. A group without time shares its only neighbour's device where this
+// loses nothing.
 #pragma once
 
 #include "kerf/partition/load/load_search.h"
@@ -23,8 +23,9 @@ struct IdealAnswer : LoadAnswer {
   int num_decisions = 0;       // times it asked for a plan below the best
 };
 
-// `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without devices: no contiguous plan fits
-// the memory when `optimal`, else none was found. `truncated`: too many ideals, or out of time.
+// `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without
+// devices: no contiguous plan fits the memory when `optimal`, else none was found. `truncated`: too
+// many ideals, or out of time.
 IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
                             const IdealLimits& limits = {});
 

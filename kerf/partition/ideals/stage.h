@@ -23,12 +23,14 @@ struct Chain {
   double load = kInfinity;  // the largest; infinite: no plan
 };
 
-// Sums of a stage. `load` may fall as the stage grows, when a net comes to lie inside it; `least`
-// cannot: compute, and the nets that earlier stages hold too.
+// Sums of a stage. `load` may fall as the stage grows, when a net comes to lie inside it; the
+// others cannot.
 struct Sums {
   double load = 0;
-  double least = 0;
+  double time = 0;    // compute
+  double shared = 0;  // nets that earlier stages hold too
   double bytes = 0;
+  double least() const { return time + shared; }
 };
 
 class StageNets {
@@ -49,13 +51,13 @@ class StageNets {
   Sums add(std::uint32_t group, Sums sums) {
     const Group& its = groups_.groups[group];
     sums.load += its.accelerator_time;
-    sums.least += its.accelerator_time;
+    sums.time += its.accelerator_time;
     sums.bytes += its.bytes;
     for (const std::uint32_t net : groups_.nets[group]) {
       const std::uint32_t count = ++in_stage_[net];
       if (count == 1) {
         sums.load += groups_.cost[net];
-        if (before_[net] > 0) sums.least += groups_.cost[net];
+        if (before_[net] > 0) sums.shared += groups_.cost[net];
       } else if (count == num_pins_[net]) {
         sums.load -= groups_.cost[net];
       }
