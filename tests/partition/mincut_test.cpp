@@ -30,6 +30,7 @@ struct Shape {
   double transfer = 3;  // times are up to 10
   bool colours = true;
   bool tight_memory = false;
+  double least_time = 0;  // near 10: units much alike, so that counting them matters
 };
 
 LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
@@ -45,7 +46,7 @@ LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
   for (std::uint32_t n = 0; n < shape.nodes; ++n) {
     LoadNode node;
     node.id = n;
-    node.accelerator_time = up_to(10);
+    node.accelerator_time = one_in(4) ? up_to(10) : shape.least_time + up_to(10 - shape.least_time);
     node.cpu_time = node.accelerator_time * (1 + up_to(4));
     node.bytes = up_to(10);
     node.transfer = up_to(shape.transfer);
@@ -70,6 +71,10 @@ std::vector<Shape> shapes() {
         out.push_back({8, accelerators, cpus, transfer, true, accelerators > 1});
       }
     }
+  }
+  for (const double transfer : {0.25, 1.0}) {
+    out.push_back({7, 3, 1, transfer, false, false, 8.5});
+    out.push_back({8, 3, 0, transfer, false, false, 9});
   }
   return out;
 }
@@ -229,10 +234,40 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
   });
 }
 
+TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
+  for_random_problems(4, [&](const UnitProblem& units, std::mt19937&) {
+    const double optimum = enumerate(units);
+    ProofOptions options;
+    options.work_budget = 1;
+    const Proof proof = prove(units, {}, options);
+    EXPECT_LE(proof.bound.value, optimum * (1 + 1e-12));
+    EXPECT_FALSE(proof.answer.truncated);
+    if (proof.answer.optimal && !std::isinf(optimum)) {
+      EXPECT_NEAR(proof.answer.objective, optimum, 1e-5 * optimum);
+    }
+  });
+}
+
+TEST(AProof, SaysWhenNothingFits) {
+  LoadProblem problem;
+  problem.nodes.resize(3);
+  problem.successors.resize(3);
+  problem.num_accelerators = 2;
+  problem.num_cpus = 0;
+  problem.memory = 3;
+  for (LoadNode& node : problem.nodes) node.bytes = 2;
+  const Proof proof = prove(to_units(problem), {});
+  EXPECT_TRUE(proof.answer.optimal);
+  EXPECT_TRUE(proof.answer.device.empty());
+  EXPECT_TRUE(std::isinf(proof.bound.value));
+}
+
 // The published problems lie outside the repository.
 std::filesystem::path data_folder() {
   const char* named = std::getenv("KERF_DATA");
-  const std::filesystem::path folder = named != nullptr ? named : "../shared/data";
+  const std::filesystem::path folder =
+      named != nullptr ? std::filesystem::path(named)
+                       : std::filesystem::path(__FILE__).parent_path() / "../../../shared/data";
   return folder / "dnn-partitioning" / "throughput";
 }
 

@@ -36,7 +36,11 @@ void add_classes(const UnitProblem& problem, CutProblem& out) {
     out.compute.push_back(round_down(compute[c], out.per_one));
     out.cpu.push_back(round_down(cpu[c], out.per_one));
     out.total_compute += out.compute[c];
+    out.by_compute.push_back(c);
   }
+  std::stable_sort(
+      out.by_compute.begin(), out.by_compute.end(),
+      [&](std::uint32_t a, std::uint32_t b) { return out.compute[a] < out.compute[b]; });
 }
 
 void add_nets(const UnitProblem& problem, CutProblem& out) {

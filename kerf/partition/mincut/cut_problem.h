@@ -38,6 +38,7 @@ struct CutProblem {
   };
   std::vector<Net> nets;
   Flow total_compute = 0;
+  std::vector<std::uint32_t> by_compute;  // classes, the smallest first
   // Nodes 0 .. num_classes - 1 are the classes. A class on the source side is on the device.
   FlowGraph graph;
 };

@@ -9,6 +9,23 @@
 #include <bit>
 
 namespace kerf::partition {
+namespace {
+
+// The least of each crowd of sizes alike, ascending. More than 16 on a device are not counted.
+std::vector<Flow> sizes_to_count(const CutProblem& problem, Flow limit) {
+  std::vector<Flow> sizes;
+  for (const Flow size : problem.compute) {
+    if (size * 16 > limit) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<Flow> out;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (i == 0 || sizes[i] > sizes[i - 1] + sizes[i - 1] / 50) out.push_back(sizes[i]);
+  }
+  return out;
+}
+
+}  // namespace
 
 HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch)
     : problem_(&problem),
@@ -21,11 +38,7 @@ HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch
                       (problem.has_cpu ? std::uint64_t{1} << kCpu : 0U));
   }
   if (!accelerators) return;
-  for (const Flow size : problem.compute) {
-    if (size * 16 > limit) sizes_.push_back(size);  // more than 16 on a device are not counted
-  }
-  std::sort(sizes_.begin(), sizes_.end());
-  sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
+  sizes_ = sizes_to_count(problem, limit);
   std::vector<Hold> hold(problem.num_classes(), Hold::open);
   DeviceCut load(problem, 1);
   for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {

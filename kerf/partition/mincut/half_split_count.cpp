@@ -31,11 +31,12 @@ Fill most_below(const std::vector<Flow>& ascending, Flow room) {
 // Of the open classes of at least this size that may go there, the times there, ascending.
 std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const {
   std::vector<Flow> times;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+  times.reserve(placed_.size());
+  for (const std::uint32_t c : problem_->by_compute) {
     if (placed_[c] != kNowhere || problem_->compute[c] < least || !may(c, device)) continue;
     times.push_back(device == kCpu ? problem_->cpu[c] : problem_->compute[c]);
   }
-  std::sort(times.begin(), times.end());
+  if (device == kCpu) std::sort(times.begin(), times.end());
   return times;
 }
 

@@ -145,7 +145,8 @@ LoadBound unit_bound(const UnitProblem& problem) {
   for (const PackItem& item : to_items(problem)) {
     most = std::max(most, std::min(item.time, item.cpu_time));
   }
-  return {"unit", most, "the largest unit takes this long on the device that suits it best"};
+  return {"unit", most * kShave,
+          "the largest unit takes this long on the device that suits it best"};
 }
 
 LoadBound packing_bound(const UnitProblem& problem, std::int64_t budget) {

@@ -153,18 +153,20 @@ class Prover {
   // Steps double while refusals come easily, and halve once a question was too hard.
   void climb() {
     double step = kFirstStep;
-    for (bool hard = false; work_left_ > 0 && !budget_.timed_out;) {
+    bool hard = false;
+    while (work_left_ > 0 && !budget_.timed_out && step >= kLastStep) {
       const double low = std::max(proof_.bound.value, ceiling() * 1e-6);
-      const double limit =
-          low * (1 + step) > ceiling() * (1 - step / 4) ? ceiling() : low * (1 + step);
-      if (limit >= ceiling() && hard && step < kLastStep) return;
+      const double next = low * (1 + step);
+      const double limit = next > ceiling() * (1 - step / 4) ? ceiling() : next;
+      const std::int64_t before = work_left_;
       const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 2);
       if (proof_.answer.optimal) return;
-      hard = hard || verdict == Verdict::unknown;
-      step = verdict == Verdict::unknown ? std::min(step, limit / low - 1) / 2
-             : hard                      ? step
-                                         : step * 2;
-      if (step < kLastStep) return;
+      if (verdict == Verdict::unknown) {
+        hard = true;
+        step = std::min(step, limit / low - 1) / 2;
+      } else if (!hard && before - work_left_ < before / 64) {
+        step *= 2;
+      }
     }
   }
 
