@@ -5,27 +5,15 @@
 // load.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/refine/split_state.h"
+#include "kerf/partition/refine/stop_clock.h"
 
 namespace kerf::partition {
-
-// The safety stop of a search, shared by its threads. Once it has struck it stays struck.
-class StopClock {
- public:
-  explicit StopClock(double seconds);
-  bool struck() const;
-
- private:
-  std::chrono::steady_clock::time_point end_;
-  mutable std::atomic<bool> struck_ = false;
-};
 
 // Energy: log(sum over devices of exp(sharpness x load / best)) / sharpness, in units of the best
 // load. A low sharpness looks at the sum of the loads, so at communication; a high one at the

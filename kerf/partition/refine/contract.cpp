@@ -3,8 +3,8 @@
 #include "kerf/partition/refine/contract.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <utility>
 
 namespace kerf::partition {
 namespace {
@@ -44,19 +44,34 @@ class Groups {
 
 // Cost of the tensors two units share, for pairs that share one. Tensors with many units are left
 // out: they would make all pairs, and what is left out only merges less.
-using SharedCosts = std::map<std::pair<std::uint32_t, std::uint32_t>, double>;
-SharedCosts shared_costs(const UnitProblem& problem) {
+struct SharedCost {
+  std::uint32_t a, b;  // a < b
+  double cost;
+};
+std::vector<SharedCost> shared_costs(const UnitProblem& problem) {
   constexpr std::size_t kMostPins = 24;
-  SharedCosts shared;
+  std::vector<SharedCost> pairs;
   for (const LoadNet& net : problem.nets) {
     if (net.units.size() > kMostPins) continue;
     for (std::size_t i = 0; i < net.units.size(); ++i) {
       for (std::size_t j = i + 1; j < net.units.size(); ++j) {
-        shared[{net.units[i], net.units[j]}] += net.cost;
+        pairs.push_back({net.units[i], net.units[j], net.cost});
       }
     }
   }
-  return shared;
+  std::stable_sort(pairs.begin(), pairs.end(), [](const SharedCost& x, const SharedCost& y) {
+    return std::pair(x.a, x.b) < std::pair(y.a, y.b);
+  });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < pairs.size(); ++i) {
+    if (pairs[i].a == pairs[last].a && pairs[i].b == pairs[last].b) {
+      pairs[last].cost += pairs[i].cost;
+    } else {
+      pairs[++last] = pairs[i];
+    }
+  }
+  pairs.resize(std::min(pairs.size(), last + 1));
+  return pairs;
 }
 
 // Whether a split with all loads below `limit` may hold the two on different devices.
@@ -120,18 +135,22 @@ Contraction merge(const UnitProblem& problem, std::span<const std::uint32_t> gro
     into.bytes += unit.bytes;
     into.on_accelerator = into.on_accelerator && unit.on_accelerator;
   }
-  std::map<std::vector<std::uint32_t>, LoadNet> nets;
+  std::vector<LoadNet> nets;
   for (const LoadNet& net : problem.nets) {
-    std::vector<std::uint32_t> pins;
-    for (const std::uint32_t u : net.units) pins.push_back(group[u]);
-    std::sort(pins.begin(), pins.end());
-    pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
-    if (pins.size() < 2) continue;
-    LoadNet& into = nets.try_emplace(pins, LoadNet{0, group[net.source], pins}).first->second;
-    into.cost += net.cost;
+    LoadNet into{net.cost, group[net.source], {}};
+    for (const std::uint32_t u : net.units) into.units.push_back(group[u]);
+    std::sort(into.units.begin(), into.units.end());
+    into.units.erase(std::unique(into.units.begin(), into.units.end()), into.units.end());
+    if (into.units.size() >= 2) nets.push_back(std::move(into));
   }
-  for (auto& [pins, net] : nets) {
-    for (const std::uint32_t u : pins) {
+  std::stable_sort(nets.begin(), nets.end(),
+                   [](const LoadNet& a, const LoadNet& b) { return a.units < b.units; });
+  for (LoadNet& net : nets) {
+    if (!to.nets.empty() && to.nets.back().units == net.units) {
+      to.nets.back().cost += net.cost;
+      continue;
+    }
+    for (const std::uint32_t u : net.units) {
       to.units[u].nets.push_back(static_cast<std::uint32_t>(to.nets.size()));
     }
     to.nets.push_back(std::move(net));
@@ -139,14 +158,14 @@ Contraction merge(const UnitProblem& problem, std::span<const std::uint32_t> gro
   return out;
 }
 
-Contraction contract_uncuttable(const UnitProblem& problem, double limit) {
+Contraction contract_uncuttable(const UnitProblem& problem, double limit, const StopClock& clock) {
   Contraction out = unchanged(problem);
-  for (bool again = true; again;) {
+  for (bool again = true; again && !clock.struck();) {
     Groups groups(out.problem.units.size());
-    for (const auto& [pair, shared] : shared_costs(out.problem)) {
+    for (const SharedCost& pair : shared_costs(out.problem)) {
       const auto& units = out.problem.units;
-      if (!separable(problem, units[pair.first], units[pair.second], shared, limit)) {
-        groups.join(pair.first, pair.second);
+      if (!separable(problem, units[pair.a], units[pair.b], pair.cost, limit)) {
+        groups.join(pair.a, pair.b);
       }
     }
     again = groups.left() < out.problem.units.size();
@@ -156,30 +175,29 @@ Contraction contract_uncuttable(const UnitProblem& problem, double limit) {
 }
 
 Contraction coarsen(const UnitProblem& problem, std::size_t target, double most,
-                    std::span<const std::uint32_t> device, Rng& rng) {
+                    std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng) {
   Contraction out = unchanged(problem);
   std::vector<std::uint32_t> held(device.begin(), device.end());
   const double mean = problem.total_accelerator_time() /
                       static_cast<double>(std::max<std::size_t>(problem.units.size(), 1));
-  while (out.problem.units.size() > target) {
+  while (out.problem.units.size() > target && !clock.struck()) {
     const auto& units = out.problem.units;
     struct Edge {
       double rating;
       std::uint32_t a, b;
     };
     std::vector<Edge> edges;
-    for (const auto& [pair, shared] : shared_costs(out.problem)) {
-      const LoadUnit& a = units[pair.first];
-      const LoadUnit& b = units[pair.second];
+    for (const SharedCost& pair : shared_costs(out.problem)) {
+      const LoadUnit& a = units[pair.a];
+      const LoadUnit& b = units[pair.b];
       const bool fits = a.bytes + b.bytes <= problem.memory;
       if (a.accelerator_time + b.accelerator_time > most || !fits ||
-          a.on_accelerator != b.on_accelerator ||
-          (!held.empty() && held[pair.first] != held[pair.second])) {
+          a.on_accelerator != b.on_accelerator || (!held.empty() && held[pair.a] != held[pair.b])) {
         continue;
       }
       // Costly tensors inside, small units first; the factor makes every call another one.
       const double weight = (a.accelerator_time + mean) * (b.accelerator_time + mean);
-      edges.push_back({shared / weight * (0.5 + rng.uniform()), pair.first, pair.second});
+      edges.push_back({pair.cost / weight * (0.5 + rng.uniform()), pair.a, pair.b});
     }
     std::stable_sort(edges.begin(), edges.end(),
                      [](const Edge& x, const Edge& y) { return x.rating > y.rating; });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kerf/base/rng.h"
+#include "kerf/partition/refine/stop_clock.h"
 #include "kerf/plan/load/load_problem.h"
 
 namespace kerf::partition {
@@ -28,13 +29,13 @@ Contraction merge(const UnitProblem& problem, std::span<const std::uint32_t> gro
 // Merges what every split with a max load below `limit` keeps together: two units whose tensors in
 // common, added to either one's time, reach the limit on all pairs of devices that could hold them
 // apart. Repeated until nothing more merges. Memory only ever forbids more, so it stays sound.
-Contraction contract_uncuttable(const UnitProblem& problem, double limit);
+Contraction contract_uncuttable(const UnitProblem& problem, double limit, const StopClock& clock);
 
 // Merges neighbours by tensor cost against their times until `target` units are left or none may
 // merge; a merged unit stays below `most` time, and on one device of `device` unless that is empty.
 // For coarse searches: good plans may be lost.
 Contraction coarsen(const UnitProblem& problem, std::size_t target, double most,
-                    std::span<const std::uint32_t> device, Rng& rng);
+                    std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng);
 
 // A split that keeps every merged unit on one device.
 std::vector<std::uint32_t> to_coarse(const Contraction& contraction,

@@ -28,7 +28,7 @@ using Split = std::vector<std::uint32_t>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kWorkPerSecond = 5e7;  // about 0.5 s of a core of 2.8 GHz
-constexpr double kWorkPerSquaredUnit = 1e5;
+constexpr double kWorkPerSquaredUnit = 3e4;
 constexpr double kEqual = 1e-9;
 
 struct Found {

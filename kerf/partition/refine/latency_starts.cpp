@@ -147,7 +147,7 @@ std::vector<Split> latency_starts(const UnitProblem& problem, const FlatUnits& u
     const auto grown = grow_order(units, end, 0, rng);
     if (Split cut = SumCutter(units, grown).cut(); !cut.empty()) starts.push_back(std::move(cut));
   }
-  if (auto cut = cut_order(units, order)) starts.push_back(*std::move(cut));
+  if (auto cut = cut_order(units, order, kInfinity)) starts.push_back(*std::move(cut));
   if (auto filled = fill_memory(units, rng)) starts.push_back(*std::move(filled));
   return starts;
 }

@@ -8,6 +8,7 @@
 #include "kerf/partition/refine/order_starts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -28,8 +29,12 @@ class Frontier {
   std::span<const std::uint32_t> open() const { return open_; }
 
   void place(std::uint32_t unit) {
+    if (state_[unit] == kOpen) {
+      // From the end: that is where recent ones are, and they are looked at first.
+      const auto at = std::find(open_.rbegin(), open_.rend(), unit);
+      open_.erase(std::next(at).base());
+    }
     state_[unit] = kPlaced;
-    std::erase(open_, unit);
     for (const std::uint32_t net : units_.nets(unit)) {
       if (placed_[net]++ > 0) continue;
       for (const std::uint32_t other : units_.pins(net)) {
@@ -62,7 +67,10 @@ class Frontier {
 std::uint32_t next_open(const Frontier& frontier, double noise, Rng& rng) {
   std::uint32_t best = kNone;
   double least = kInfinity;
-  for (const std::uint32_t unit : frontier.open()) {
+  // Of a wide frontier only the latest, so that long orders take linear time.
+  constexpr std::size_t kLooked = 128;
+  const auto open = frontier.open();
+  for (const std::uint32_t unit : open.last(std::min(open.size(), kLooked))) {
     const double growth = frontier.growth(unit);
     const double key = growth + (growth < 0 ? -growth : growth) * noise * rng.uniform();
     if (key >= least) continue;
@@ -101,9 +109,10 @@ std::vector<std::size_t> blocks_of(const FlatUnits& units, std::span<const std::
 
 class LineCutter {
  public:
-  LineCutter(const FlatUnits& units, std::span<const std::uint32_t> order)
+  LineCutter(const FlatUnits& units, std::span<const std::uint32_t> order, double limit)
       : units_(units),
         order_(order),
+        limit_(limit),
         begin_(blocks_of(units, order)),
         blocks_(begin_.size() - 1),
         states_(2 * (std::size_t{units.cpu} + 1)),
@@ -138,17 +147,19 @@ class LineCutter {
   // All intervals that begin at block i, their load kept up as they grow.
   void extend_from(std::size_t i) {
     std::fill(placed_.begin(), placed_.end(), 0U);
-    double load = 0, cpu_load = 0, bytes = 0;
+    double load = 0, compute = 0, cpu_load = 0, bytes = 0;
     bool runs = true;
     for (std::size_t j = i; j < blocks_; ++j) {
       for (std::size_t at = begin_[j]; at < begin_[j + 1]; ++at) {
         const std::uint32_t u = order_[at];
         load += units_.accelerator_time[u] + tensors_of(u);
+        compute += units_.accelerator_time[u];
         cpu_load += units_.cpu_time[u];
         bytes += units_.bytes[u];
         runs = runs && units_.on_accelerator[u] != 0;
       }
       const bool fits = runs && bytes <= units_.memory;
+      if ((!fits || compute >= limit_) && cpu_load >= limit_) return;
       for (std::size_t s = 0; s < states_; ++s) {
         const double before = best_[i * states_ + s].load;
         if (before == kInfinity) continue;
@@ -188,6 +199,7 @@ class LineCutter {
 
   const FlatUnits& units_;
   std::span<const std::uint32_t> order_;
+  double limit_;
   std::vector<std::size_t> begin_;
   std::size_t blocks_;
   std::size_t states_;
@@ -265,8 +277,9 @@ std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from) {
 }
 
 std::optional<std::vector<std::uint32_t>> cut_order(const FlatUnits& units,
-                                                    std::span<const std::uint32_t> order) {
-  return LineCutter(units, order).cut();
+                                                    std::span<const std::uint32_t> order,
+                                                    double limit) {
+  return LineCutter(units, order, limit).cut();
 }
 
 }  // namespace kerf::partition

@@ -15,7 +15,8 @@
 namespace kerf::partition {
 
 // Grows from `first`: next comes the unit that leaves the cheapest set of open tensors behind, ties
-// and near ties (`noise`, relative) by `rng`. O(units x frontier).
+// and near ties (`noise`, relative) by `rng`. Of a wide frontier only the latest units are looked
+// at: O(units).
 std::vector<std::uint32_t> grow_order(const FlatUnits& units, std::uint32_t first, double noise,
                                       Rng& rng);
 // Units as the producers of tensors reach them, depth first; cycles are cut where they close.
@@ -25,9 +26,11 @@ std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from);
 
 // The split of the line into intervals, one for each device at most, whose largest load is least.
 // Optimal for lines of up to kMaxBlocks units; longer ones are first cut into that many blocks of
-// about equal time. Nothing when no such split fits the memory.
+// about equal time. Nothing when no such split fits the memory; maybe nothing when none has a max
+// load below `limit`.
 inline constexpr std::size_t kMaxBlocks = 400;
 std::optional<std::vector<std::uint32_t>> cut_order(const FlatUnits& units,
-                                                    std::span<const std::uint32_t> order);
+                                                    std::span<const std::uint32_t> order,
+                                                    double limit);
 
 }  // namespace kerf::partition

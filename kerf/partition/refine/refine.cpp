@@ -30,8 +30,9 @@ using Split = std::vector<std::uint32_t>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kWorkPerSecond = 1.8e8;     // about 0.6 s of a core of 2.8 GHz
 constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
-constexpr double kWorkPerCycleUnit = 12e3;   // of one cycle
-constexpr double kEqual = 1e-9;              // relative; objectives this close count as equal
+constexpr double kLeastWork = 2e6;
+constexpr double kWorkPerCycleUnit = 12e3;  // of one cycle
+constexpr double kEqual = 1e-9;             // relative; objectives this close count as equal
 
 struct Found {
   Split device;
@@ -65,7 +66,7 @@ class Refiner {
         mean_load_(problem.total_accelerator_time() / std::max(problem.num_accelerators, 1)) {
     const auto count = static_cast<double>(problem.units.size());
     work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
-                     kWorkPerSquaredUnit * count * count);
+                     kLeastWork + kWorkPerSquaredUnit * count * count);
   }
 
   LoadAnswer run(std::span<const Split> starts) {
@@ -101,7 +102,8 @@ class Refiner {
   }
 
   void add_order(const FlatUnits& units, const std::vector<std::uint32_t>& order) {
-    if (auto split = cut_order(units, order)) {
+    const double limit = found_.empty() ? kInfinity : found_.front().objective;
+    if (auto split = cut_order(units, order, limit)) {
       const double objective = objective_of(problem_, *split);
       keep({*std::move(split), objective, 0});
     }
@@ -156,12 +158,15 @@ class Refiner {
     const auto target = static_cast<std::size_t>(
         std::max(fraction * static_cast<double>(uncut.problem.units.size()),
                  3.0 * problem_.num_accelerators));
-    const Contraction coarse = coarsen(uncut.problem, target, mean_load_, {}, rng);
+    const Contraction coarse = coarsen(uncut.problem, target, mean_load_, {}, clock_, rng);
     const FlatUnits units(coarse.problem);
     const auto start = random_fill(units, rng);
     if (!start) return {};
     // Where tensors are dear, loads are never even: the busiest device alone must lead.
     AnnealSchedule schedule = sharp ? AnnealSchedule{1e-2, 1e-5, 32, 64} : AnnealSchedule{};
+    // Few units are large ones: less heat would not move them.
+    schedule.first_heat = std::max(
+        schedule.first_heat, 0.1 * problem_.num_accelerators / std::max(units.num_units(), 1U));
     schedule.work = static_cast<std::int64_t>(share * work_);
     return finish(uncut, coarse,
                   anneal(units, *start, schedule, options_.good_enough, clock_, rng));
@@ -191,7 +196,8 @@ class Refiner {
       const double fraction = 0.2 + 0.8 * rng.uniform();
       const auto target =
           static_cast<std::size_t>(fraction * static_cast<double>(uncut.problem.units.size()));
-      const Contraction coarse = coarsen(uncut.problem, target, mean_load_, best.device, rng);
+      const Contraction coarse =
+          coarsen(uncut.problem, target, mean_load_, best.device, clock_, rng);
       const FlatUnits units(coarse.problem);
       const Annealed found = anneal(units, to_coarse(coarse, best.device), schedule,
                                     options_.good_enough, clock_, rng);
@@ -221,7 +227,7 @@ class Refiner {
 
   // What every split better than the best has together.
   Contraction contracted() const {
-    return contract_uncuttable(problem_, found_.front().objective * (1 - kEqual));
+    return contract_uncuttable(problem_, found_.front().objective * (1 - kEqual), clock_);
   }
 
   template <typename Task>
