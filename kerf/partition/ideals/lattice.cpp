@@ -29,8 +29,8 @@ class LatticeBuilder {
       for (std::size_t l = out_.first_link_[ideal]; l < end; ++l) {
         const std::uint32_t to = find_or_add(ideal, out_.links_[l].group);
         out_.links_[l].to = to;
+        if (out_.size() > max_ideals_ || out_.links_.size() > max_links_) return std::nullopt;
       }
-      if (out_.size() > max_ideals_ || out_.links_.size() > max_links_) return std::nullopt;
     }
     return std::move(out_);
   }
