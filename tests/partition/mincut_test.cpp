@@ -248,6 +248,13 @@ TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
   });
 }
 
+TEST(AProof, FallsBackOnBoundsForMoreAcceleratorsThanItCanTrack) {
+  std::mt19937 random(1);
+  const Proof proof = prove(to_units(random_problem(random, {8, 70, 1, 1, false, false})), {});
+  EXPECT_GT(proof.bound.value, 0);
+  EXPECT_FALSE(proof.answer.optimal);
+}
+
 TEST(AProof, SaysWhenNothingFits) {
   LoadProblem problem;
   problem.nodes.resize(3);

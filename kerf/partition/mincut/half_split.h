@@ -49,15 +49,15 @@ class HalfSplit {
 
  private:
   struct Slot {
-    DeviceCut load;
-    DeviceCut share;
+    DeviceCut load;   // least load
+    DeviceCut share;  // least load when compute is wanted: how much it can hold
     std::vector<Hold> hold;
-    Flow compute = 0;  // held
-    double bytes = 0;  // held
-    Flow least_compute = 0;
+    Flow compute = 0;                   // held
+    double bytes = 0;                   // held
+    Flow least_compute = 0;             // what the other devices cannot take
     Flow least_counted = 0;             // compute with the large classes it has to hold
     std::uint32_t smallest = kNowhere;  // open class among those
-    bool tune = false;
+    bool tune = false;                  // the price of `share` is out of date
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
   bool may(std::uint32_t c, std::uint32_t device) const { return (domain_[c] >> device & 1U) != 0; }

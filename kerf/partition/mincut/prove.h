@@ -26,7 +26,8 @@ struct Proof {
   std::int64_t nodes = 0;  // of the search tree
 };
 
-// `incumbent`: a split to improve on or prove; an empty device list means that none is known.
+// `incumbent`: a split to improve on or prove, its objective taken on trust; an empty device list
+// means that none is known, and little is lost by that where the bounds are close.
 // Deterministic unless the clock stops it (`answer.truncated`).
 Proof prove(const UnitProblem& problem, const LoadAnswer& incumbent,
             const ProofOptions& options = {});
