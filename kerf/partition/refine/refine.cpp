@@ -155,9 +155,10 @@ class Refiner {
 
   Found coarse_start(const Contraction& uncut, double fraction, bool sharp, double share,
                      Rng& rng) {
+    constexpr double kFewest = 16;  // fewer units are not worth merging
     const auto target = static_cast<std::size_t>(
-        std::max(fraction * static_cast<double>(uncut.problem.units.size()),
-                 3.0 * problem_.num_accelerators));
+        std::max({fraction * static_cast<double>(uncut.problem.units.size()),
+                  3.0 * problem_.num_accelerators, kFewest}));
     const Contraction coarse = coarsen(uncut.problem, target, mean_load_, {}, clock_, rng);
     const FlatUnits units(coarse.problem);
     const auto start = random_fill(units, rng);
