@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   add_verify(app, exit_code);
   add_report(app);
   add_score(app, exit_code);
+  add_bounds(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

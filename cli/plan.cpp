@@ -8,6 +8,7 @@
 
 #include "cli/assignment.h"
 #include "cli/cost_options.h"
+#include "cli/published.h"
 #include "cli/verbs.h"
 #include "kerf/device/devices.h"
 #include "kerf/emit/report/table.h"
@@ -35,6 +36,8 @@ struct Options {
   partition::Options search;
   std::string assignment;
   std::string out;
+  std::string from;  // a published problem instead of a graph
+  PublishedOptions published;
 };
 
 Problem make_problem(const Options& options) {
@@ -61,6 +64,11 @@ Problem make_problem(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (options.devices.empty() && options.cluster.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "[kerf.plan] no devices; expected --devices, such as \"cpu:0=2GiB,cpu:1=1GiB\", or "
+                "--cluster with a cluster.json");
+  }
   partition::Options search = options.search;
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options);
@@ -75,6 +83,21 @@ int run(const Options& options) {
   return kOk;
 }
 
+int run_published(const Options& options, bool method_given) {
+  if (!options.devices.empty() || !options.cluster.empty() || !options.profile.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "[kerf.plan] --devices, --cluster or --profile beside --from; expected neither: a "
+                "published problem has its own devices and costs");
+  }
+  PublishedOptions published = options.published;
+  published.problem = options.graph;
+  published.method = method_given ? options.method : "auto";
+  published.objective = options.objective;
+  published.seed = options.seed;
+  published.out = options.out;
+  return plan_published(published);
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, int& exit_code) {
@@ -85,7 +108,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   CLI::Option_group* where = verb->add_option_group("devices", "What to place the stages on");
   where->add_option("--devices", options->devices, "such as \"cpu:0=2GiB,cpu:1=1GiB\" or 4xh200");
   where->add_option("--cluster", options->cluster, "cluster.json: devices, speeds and links");
-  where->require_option(1);
+  where->require_option(0, 1);
   verb->add_option("--method", options->method, "how to search")->capture_default_str();
   verb->add_option("--objective", options->objective, "what to minimise")->capture_default_str();
   verb->add_option("--n-microbatches,--chunks", options->n_microbatches, "parts of a batch")
@@ -105,7 +128,24 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--assignment", options->assignment,
                    "for method aot: JSON of each node's partition and each partition's device");
   verb->add_option("--out", options->out, "plan.json to write");
-  verb->callback([options, &exit_code] { exit_code = run(*options); });
+  CLI::Option_group* published =
+      verb->add_option_group("published", "Problems that come with their devices and costs");
+  published->add_option("--from", options->from, "format of the problem, in place of a graph")
+      ->check(CLI::IsMember({"dnn-partitioning"}));
+  published->add_flag("--contiguous", options->published.contiguous, "only contiguous splits");
+  published->add_flag("--serial", options->published.serial,
+                      "latency: the pieces of a device one after the other");
+  published->add_option("--time-budget", options->published.time_budget, "seconds of search")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  published->add_option("--threads", options->published.threads, "the plan is the same on any number")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  published->add_flag("--json", options->published.json, "the plan as JSON on standard output");
+  verb->callback([options, verb, &exit_code] {
+    const bool method_given = verb->count("--method") > 0;
+    exit_code = options->from.empty() ? run(*options) : run_published(*options, method_given);
+  });
 }
 
 }  // namespace kerf::cli

@@ -24,5 +24,6 @@ void add_simulate(CLI::App& app);
 void add_verify(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app);
 void add_score(CLI::App& app, int& exit_code);
+void add_bounds(CLI::App& app, int& exit_code);
 
 }  // namespace kerf::cli
