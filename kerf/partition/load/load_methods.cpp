@@ -41,8 +41,8 @@ class Planner {
       any_split(1);
     } else {
       contiguous(0.25);
-      if (!met()) prove_it(0.25);
-      if (!met()) any_split(0.5);
+      if (!met()) prove_it(0.1);
+      if (!met() && method == "auto") any_split(1);  // uses some six tenths of what it is given
       if (!met()) prove_it(1);
     }
     if (best_.device.empty()) return std::nullopt;
@@ -78,7 +78,7 @@ class Planner {
     proof_options.time_budget = std::max(0.01, left() * share);
     // Counted work decides: some 1e8 arcs a second.
     proof_options.work_budget =
-        static_cast<std::int64_t>(request_.options.time_budget * share * 0.8e8);
+        static_cast<std::int64_t>(request_.options.time_budget * std::min(share, 0.3) * 0.8e8);
     Proof proof = prove(units_, best_, proof_options);
     if (proof.bound.value > bound_.value) bound_ = proof.bound;
     offer(std::move(proof.answer));
