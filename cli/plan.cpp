@@ -138,7 +138,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   published->add_option("--time-budget", options->published.time_budget, "seconds of search")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
-  published->add_option("--threads", options->published.threads, "the plan is the same on any number")
+  published
+      ->add_option("--threads", options->published.threads, "the plan is the same on any number")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   published->add_flag("--json", options->published.json, "the plan as JSON on standard output");

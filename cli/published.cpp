@@ -38,9 +38,8 @@ void print_plan_table(const LoadProblem& problem, const LoadPlan& plan) {
 int list_bounds(const std::string& path) {
   const LoadProblem problem = load_dnn_partitioning(path);
   const std::vector<partition::LoadBound> bounds = partition::load_bounds(problem);
-  const auto tightest =
-      std::max_element(bounds.begin(), bounds.end(),
-                       [](const auto& a, const auto& b) { return a.value < b.value; });
+  const auto tightest = std::max_element(
+      bounds.begin(), bounds.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
   for (const partition::LoadBound& bound : bounds) {
     fmt::print("{:<10} {:>14.6f} {} {}\n", bound.name, bound.value,
                &bound == &*tightest ? "<- tightest:" : "            ", bound.argument);
@@ -64,10 +63,11 @@ int plan_published(const PublishedOptions& options) {
   request.options.threads = options.threads;
   const std::optional<LoadPlan> plan = partition::plan_load(problem, request);
   if (!plan) {
-    fmt::print(stderr,
-               "kerf: error: [partition.{}] no split fits the accelerators' memory of {:.4g} bytes, "
-               "or none was found in {:.3g} s; raise maxSizePerFPGA or --time-budget\n",
-               options.method, problem.memory, options.time_budget);
+    fmt::print(
+        stderr,
+        "kerf: error: [partition.{}] no split fits the accelerators' memory of {:.4g} bytes, "
+        "or none was found in {:.3g} s; raise maxSizePerFPGA or --time-budget\n",
+        options.method, problem.memory, options.time_budget);
     return kNo;
   }
   const std::string text = print_load_plan(problem, *plan);

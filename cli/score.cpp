@@ -32,9 +32,10 @@ int run(const Options& options) {
                d != problem.cpu() && loads.bytes[d] > problem.memory ? "  over its memory" : "");
   }
   fmt::print("\nthroughput objective  {:.6f} a sample\n", loads.busiest);
-  fmt::print("latency objective     {:.6f} for one sample, {:.6f} with the pieces of a device in "
-             "turn\n",
-             find_latency(problem, device, false), find_latency(problem, device, true));
+  fmt::print(
+      "latency objective     {:.6f} for one sample, {:.6f} with the pieces of a device in "
+      "turn\n",
+      find_latency(problem, device, false), find_latency(problem, device, true));
   fmt::print("contiguous            {}\n", is_contiguous(problem, device) ? "yes" : "no");
   return loads.fits ? kOk : kNo;
 }

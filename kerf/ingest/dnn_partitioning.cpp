@@ -27,8 +27,8 @@ LoadNode read_node(const JsonReader& json) {
   if (json.has("size")) node.bytes = json.number("size");
   if (json.has("supportedOnFpga")) {
     const Json& supported = json.json().at("supportedOnFpga");
-    node.on_accelerator = supported.is_boolean() ? supported.get<bool>()
-                                                 : json.integer("supportedOnFpga", 0, 1) == 1;
+    node.on_accelerator =
+        supported.is_boolean() ? supported.get<bool>() : json.integer("supportedOnFpga", 0, 1) == 1;
   }
   if (json.has("isBackwardNode")) {
     const Json& backward = json.json().at("isBackwardNode");
@@ -108,7 +108,7 @@ class SplitReader {
       read_published();
     } else {
       read_map(json.is_object() && json.contains("assignment") ? reader_.child("assignment")
-                                                                : reader_);
+                                                               : reader_);
     }
     for (std::size_t n = 0; n < device_.size(); ++n) {
       if (device_[n] == kNowhere) {
@@ -148,9 +148,9 @@ class SplitReader {
                  value.get<std::int64_t>() < problem_.num_accelerators) {
         place(map, id, static_cast<std::uint32_t>(value.get<std::int64_t>()));
       } else {
-        map.fail(fmt::format("node {} on {}", key, value.dump()),
-                 fmt::format("an accelerator from 0 to {}, or \"cpu\"",
-                             problem_.num_accelerators - 1));
+        map.fail(
+            fmt::format("node {} on {}", key, value.dump()),
+            fmt::format("an accelerator from 0 to {}, or \"cpu\"", problem_.num_accelerators - 1));
       }
     }
   }

@@ -75,7 +75,8 @@ TEST(DnnPartitioning, KnowsWhatIsContiguous) {
 }
 
 TEST(DnnPartitioning, RefusesWhatIsWrongByName) {
-  EXPECT_THAT(refusal(problem_text(node(7) + "," + node(7), "")), HasSubstr("second node with id 7"));
+  EXPECT_THAT(refusal(problem_text(node(7) + "," + node(7), "")),
+              HasSubstr("second node with id 7"));
   EXPECT_THAT(refusal(problem_text(node(7), edge(7, 9, 1))), HasSubstr("destId 9"));
   EXPECT_THAT(refusal(problem_text(node(7) + "," + node(8) + "," + node(9),
                                    edge(7, 8, 1) + "," + edge(7, 9, 2))),

@@ -71,7 +71,9 @@ def test_what_plan_writes_is_what_score_reads(run, folder, problem):  # noqa: F8
 def test_bounds_names_the_tightest(run, problem):  # noqa: F811
     lines = run("bounds", problem).stdout.splitlines()
     assert sum("<- tightest" in line for line in lines) == 1
-    assert {"work", "unit", "packing", "memory", "cut", "pair"} <= {line.split()[0] for line in lines}
+    assert {"work", "unit", "packing", "memory", "cut", "pair"} <= {
+        line.split()[0] for line in lines
+    }
 
 
 def test_memory_that_holds_nothing_is_a_no(run, folder):  # noqa: F811

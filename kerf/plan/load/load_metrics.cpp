@@ -16,10 +16,22 @@ Loads empty_loads(std::size_t devices) {
   return loads;
 }
 
-void sum_up(Loads& loads, std::uint32_t cpu, double memory) {
-  for (std::size_t d = 0; d < loads.compute.size(); ++d) {
+template <class AnyProblem>
+void sum_up(Loads& loads, const AnyProblem& problem) {
+  for (std::uint32_t d = 0; d < loads.compute.size(); ++d) {
     loads.busiest = std::max(loads.busiest, loads.compute[d] + loads.transfer[d]);
-    if (d != cpu && loads.bytes[d] > memory) loads.fits = false;
+    if (loads.bytes[d] > problem.memory_of(d)) loads.fits = false;
+  }
+}
+
+// Devices that pay for a tensor: those that hold or read it, as far as they are charged.
+template <class AnyProblem>
+void charge(Loads& loads, const AnyProblem& problem, double cost, std::uint32_t source,
+            const std::vector<bool>& touches) {
+  const bool link = problem.charging == Charging::link;
+  for (std::uint32_t d = 0; d < loads.transfer.size(); ++d) {
+    const bool free = link ? d == source : d == problem.cpu();
+    if (touches[d] && !free) loads.transfer[d] += cost;
   }
 }
 
@@ -75,32 +87,28 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     const LoadNode& node = problem.nodes[n];
     const std::uint32_t own = device[n];
-    loads.compute[own] += own == problem.cpu() ? node.cpu_time : node.accelerator_time;
+    loads.compute[own] += problem.time_on(node, own);
     loads.bytes[own] += node.bytes;
     std::fill(reads.begin(), reads.end(), false);
     bool leaves = false;
     for (const std::uint32_t next : problem.successors[n]) {
-      if (device[next] == own) continue;
-      leaves = true;
+      leaves = leaves || device[next] != own;
       reads[device[next]] = true;
     }
-    if (leaves && own != problem.cpu()) loads.transfer[own] += node.transfer;
-    for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
-      if (reads[d]) loads.transfer[d] += node.transfer;
-    }
+    reads[own] = true;
+    if (leaves) charge(loads, problem, node.transfer, own, reads);
   }
-  sum_up(loads, problem.cpu(), problem.memory);
+  sum_up(loads, problem);
   return loads;
 }
 
 Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device) {
-  const std::size_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
+  const std::size_t devices = problem.num_devices();
   Loads loads = empty_loads(devices);
-  for (std::size_t u = 0; u < problem.units.size(); ++u) {
-    const LoadUnit& unit = problem.units[u];
+  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
     const std::uint32_t own = device[u];
-    loads.compute[own] += own == problem.cpu() ? unit.cpu_time : unit.accelerator_time;
-    loads.bytes[own] += unit.bytes;
+    loads.compute[own] += problem.time_on(u, own);
+    loads.bytes[own] += problem.units[u].bytes;
   }
   std::vector<bool> touches(devices);
   for (const LoadNet& net : problem.nets) {
@@ -110,12 +118,9 @@ Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> devi
       if (!touches[device[u]]) ++count;
       touches[device[u]] = true;
     }
-    if (count < 2) continue;
-    for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
-      if (touches[d]) loads.transfer[d] += net.cost;
-    }
+    if (count > 1) charge(loads, problem, net.cost, device[net.source], touches);
   }
-  sum_up(loads, problem.cpu(), problem.memory);
+  sum_up(loads, problem);
   return loads;
 }
 

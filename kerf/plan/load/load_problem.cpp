@@ -66,6 +66,13 @@ void check_load_problem(const LoadProblem& problem) {
   if (std::isnan(problem.memory) || problem.memory < 0) {
     refuse(fmt::format("a memory of {} for each accelerator", problem.memory), "a number from 0");
   }
+  const auto accelerators = static_cast<std::size_t>(problem.num_accelerators);
+  for (const std::vector<double>* list : {&problem.slowness, &problem.memories}) {
+    if (!list->empty() && list->size() != accelerators) {
+      refuse(fmt::format("{} figures for {} accelerators", list->size(), accelerators),
+             "one each, or none");
+    }
+  }
   std::map<std::int64_t, const LoadNode*> by_colour;
   for (const LoadNode& node : problem.nodes) {
     check_number(node, "an accelerator time of", node.accelerator_time);

@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Placement as a plain optimisation problem: nodes with a time on an accelerator and on a CPU,
-// tensors with the time it takes to move them between an accelerator and host memory, k equal
-// accelerators with a memory limit, some CPUs. Published problems come in this form
-// (ingest/dnn_partitioning.h). Times are in the file's own unit.
-//
-// Communication model `host_staged`: a tensor costs the device that makes it once when anybody else
-// needs it, and each other accelerator that needs it once. A CPU pays nothing: host memory is its
-// own. Compute and communication of a device add up.
+// tensors with the time it takes to move them, k accelerators with memory limits, some CPUs.
+// Published problems come in this form (ingest/dnn_partitioning.h), and traced ones are brought
+// into it (partition/split/from_problem.h). Times are in the file's own unit.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,16 +16,24 @@
 
 namespace kerf {
 
+// Who pays for a tensor that somebody needs on another device than the one that makes it. Compute
+// and communication of a device add up.
+enum class Charging : std::uint8_t {
+  host_staged,  // the accelerator that makes it, once, and each other accelerator that needs it,
+                // once; a CPU pays nothing: host memory is its own
+  link,         // each other device that needs it, once, a CPU too; its maker nothing
+};
+
 struct LoadNode {
   std::int64_t id = 0;  // the file's
   std::string name;
   double accelerator_time = 0;
   double cpu_time = 0;
-  double bytes = 0;               // of an accelerator's memory
-  bool on_accelerator = true;     // false: CPU only
-  bool backward = false;          // follows its colour class; contiguity is about the others
+  double bytes = 0;                 // of an accelerator's memory
+  bool on_accelerator = true;       // false: CPU only
+  bool backward = false;            // follows its colour class; contiguity is about the others
   std::int64_t colour = kNoColour;  // nodes of one colour share a device
-  double transfer = 0;            // of its output tensor, to or from host memory
+  double transfer = 0;              // of its output tensor
   static constexpr std::int64_t kNoColour = -1;
 };
 
@@ -38,13 +43,19 @@ struct LoadProblem {
   std::vector<std::vector<std::uint32_t>> successors;  // by node, distinct, ascending
   int num_accelerators = 1;
   int num_cpus = 1;
-  double memory = 0;  // of each accelerator
+  Charging charging = Charging::host_staged;
+  double memory = 0;                  // of each accelerator; of the largest when they differ
+  std::vector<double> slowness = {};  // by accelerator: its times x this; empty: 1 each
+  std::vector<double> memories = {};  // by accelerator; empty: `memory` each
+  double cpu_memory = std::numeric_limits<double>::infinity();
 
   std::size_t num_devices() const {
     return static_cast<std::size_t>(num_accelerators) + (num_cpus > 0 ? 1 : 0);
   }
   // Devices 0 .. num_accelerators - 1 are accelerators, this one stands for the CPUs.
   std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
+  double memory_of(std::uint32_t device) const;
+  double time_on(const LoadNode& node, std::uint32_t device) const;
 };
 
 // Edges in range and acyclic, times and sizes finite and not negative, counts sane, colours on
@@ -61,10 +72,11 @@ struct Loads {
 };
 Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device);
 
-// One sample alone. A CPU node ends its time after its inputs; CPUs never wait for each other. The
-// nodes of an accelerator that can run at once (no path leaves them and comes back) form a piece: it
-// starts when all its inputs are there, moves them in, computes, moves its outputs out. `serial`:
-// the pieces of one accelerator run one after the other; else each when it can.
+// One sample alone, charged as host_staged. A CPU node ends its time after its inputs; CPUs never
+// wait for each other. The nodes of an accelerator that can run at once (no path leaves them and
+// comes back) form a piece: it starts when all its inputs are there, moves them in, computes, moves
+// its outputs out. `serial`: the pieces of one accelerator run one after the other; else each when
+// it can.
 double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device, bool serial);
 
 // Each device's forward nodes: no path leaves them and comes back.
@@ -86,17 +98,30 @@ struct LoadNet {
 };
 struct UnitProblem {
   std::vector<LoadUnit> units;
-  std::vector<LoadNet> nets;  // equal ones are one, their costs added
+  std::vector<LoadNet> nets;  // equal ones (link: of one source too) are one, their costs added
   std::vector<std::uint32_t> unit_of;  // by node
   int num_accelerators = 1;
   bool has_cpu = true;
-  double memory = 0;
+  Charging charging = Charging::host_staged;
+  double memory = 0;  // this and what follows as in LoadProblem
+  std::vector<double> slowness = {};
+  std::vector<double> memories = {};
+  double cpu_memory = std::numeric_limits<double>::infinity();
+
   std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
-  double total_accelerator_time() const;
+  std::size_t num_devices() const { return cpu() + (has_cpu ? std::size_t{1} : std::size_t{0}); }
+  double memory_of(std::uint32_t device) const;
+  double time_on(std::uint32_t unit, std::uint32_t device) const;
+  bool has_equal_accelerators() const { return slowness.empty() && memories.empty(); }
+  double total_accelerator_time() const;  // slowness 1
 };
+// Every accelerator as fast as the fastest and as large as the largest: no split of `problem` has a
+// smaller max load than the best of this one.
+UnitProblem with_equal_accelerators(const UnitProblem& problem);
 UnitProblem to_units(const LoadProblem& problem);
 // From device[unit] to device[node].
-std::vector<std::uint32_t> to_nodes(const UnitProblem& units, std::span<const std::uint32_t> device);
+std::vector<std::uint32_t> to_nodes(const UnitProblem& units,
+                                    std::span<const std::uint32_t> device);
 // The same figures from units: what searches keep up incrementally is checked against this.
 Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device);
 
