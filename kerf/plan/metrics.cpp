@@ -12,21 +12,29 @@ namespace {
 
 constexpr std::string_view kModels[] = {"link", "host_staged", "overlapped"};
 
-// The devices that receive a cut, each once, the producer's left out.
-std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
-  std::vector<DeviceId> devices;
-  for (const StageId to : cut.to) devices.push_back(stages[to.index()].device);
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-  std::erase(devices, stages[cut.from.index()].device);
-  return devices;
-}
-
 void charge_link(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster,
                  std::vector<DeviceLoad>& loads) {
   const DeviceId from = stages[cut.from.index()].device;
   for (const DeviceId to : receivers(stages, cut)) {
     loads[to.index()].communication += cluster.link(from, to).time(cut.bytes);
+  }
+}
+
+void charge_host_staged(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster,
+                        std::vector<DeviceLoad>& loads) {
+  const DeviceId from = stages[cut.from.index()].device;
+  loads[from.index()].communication += upload_time(stages, cut, cluster);
+  for (const DeviceId to : receivers(stages, cut)) {
+    if (cluster.device(to).host) continue;
+    loads[to.index()].communication += cluster.link(from, to).time(cut.bytes);
+  }
+}
+
+void charge_overlapped(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster,
+                       std::vector<DeviceLoad>& loads) {
+  const DeviceId from = stages[cut.from.index()].device;
+  for (const DeviceId to : receivers(stages, cut)) {
+    loads[from.index()].communication += cluster.link(from, to).time(cut.bytes);
   }
 }
 
@@ -40,11 +48,25 @@ void check_comm_model(std::string_view name) {
                 fmt::format("[plan.metrics] unknown communication model '{}'; expected one of {}",
                             name, fmt::join(kModels, ", ")));
   }
-  if (name != "link") {
-    throw Error(
-        ErrorKind::invalid_argument,
-        fmt::format("[plan.metrics] communication model '{}' is not built yet; use link", name));
+}
+
+std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
+  std::vector<DeviceId> devices;
+  for (const StageId to : cut.to) devices.push_back(stages[to.index()].device);
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  std::erase(devices, stages[cut.from.index()].device);
+  return devices;
+}
+
+Nanoseconds upload_time(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster) {
+  const DeviceId from = stages[cut.from.index()].device;
+  Nanoseconds slowest;
+  if (cluster.device(from).host) return slowest;
+  for (const DeviceId to : receivers(stages, cut)) {
+    slowest = std::max(slowest, cluster.link(from, to).time(cut.bytes));
   }
+  return slowest;
 }
 
 std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of,
@@ -89,7 +111,16 @@ std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<co
   check_comm_model(comm_model);
   std::vector<DeviceLoad> loads(cluster.num_devices());
   for (const Stage& stage : stages) loads[stage.device.index()].compute += stage.time;
-  for (const Cut& cut : cuts) charge_link(stages, cut, cluster, loads);
+  const bool overlapped = comm_model == "overlapped";
+  const auto charge = overlapped                    ? charge_overlapped
+                      : comm_model == "host_staged" ? charge_host_staged
+                                                    : charge_link;
+  for (const Cut& cut : cuts) charge(stages, cut, cluster, loads);
+  if (overlapped) {
+    for (DeviceLoad& load : loads) {
+      load.communication = std::max(Nanoseconds{}, load.communication - load.compute);
+    }
+  }
   return loads;
 }
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace kerf {
 namespace {
@@ -48,6 +50,30 @@ void check_replica(const Plan& plan, std::size_t r, std::vector<bool>& taken) {
 }
 
 }  // namespace
+
+double Plan::objective_value() const {
+  switch (objective) {
+    case Objective::throughput: return busiest.count;
+    case Objective::latency: return latency.count;
+    case Objective::step: return step_time.count;
+    case Objective::memory: break;
+  }
+  Bytes fullest;
+  for (const DeviceMemory& device : memory) fullest = std::max(fullest, device.predicted);
+  return static_cast<double>(fullest.count);
+}
+
+double Plan::gap() const {
+  const double value = objective_value();
+  if (value <= lower_bound.value) return 0;
+  return lower_bound.value > 0 ? value / lower_bound.value - 1
+                               : std::numeric_limits<double>::infinity();
+}
+
+std::string objective_text(Objective objective, double value) {
+  if (objective != Objective::memory) return to_string(Nanoseconds{value});
+  return to_string(Bytes{static_cast<std::int64_t>(std::llround(value))});
+}
 
 std::vector<DeviceId> Plan::stage_devices() const {
   std::vector<DeviceId> devices;

@@ -67,7 +67,7 @@ struct DeviceMemory {
 // No plan for the same problem can have a smaller objective, and the sentence that says why.
 struct LowerBound {
   std::string name;
-  Nanoseconds value;
+  double value = 0;  // as Plan::objective_value: ns; bytes for the objective `memory`
   std::string argument;
   friend bool operator==(const LowerBound&, const LowerBound&) = default;
 };
@@ -111,9 +111,15 @@ struct Plan {
   Nanoseconds latency;               // simulated, one micro-batch
   double throughput = 0;             // samples (static graph: steps) a second: batch / step_time
   double bubble = 0;                 // idle share of the step, 0 .. 1
-  LowerBound lower_bound;            // on `busiest`
+  LowerBound lower_bound;            // on the objective
 
   std::vector<std::string> notes;
+
+  // What the objective minimises: `busiest`, `latency` or `step_time` in ns, for `memory` the bytes
+  // of the fullest device.
+  double objective_value() const;
+  // (objective_value - lower bound) / lower bound; 0 when both are 0.
+  double gap() const;
 
   std::size_t num_stages() const { return stages.size(); }
   const Stage& stage(StageId id) const { return stages[id.index()]; }
@@ -129,6 +135,9 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+// A value of an objective with its unit: "3.2 ms", for `memory` "1.5 GiB".
+std::string objective_text(Objective objective, double value);
+
 // The plan's schedule, made afresh.
 Schedule make_schedule(const Plan& plan);
 
@@ -139,7 +148,7 @@ void check_replicas(const Plan& plan);
 // Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
 void check_plan_matches(const Plan& plan, const Graph& graph);
 
-// plan.json: "kerf-plan" 1.1. Loading checks that the file is consistent in itself (ids, counts,
+// plan.json: "kerf-plan" 1.2. Loading checks that the file is consistent in itself (ids, counts,
 // every node at most once, replicas); whether it is a good plan for a graph is for verify_plan to
 // say.
 std::string print_plan(const Plan& plan);

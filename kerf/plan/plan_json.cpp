@@ -15,7 +15,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 1};
+constexpr FormatVersion kVersion{1, 2};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
@@ -60,10 +60,16 @@ Json load_to_json(const Plan& plan, std::size_t device) {
   return json;
 }
 
-Json bound_to_json(const LowerBound& bound) {
+// A time or, for the objective memory, bytes.
+const char* bound_key(const Plan& plan) {
+  return plan.objective == Objective::memory ? "value_bytes" : "value_ns";
+}
+
+Json bound_to_json(const Plan& plan) {
+  const LowerBound& bound = plan.lower_bound;
   Json json;
   json["name"] = bound.name;
-  json["value_ns"] = bound.value.count;
+  json[bound_key(plan)] = bound.value;
   json["argument"] = bound.argument;
   return json;
 }
@@ -197,7 +203,7 @@ void write_predictions(const Plan& plan, Json& json) {
                        {"latency_ns", plan.latency.count},
                        {"throughput", plan.throughput},
                        {"bubble", plan.bubble}};
-  json["lower_bound"] = bound_to_json(plan.lower_bound);
+  json["lower_bound"] = bound_to_json(plan);
   json["notes"] = plan.notes;
 }
 
@@ -247,7 +253,7 @@ void read_predictions(const JsonReader& reader, Plan& plan) {
   plan.throughput = not_negative(predicted, "throughput");
   plan.bubble = not_negative(predicted, "bubble");
   const JsonReader bound = reader.child("lower_bound");
-  plan.lower_bound = {bound.text("name"), read_time(bound, "value_ns"), bound.text("argument")};
+  plan.lower_bound = {bound.text("name"), not_negative(bound, bound_key(plan)), bound.text("argument")};
   for (const JsonReader& note : reader.children("notes")) plan.notes.push_back(note.as_text());
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "kerf/plan/metrics.h"
@@ -19,6 +20,7 @@ struct Cursor {
   std::vector<std::size_t> fetches;  // cuts still to fetch for that action, last first
   bool prepared = false;
   Nanoseconds free;
+  Nanoseconds sender_free;  // `overlapped`: it sends beside its compute
   std::unordered_set<std::int64_t> fetched;  // cuts of micro-batches that are here already
 };
 
@@ -29,7 +31,10 @@ class Simulator {
         n_microbatches_(n_microbatches),
         schedule_(
             schedule_maker(plan.schedule)(plan.stage_devices(), num_devices(), n_microbatches)),
+        host_staged_(plan.comm_model == "host_staged"),
+        overlapped_(plan.comm_model == "overlapped"),
         incoming_(plan.num_stages()),
+        outgoing_(plan.num_stages()),
         done_(plan.num_stages() * static_cast<std::size_t>(n_microbatches), kNotYet),
         cursors_(plan.cluster.num_devices()) {
     for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
@@ -37,6 +42,7 @@ class Simulator {
       for (const StageId to : cut.to) {
         if (device_of(to) != device_of(cut.from)) incoming_[to.index()].push_back(c);
       }
+      if (!receivers(plan.stages, cut).empty()) outgoing_[cut.from.index()].push_back(c);
     }
   }
 
@@ -87,13 +93,28 @@ class Simulator {
     Cursor& cursor = cursors_[d];
     if (cursor.prepared) return;
     cursor.prepared = true;
+    if (overlapped_) return;  // what it needs is sent to it
     const Action& action = schedule_[d][cursor.action];
     const std::vector<std::size_t>& needed = incoming_[action.stage.index()];
     for (auto cut = needed.rbegin(); cut != needed.rend(); ++cut) {
-      const std::int64_t key =
-          static_cast<std::int64_t>(*cut) * n_microbatches_ + action.microbatch;
-      if (cursor.fetched.insert(key).second) cursor.fetches.push_back(*cut);
+      if (cursor.fetched.insert(key(*cut, action.microbatch)).second) {
+        cursor.fetches.push_back(*cut);
+      }
     }
+  }
+
+  std::int64_t key(std::size_t cut, int microbatch) const {
+    return static_cast<std::int64_t>(cut) * n_microbatches_ + microbatch;
+  }
+  std::int64_t key(std::size_t cut, int microbatch, std::size_t to) const {
+    return key(cut, microbatch) * num_devices() + static_cast<std::int64_t>(to);
+  }
+
+  // When a receiver may start to fetch a cut; kNotYet: nobody knows.
+  Nanoseconds made(std::size_t c, int microbatch) {
+    if (!host_staged_) return done(plan_.cuts[c].from, microbatch);
+    const auto found = uploaded_.find(key(c, microbatch));
+    return found == uploaded_.end() ? kNotYet : found->second;
   }
 
   // When device d could go on with its next transfer or action; nullopt: it has to wait for a stage
@@ -105,9 +126,9 @@ class Simulator {
     const Action& action = schedule_[d][cursor.action];
     if (!cursor.fetches.empty()) {
       const Cut& cut = plan_.cuts[cursor.fetches.back()];
-      const Nanoseconds made = done(cut.from, action.microbatch);
-      if (made == kNotYet) return std::nullopt;
-      const Nanoseconds start = std::max(cursor.free, made);
+      const Nanoseconds ready = made(cursor.fetches.back(), action.microbatch);
+      if (ready == kNotYet) return std::nullopt;
+      const Nanoseconds start = std::max(cursor.free, ready);
       return link_of(cut, d).shared ? std::max(start, wire_free_) : start;
     }
     Nanoseconds start = cursor.free;
@@ -116,7 +137,62 @@ class Simulator {
       if (ended == kNotYet) return std::nullopt;
       start = std::max(start, ended);
     }
+    if (overlapped_) {
+      for (const std::size_t cut : incoming_[action.stage.index()]) {
+        start = std::max(start, arrived_.at(key(cut, action.microbatch, d)));
+      }
+    }
     return start;
+  }
+
+  Nanoseconds fetch_time(const Cut& cut, std::size_t to) const {
+    if (host_staged_ && plan_.cluster.devices[to].host) return {};
+    return link_of(cut, to).time(cut.bytes);
+  }
+
+  // `host_staged`: what others need goes to host memory first, at its maker's expense.
+  void upload(const Event& computed, Timeline& timeline) {
+    Cursor& cursor = cursors_[computed.device.index()];
+    for (const std::size_t c : outgoing_[computed.stage.index()]) {
+      const Cut& cut = plan_.cuts[c];
+      const Nanoseconds time = upload_time(plan_.stages, cut, plan_.cluster);
+      Event event = transfer_of(computed, cut, computed.device);
+      event.start = cursor.free;
+      event.end = cursor.free + time;
+      cursor.free = event.end;
+      uploaded_[key(c, computed.microbatch)] = event.end;
+      if (time.count > 0) timeline.events.push_back(std::move(event));
+    }
+  }
+
+  // `overlapped`: sent beside what the device computes next.
+  void send(const Event& computed, Timeline& timeline) {
+    Cursor& cursor = cursors_[computed.device.index()];
+    cursor.sender_free = std::max(cursor.sender_free, computed.end);
+    for (const std::size_t c : outgoing_[computed.stage.index()]) {
+      const Cut& cut = plan_.cuts[c];
+      for (const DeviceId to : receivers(plan_.stages, cut)) {
+        const Link& link = link_of(cut, to.index());
+        Event event = transfer_of(computed, cut, to);
+        event.start = cursor.sender_free;
+        if (link.shared) event.start = std::max(event.start, wire_free_);
+        event.end = event.start + link.time(cut.bytes);
+        if (link.shared) wire_free_ = event.end;
+        cursor.sender_free = event.end;
+        arrived_[key(c, computed.microbatch, to.index())] = event.end;
+        timeline.events.push_back(std::move(event));
+      }
+    }
+  }
+
+  Event transfer_of(const Event& computed, const Cut& cut, DeviceId device) const {
+    Event event = computed;
+    event.kind = EventKind::transfer;
+    event.device = device;
+    event.bytes = cut.bytes;
+    event.tensor = cut.tensor;
+    event.from = computed.device;
+    return event;
   }
 
   const Link& link_of(const Cut& cut, std::size_t to) const {
@@ -143,7 +219,7 @@ class Simulator {
       event.bytes = cut.bytes;
       event.tensor = cut.tensor;
       event.from = device_of(cut.from);
-      event.end = start + link_of(cut, d).time(cut.bytes);
+      event.end = start + fetch_time(cut, d);
       if (link_of(cut, d).shared) wire_free_ = event.end;
     } else {
       event.end = start + plan_.stage(action.stage).time;
@@ -152,7 +228,10 @@ class Simulator {
       cursor.prepared = false;
     }
     cursor.free = event.end;
-    timeline.events.push_back(std::move(event));
+    timeline.events.push_back(event);
+    if (event.kind == EventKind::transfer) return;
+    if (host_staged_) upload(event, timeline);
+    if (overlapped_) send(event, timeline);
   }
 
   void check_finished() const {
@@ -170,7 +249,12 @@ class Simulator {
   const Plan& plan_;
   int n_microbatches_;
   Schedule schedule_;
+  bool host_staged_;
+  bool overlapped_;
   std::vector<std::vector<std::size_t>> incoming_;  // by stage: cuts from other devices, ascending
+  std::vector<std::vector<std::size_t>> outgoing_;  // by stage: cuts to other devices, ascending
+  std::unordered_map<std::int64_t, Nanoseconds> uploaded_;  // by cut and micro-batch
+  std::unordered_map<std::int64_t, Nanoseconds> arrived_;   // by cut, micro-batch and receiver
   std::vector<Nanoseconds> done_;                   // by stage and micro-batch
   std::vector<Cursor> cursors_;                     // by device
   Nanoseconds wire_free_;                           // the shared links'

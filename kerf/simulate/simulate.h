@@ -10,6 +10,11 @@
 // other,
 //   in order of value, each once for a device and micro-batch (model `link`): a transfer starts
 //   when the producing stage has run that micro-batch, and occupies the receiver.
+// - Model `host_staged`: after an action its device moves the tensors that others need to host
+//   memory, in order of value; a transfer to a receiver starts when that has ended. Host devices
+//   spend no time on either.
+// - Model `overlapped`: the tensors that others need are sent when an action has ended, one after
+//   the other in order of value and receiver, beside what the two devices compute.
 // - Link contention: a private link carries one transfer at a time by construction, since its
 //   receiver fetches one at a time. Transfers over shared links share one wire and are served one
 //   at a time, in the order in which they can start, ties by receiver.

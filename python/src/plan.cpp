@@ -16,6 +16,10 @@ namespace kerf::bindings {
 namespace {
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
+// Of a value of the plan's objective: seconds, or bytes.
+double objective_unit(const Plan& plan, double value) {
+  return plan.objective == Objective::memory ? value : value * 1e-9;
+}
 
 // Records that stand alone: names in place of ids, seconds and bytes as plain numbers.
 struct StageRecord {
@@ -158,7 +162,7 @@ void bind_records(py::module_& m) {
 
   py::class_<LowerBound>(m, "LowerBound", "What no plan for the same problem can beat.")
       .def_readonly("name", &LowerBound::name)
-      .def_property_readonly("value", [](const LowerBound& b) { return seconds(b.value); })
+      .def_readonly("value", &LowerBound::value, "Seconds; bytes for the objective memory.")
       .def_readonly("argument", &LowerBound::argument);
 }
 
@@ -231,7 +235,15 @@ void init_plan(py::module_& m) {
       .def_property_readonly("predicted_latency", [](const Plan& p) { return seconds(p.latency); })
       .def_property_readonly("predicted_throughput", [](const Plan& p) { return p.throughput; })
       .def_readonly("bubble", &Plan::bubble)
-      .def_property_readonly("lower_bound", [](const Plan& p) { return p.lower_bound; })
+      .def_property_readonly("lower_bound",
+                             [](const Plan& p) {
+                               LowerBound bound = p.lower_bound;
+                               bound.value = objective_unit(p, bound.value);
+                               return bound;
+                             })
+      .def_property_readonly("objective_value",
+                             [](const Plan& p) { return objective_unit(p, p.objective_value()); })
+      .def_property_readonly("gap", &Plan::gap)
       .def_property_readonly("notes", [](const Plan& p) { return p.notes; })
       .def(
           "save", [](const Plan& p, const std::filesystem::path& path) { save_plan(p, path); },

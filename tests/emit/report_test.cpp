@@ -36,7 +36,7 @@ TEST(APlanTable, OfAFixedBatchCountsSteps) {
 
 TEST(APlanTable, SaysWhenTheLowerBoundIsReached) {
   Plan plan = samples::plan();
-  plan.lower_bound.value = plan.busiest;
+  plan.lower_bound.value = plan.busiest.count;
   EXPECT_THAT(plan_table(plan), HasSubstr("reached"));
 }
 

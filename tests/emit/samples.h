@@ -48,7 +48,7 @@ inline Plan plan() {
   plan.latency = {5005096};
   plan.throughput = 571.2;
   plan.bubble = 0.285;
-  plan.lower_bound = {"average load", {2.5e6}, "all the work, shared out evenly over 2 devices"};
+  plan.lower_bound = {"average load", 2.5e6, "all the work, shared out evenly over 2 devices"};
   plan.notes = {"an example"};
   return plan;
 }

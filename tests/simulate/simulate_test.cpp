@@ -165,7 +165,7 @@ TEST(APlanFile, ComesBackAsItWas) {
     Plan plan =
         make_plan(problem, {{all.begin(), all.begin() + half}, {all.begin() + half, all.end()}},
                   on({1, 0}), "hand");
-    plan.lower_bound = {"work", Nanoseconds{0.1}, "because"};
+    plan.lower_bound = {"work", 0.1, "because"};
     plan.notes = {"a \"note\""};
     EXPECT_EQ(parse_plan(print_plan(plan)), plan) << seed;
   }

@@ -49,8 +49,12 @@ Json bound_json(const Plan& plan) {
   const LowerBound& bound = plan.lower_bound;
   Json json;
   json["name"] = bound.name;
-  json["value_s"] = seconds(bound.value);
-  json["gap"] = bound.value.count > 0 ? Json(plan.busiest / bound.value - 1) : Json(nullptr);
+  if (plan.objective == Objective::memory) {
+    json["value_bytes"] = bound.value;
+  } else {
+    json["value_s"] = seconds(Nanoseconds{bound.value});
+  }
+  json["gap"] = bound.value > 0 ? Json(plan.gap()) : Json(nullptr);
   json["argument"] = bound.argument;
   return json;
 }

@@ -102,9 +102,10 @@ std::string device_rows(const Plan& plan) {
 std::string bound_text(const Plan& plan) {
   const LowerBound& bound = plan.lower_bound;
   if (bound.name.empty()) return "none known";
-  std::string out = fmt::format("{} ({})", to_string(bound.value), bound.name);
-  if (bound.value.count > 0) {
-    const double gap = plan.busiest / bound.value - 1;
+  std::string out =
+      fmt::format("{} ({})", objective_text(plan.objective, bound.value), bound.name);
+  if (bound.value > 0) {
+    const double gap = plan.gap();
     out += gap < 5e-4 ? ", reached" : fmt::format(", gap {}", percent(gap));
   }
   return out;
@@ -138,6 +139,10 @@ std::string predictions(const Plan& plan) {
   out += line("batch", fmt::format("{}, schedule {}", batches(plan), plan.schedule));
   out += line("costs", profile_line(plan));
   out += line("busiest device", to_string(plan.busiest) + " a micro-batch");
+  if (plan.objective != Objective::throughput) {
+    out += line("objective", fmt::format("{}: {}", to_string(plan.objective),
+                                         objective_text(plan.objective, plan.objective_value())));
+  }
   out += line("lower bound", bound_text(plan));
   if (!plan.lower_bound.argument.empty()) out += line("", plan.lower_bound.argument);
   out += line("bytes cut", fmt::format("{} a micro-batch", to_string(plan.cut_bytes())));

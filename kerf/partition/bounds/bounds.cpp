@@ -48,7 +48,7 @@ LowerBound work_bound(const Problem& problem, double total) {
   double speed = 0;
   for (const Device& device : problem.cluster.devices) speed += device.speed;
   return {
-      "work", Nanoseconds{total / speed},
+      "work", total / speed,
       fmt::format("all nodes take {} on a device of speed 1, and the {} devices have speed {:.4g} "
                   "together",
                   to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
@@ -59,7 +59,7 @@ LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units
   double speed = 0;
   for (const UnitLoad& unit : units) largest = std::max(largest, unit.time);
   for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
-  return {"unit", Nanoseconds{largest / speed},
+  return {"unit", largest / speed,
           fmt::format("the longest piece that cannot be cut takes {} and the fastest device has "
                       "speed {:.4g}",
                       to_string(Nanoseconds{largest}), speed)};
@@ -121,14 +121,72 @@ LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, dou
   }
   const double time = std::max(0.0, least_time(std::move(memories), total));
   return {
-      "memory", Nanoseconds{time},
+      "memory", time,
       "a device does no more than the work whose weights fit into its memory, the rest is left to "
       "the others"};
 }
 
+// One micro-batch alone: the nodes of a path run one after the other.
+LowerBound path_bound(const Problem& problem) {
+  const Graph& graph = problem.graph;
+  double speed = 0;
+  for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
+  std::vector<double> end(graph.num_nodes());
+  double longest = 0;
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    double start = 0;
+    for (const NodeId before : graph.predecessors(NodeId{n})) {
+      start = std::max(start, end[before.index()]);
+    }
+    end[n] = start + problem.node_time(NodeId{n}).count / speed;
+    longest = std::max(longest, end[n]);
+  }
+  return {"path", longest,
+          fmt::format("the nodes of the longest path run one after the other, on the fastest "
+                      "device (speed {:.4g}) at best",
+                      speed)};
+}
+
+std::vector<LowerBound> step_bounds(const Problem& problem) {
+  std::vector<LowerBound> bounds;
+  const int count = problem.n_microbatches;
+  for (LowerBound bound : throughput_bounds(problem)) {
+    bound.value *= count;
+    bound.argument = fmt::format("{} micro-batches of which each keeps a device busy: {}", count,
+                                 bound.argument);
+    bounds.push_back(std::move(bound));
+  }
+  bounds.push_back(path_bound(problem));
+  return bounds;
+}
+
+std::vector<LowerBound> memory_bounds(const Problem& problem) {
+  const Graph& graph = problem.graph;
+  const std::vector<UnitLoad> units = unit_loads(problem);
+  std::int64_t largest = 0;
+  for (const UnitLoad& unit : units) largest = std::max(largest, unit.weights);
+  std::vector<bool> used(graph.storages().size());
+  for (const Weight& weight : graph.weights()) {
+    const Value& value = graph.value(weight.value);
+    if (!value.scalar && !graph.consumers(weight.value).empty()) used[value.storage.index()] = true;
+  }
+  double total = 0;
+  for (std::size_t s = 0; s < used.size(); ++s) {
+    if (used[s]) {
+      total += static_cast<double>(graph.storages()[s].bytes.eval(problem.micro_batch()));
+    }
+  }
+  const int memories = problem.cluster.num_memory_groups();
+  return {{"weights", total / memories,
+           fmt::format("all weights take {} and there are {} memories",
+                       to_string(Bytes{static_cast<std::int64_t>(total)}), memories)},
+          {"unit", static_cast<double>(largest),
+           "the weights of the largest piece that cannot be cut are in one memory"}};
+}
+
 }  // namespace
 
-std::vector<LowerBound> lower_bounds(const Problem& problem) {
+std::vector<LowerBound> throughput_bounds(const Problem& problem) {
   const std::vector<UnitLoad> units = unit_loads(problem);
   double total = 0;
   for (const UnitLoad& unit : units) total += unit.time;
@@ -136,12 +194,22 @@ std::vector<LowerBound> lower_bounds(const Problem& problem) {
           memory_bound(problem, units, total)};
 }
 
+std::vector<LowerBound> lower_bounds(const Problem& problem) {
+  switch (problem.objective) {
+    case Objective::throughput: return throughput_bounds(problem);
+    case Objective::latency: return {path_bound(problem)};
+    case Objective::step: return step_bounds(problem);
+    case Objective::memory: return memory_bounds(problem);
+  }
+  return {};
+}
+
 LowerBound best_lower_bound(const Problem& problem) {
   const std::vector<LowerBound> bounds = lower_bounds(problem);
   // A gain below rounding is none: the simpler argument stays.
   const LowerBound* best = &bounds.front();
   for (const LowerBound& bound : bounds) {
-    if (bound.value.count > best->value.count * (1 + 1e-9)) best = &bound;
+    if (bound.value > best->value * (1 + 1e-9)) best = &bound;
   }
   return *best;
 }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What no plan can beat. Each bound is a value with the sentence that proves it; all hold for any
-// placement, contiguous or not, and bound the busiest device (the objective `throughput`).
+// What no plan can beat, whatever the communication model. Each bound is a value with the sentence
+// that proves it; all hold for any placement, contiguous or not. partition/split/ has stronger ones
+// that cost more.
 #pragma once
 
 #include <vector>
@@ -12,10 +13,14 @@
 
 namespace kerf::partition {
 
+// Of the busiest device:
 // work:     the devices together do all of it.
 // unit:     nodes glued together run on one device.
 // memory:   a device does no more than what fits into its memory.
 // Linear but for sorting.
+std::vector<LowerBound> throughput_bounds(const Problem& problem);
+// Of the problem's objective: the above for `throughput`; the longest path for `latency`; these two
+// for `step`; for `memory` weights and their largest piece.
 std::vector<LowerBound> lower_bounds(const Problem& problem);
 // The largest of them; the first of equals.
 LowerBound best_lower_bound(const Problem& problem);
