@@ -40,6 +40,7 @@ int run(int argc, char** argv) {
   app.footer(names);
   add_estimate(app);
   add_plan(app, exit_code);
+  add_compare(app, exit_code);
   add_simulate(app);
   add_verify(app, exit_code);
   add_report(app);

@@ -20,6 +20,7 @@ enum ExitCode : int {
 // Callbacks throw kerf::Error for bad input and set `exit_code` to kNo for an honest no.
 void add_estimate(CLI::App& app);
 void add_plan(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app);
 void add_verify(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app);

@@ -10,14 +10,21 @@
 #include "kerf/partition/exact/exact.h"
 #include "kerf/partition/fx/methods.h"
 #include "kerf/partition/replicate.h"
+#include "kerf/partition/split/methods.h"
 
 namespace kerf {
 namespace partition {
 
 std::vector<Entry> methods() {
   return {
-      {"chain", "best contiguous split of the graph's order, devices in the order given (default)",
-       chain},
+      {"chain", "best contiguous split of the graph's order (default)", chain},
+      {"auto", "what suits the problem inside the time budget, with a bound; any objective",
+       auto_plan, true},
+      {"ideals", "best contiguous split over all orders of the graph", ideals},
+      {"refine", "any split, several stages on a device where need be; any objective", refine_plan,
+       true},
+      {"exact", "best split of all, proved by minimum cuts, as far as the budget goes", exact,
+       true},
       {"even", "pieces of equal node counts, blind to cost", even},
       {"single", "everything on the fastest device that holds it", single},
       {"size", "as few devices as hold it, nodes in order, blind to time (fx)", size},
@@ -25,7 +32,6 @@ std::vector<Entry> methods() {
       {"cost_aware", "shortest run of one micro-batch, many starts (fx)", cost_aware},
       {"kl", "shortest run of one micro-batch, moves and swaps (fx)", kl},
       {"aot", "partitions and devices as given, checked (fx)", aot},
-      {"exact", "branch and bound over all acyclic splits; for small graphs", exact},
   };
 }
 
@@ -60,6 +66,27 @@ void check_assignment(std::string_view method, const partition::Options& options
   }
 }
 
+void check_budget(const partition::Options& options) {
+  if (!(options.time_budget > 0) || options.time_budget > 1e6) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] a time budget of {} s; expected more than 0 and at "
+                            "most a million",
+                            options.time_budget));
+  }
+  if (options.threads < 1 || options.threads > 1024) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] {} threads; expected 1 to 1024", options.threads));
+  }
+}
+
+std::string any_objective_names() {
+  std::vector<std::string_view> names;
+  for (const partition::Entry& entry : partition::methods()) {
+    if (entry.any_objective) names.push_back(entry.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
@@ -74,10 +101,12 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                             fmt::join(names, ", ")));
   }
   check_problem(problem);
-  if (problem.objective != Objective::throughput) {
+  check_budget(options);
+  if (problem.objective != Objective::throughput && !entry->any_objective) {
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.plan] method '{}' cannot minimise '{}' yet; use throughput",
-                            method, to_string(problem.objective)));
+                fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
+                            "the method {}",
+                            method, to_string(problem.objective), any_objective_names()));
   }
   if (problem.graph.num_nodes() == 0) {
     throw Error(ErrorKind::invalid_graph,

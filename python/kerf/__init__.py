@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerf._core import (
     Cluster,
+    Comparison,
     Graph,
     Infeasible,
     Plan,
@@ -35,7 +36,7 @@ from kerf._core import (
     simulate,
 )
 from kerf._errors import ExportError
-from kerf._plan import InfeasibleError, make_cluster, plan, replan, verify
+from kerf._plan import InfeasibleError, compare_methods, make_cluster, plan, replan, verify
 
 if TYPE_CHECKING:
     from kerf._pipeline import Pipeline
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cluster",
+    "Comparison",
     "ExportError",
     "Graph",
     "Infeasible",
@@ -54,6 +56,7 @@ __all__ = [
     "Timeline",
     "__version__",
     "compare",
+    "compare_methods",
     "estimate",
     "load_cluster",
     "load_graph",

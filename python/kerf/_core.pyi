@@ -414,10 +414,48 @@ def plan(
     batch: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    time_budget: float = 1.0,
+    threads: int = 1,
     saturate_host: bool = False,
     node_to_partition: Mapping[str, int] = ...,
     partition_to_device: Mapping[int, str] = ...,
 ) -> Plan | Infeasible: ...
+
+class ComparedMethod:
+    """What one method made of a problem."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def plan(self) -> Plan | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def cpu_seconds(self) -> float: ...
+
+class Comparison:
+    """Several methods on one problem; prints as a table."""
+
+    @property
+    def objective(self) -> str: ...
+    @property
+    def methods(self) -> list[ComparedMethod]: ...
+    def to_json(self) -> str: ...
+
+def compare_methods(
+    graph: Graph,
+    profile: Profile,
+    cluster: Cluster,
+    methods: Sequence[str] = ...,
+    objective: str = "throughput",
+    comm_model: str = "link",
+    schedule: str = "fill_drain",
+    n_microbatches: int = 1,
+    batch: int = 0,
+    seed: int = 0,
+    time_budget: float = 1.0,
+    threads: int = 1,
+) -> Comparison: ...
 def make_plan(
     graph: Graph,
     profile: Profile,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kerf import _core
-from kerf._core import Cluster, Graph, Infeasible, Plan, Profile, Violation
+from kerf._core import Cluster, Comparison, Graph, Infeasible, Plan, Profile, Violation
 
 StrPath = str | os.PathLike[str]
 
@@ -158,6 +158,39 @@ def _find_profile(
     return measure(model, graph, args, kwargs, batch=micro_batch or None, devices=cluster)
 
 
+def _one_count(n_microbatches: int | None, chunks: int | None) -> int:
+    """The number of micro-batches, which has two names."""
+    if chunks is not None and n_microbatches is not None and n_microbatches != chunks:
+        raise ValueError(
+            f"[kerf.plan] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
+            "names of one number; give one"
+        )
+    given = chunks if n_microbatches is None else n_microbatches
+    return 1 if given is None else given
+
+
+def _check_request(
+    where: str,
+    graph: Graph,
+    n_microbatches: int,
+    batch: int | None,
+    seed: int,
+    time_budget: float,
+    threads: int,
+) -> None:
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            f"{where} the graph is a {type(graph).__name__}; expected what kerf.trace or "
+            "kerf.load_graph gives"
+        )
+    check_whole(where, "n_microbatches", n_microbatches)
+    check_whole(where, "batch", batch or 0, least=0, most=2**40)
+    check_whole(where, "seed", seed, least=0, most=2**63 - 1)
+    check_whole(where, "threads", threads, least=1, most=1024)
+    if isinstance(time_budget, bool) or not isinstance(time_budget, int | float):
+        raise TypeError(f"{where} time_budget is {time_budget!r}; expected seconds, such as 1.0")
+
+
 def plan(
     graph: Graph,
     devices: Cluster | Sequence[str] | str,
@@ -173,6 +206,8 @@ def plan(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
+    time_budget: float = 1.0,
+    threads: int = 1,
     schedule: str = "fill_drain",
     comm_model: str = "link",
     saturate_host: bool = False,
@@ -186,7 +221,11 @@ def plan(
     - ``batch``: samples a step; the traced example's unless given.
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
       or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
-    - ``method``: one of ``kerf.methods()``.
+    - ``method``: one of ``kerf.methods()``; ``objective``: ``"throughput"``, and for the methods
+      auto, refine and exact also ``"latency"``, ``"step"`` or ``"memory"``.
+    - ``time_budget``: seconds for the methods that search; ``threads`` change the time, never the
+      plan.
+    - ``comm_model``: how transfers are costed, ``"link"``, ``"host_staged"`` or ``"overlapped"``.
     - ``saturate_host``: fill idle devices with copies of the plan, ``plan.replicas``. A Pipeline
       runs the plan's own stages, not the copies.
     - ``node_to_partition``, ``partition_to_device``: for the method ``"aot"`` alone, which needs
@@ -195,23 +234,8 @@ def plan(
     Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
     the arguments.
     """
-    if chunks is not None:
-        if n_microbatches is not None and n_microbatches != chunks:
-            raise ValueError(
-                f"[kerf.plan] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
-                "names of one number; give one"
-            )
-        n_microbatches = chunks
-    if n_microbatches is None:
-        n_microbatches = 1
-    if not isinstance(graph, Graph):
-        raise TypeError(
-            f"[kerf.plan] the graph is a {type(graph).__name__}; expected what kerf.trace or "
-            "kerf.load_graph gives"
-        )
-    check_whole("[kerf.plan]", "n_microbatches", n_microbatches)
-    check_whole("[kerf.plan]", "batch", batch or 0, least=0, most=2**40)
-    check_whole("[kerf.plan]", "seed", seed, least=0, most=2**63 - 1)
+    n_microbatches = _one_count(n_microbatches, chunks)
+    _check_request("[kerf.plan]", graph, n_microbatches, batch, seed, time_budget, threads)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
@@ -226,11 +250,60 @@ def plan(
         n_microbatches=n_microbatches,
         batch=batch or 0,
         seed=seed,
+        time_budget=float(time_budget),
+        threads=threads,
         saturate_host=bool(saturate_host),
         node_to_partition=nodes,
         partition_to_device=placed,
     )
     return _feasible(answer, graph)
+
+
+def compare_methods(
+    graph: Graph,
+    devices: Cluster | Sequence[str] | str,
+    max_memory: Mapping[str | int, str | int] | None = None,
+    n_microbatches: int | None = None,
+    *,
+    methods: Sequence[str] | str = "all",
+    chunks: int | None = None,
+    batch: int | None = None,
+    objective: str = "throughput",
+    profile: Profile | StrPath | None = None,
+    model: Any = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    time_budget: float = 1.0,
+    threads: int = 1,
+    schedule: str = "fill_drain",
+    comm_model: str = "link",
+) -> Comparison:
+    """Plans with several methods; ``print`` shows objective, gap to the bound, memory and seconds.
+
+    ``methods``: ``"all"``, a name, or a list of names. Methods that cannot minimise ``objective``
+    are run for throughput and scored for it. The other arguments are those of ``kerf.plan``. Every
+    plan has been verified; a method that finds none has ``plan`` None and a ``reason``.
+    """
+    n_microbatches = _one_count(n_microbatches, chunks)
+    _check_request("[kerf.compare_methods]", graph, n_microbatches, batch, seed, time_budget, threads)
+    names = [methods] if isinstance(methods, str) else [str(method) for method in methods]
+    cluster = make_cluster(devices, max_memory)
+    micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
+    return _core.compare_methods(
+        graph,
+        _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),
+        cluster,
+        methods=[] if names == ["all"] else names,
+        objective=objective,
+        comm_model=comm_model,
+        schedule=schedule,
+        n_microbatches=n_microbatches,
+        batch=batch or 0,
+        seed=seed,
+        time_budget=float(time_budget),
+        threads=threads,
+    )
 
 
 def replan(

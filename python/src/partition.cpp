@@ -10,7 +10,9 @@
 #include <map>
 #include <variant>
 
+#include "kerf/emit/report/comparison_table.h"
 #include "kerf/partition/bounds/bounds.h"
+#include "kerf/partition/compare_methods.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/replan.h"
 #include "kerf/plan/metrics.h"
@@ -43,17 +45,37 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
-                  bool saturate_host, std::map<std::string, std::int64_t> node_to_partition,
+                  double time_budget, int threads, bool saturate_host, std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
   return checked(plan(problem, method,
                       {.work_limit = work_limit,
+                       .time_budget = time_budget,
+                       .threads = threads,
                        .saturate_host = saturate_host,
                        .node_to_partition = std::move(node_to_partition),
                        .partition_to_device = std::move(partition_to_device)}),
                  problem);
+}
+
+Comparison compare_on_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
+                           std::vector<std::string> methods, const std::string& objective,
+                           const std::string& comm_model, const std::string& schedule,
+                           int n_microbatches, std::int64_t batch, std::uint64_t seed,
+                           double time_budget, int threads) {
+  const Problem problem =
+      make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
+                   comm_model, schedule, n_microbatches, batch, seed);
+  partition::Options options;
+  options.time_budget = time_budget;
+  options.threads = threads;
+  Comparison comparison = compare_methods(problem, std::move(methods), options);
+  for (const ComparedMethod& row : comparison.methods) {
+    if (row.found) check_plan(problem.graph, &problem.profile, row.plan);
+  }
+  return comparison;
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
@@ -124,9 +146,37 @@ void init_partition(py::module_& m) {
         py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("work_limit") = 0, py::arg("saturate_host") = false,
+        py::arg("work_limit") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
+        py::arg("saturate_host") = false,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{}, free_lock);
+  py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
+      .def_readonly("method", &ComparedMethod::method)
+      .def_property_readonly("plan",
+                             [](const ComparedMethod& row) -> std::optional<Plan> {
+                               if (!row.found) return std::nullopt;
+                               return row.plan;
+                             })
+      .def_property_readonly("reason",
+                             [](const ComparedMethod& row) -> std::optional<std::string> {
+                               if (row.found) return std::nullopt;
+                               return row.reason;
+                             })
+      .def_readonly("cpu_seconds", &ComparedMethod::cpu_seconds);
+  py::class_<Comparison>(m, "Comparison", "Several methods on one problem; prints as a table.")
+      .def_property_readonly("objective",
+                             [](const Comparison& c) { return std::string(to_string(c.objective)); })
+      .def_readonly("methods", &Comparison::methods)
+      .def("to_json", [](const Comparison& c) { return comparison_json(c).dump(1); })
+      .def("__str__", &comparison_table)
+      .def("__repr__", [](const Comparison& c) {
+        return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
+      });
+  m.def("compare_methods", &compare_on_graph, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
+        py::arg("methods") = std::vector<std::string>{}, py::arg("objective") = "throughput",
+        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
+        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
+        py::arg("time_budget") = 1.0, py::arg("threads") = 1, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,

@@ -6,10 +6,13 @@
 
 namespace kerf::partition {
 
-// The optimum over all ways to give every node a device such that the devices, each with one stage,
-// do not wait for each other in a cycle; contiguous splits in any order of devices are among them.
-// Branch and bound with exponential worst case: for graphs of up to about twenty pieces, as the
-// reference in tests. Options::work_limit (default 20 million branches) marks the plan `truncated`.
+// The optimum over all ways to give every unit a device, several stages on a device where need be,
+// as far as the budget goes. `throughput`: branch and bound by minimum cuts (mincut/prove.h), for
+// hundreds of units where links are alike and memory is ample; what that leaves open, and every
+// other objective, by enumeration (exact/enumerate.h), for up to about twenty units.
+// Options::time_budget is for all of it, Options::work_limit for the branches of the enumeration
+// (default 20 million). A plan that is not proved the best has a gap to its bound or is marked
+// `truncated`.
 Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options);
 
 }  // namespace kerf::partition

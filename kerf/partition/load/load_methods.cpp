@@ -9,11 +9,9 @@
 #include <ctime>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/ideals/ideals.h"
+#include "kerf/partition/load/split_driver.h"
 #include "kerf/partition/mincut/load_bounds.h"
-#include "kerf/partition/mincut/prove.h"
 #include "kerf/partition/refine/latency_search.h"
-#include "kerf/partition/refine/refine.h"
 
 namespace kerf::partition {
 namespace {
@@ -25,91 +23,31 @@ namespace {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-class Planner {
- public:
-  Planner(const LoadProblem& problem, const LoadRequest& request)
-      : problem_(problem), request_(request), units_(to_units(problem)), start_(cpu_seconds()) {
-    bounds_ = find_load_bounds(units_);
-    bound_ = tightest(bounds_);
-  }
-
-  std::optional<LoadPlan> run() {
-    const std::string& method = request_.method;
-    if (method == "ideals" || request_.contiguous) {
-      contiguous(1);
-    } else if (method == "refine") {
-      any_split(1);
-    } else {
-      contiguous(0.25);
-      if (!met()) prove_it(0.1);
-      if (!met() && method == "auto") any_split(1);  // uses some six tenths of what it is given
-      if (!met()) prove_it(1);
-    }
-    if (best_.device.empty()) return std::nullopt;
-    return plan();
-  }
-
- private:
-  double left() const { return request_.options.time_budget - (cpu_seconds() - start_); }
-  LoadOptions options(double share) const {
-    LoadOptions out = request_.options;
-    out.time_budget = std::max(0.01, left() * share);
-    out.good_enough = bound_.value;
-    return out;
-  }
-  bool met() const {
-    constexpr double kGap = 1e-6;
-    return !best_.device.empty() && best_.objective <= bound_.value * (1 + kGap);
-  }
-  void offer(LoadAnswer answer) {
-    truncated_ = truncated_ || answer.truncated;
-    if (answer.device.empty()) return;
-    if (best_.device.empty() || answer.objective < best_.objective) best_ = std::move(answer);
-  }
-
-  void contiguous(double share) { offer(find_contiguous(problem_, options(share))); }
-  void any_split(double share) {
-    std::vector<std::vector<std::uint32_t>> starts;
-    if (!best_.device.empty()) starts.push_back(best_.device);
-    offer(refine(units_, options(share), starts));
-  }
-  void prove_it(double share) {
-    ProofOptions proof_options;
-    proof_options.time_budget = std::max(0.01, left() * share);
-    // Counted work decides: some 1e8 arcs a second.
-    proof_options.work_budget =
-        static_cast<std::int64_t>(request_.options.time_budget * std::min(share, 0.3) * 0.8e8);
-    Proof proof = prove(units_, best_, proof_options);
-    if (proof.bound.value > bound_.value) bound_ = proof.bound;
-    offer(std::move(proof.answer));
-  }
-
-  LoadPlan plan() const {
-    LoadPlan out;
-    out.method = request_.method;
-    out.device = to_nodes(units_, best_.device);
-    const Loads loads = find_loads(problem_, out.device);
-    KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
-    out.value = loads.busiest;
-    out.lower_bound = std::min(bound_.value, out.value);
-    out.bound_name = bound_.name;
-    out.bound_argument = bound_.argument;
-    out.contiguous = is_contiguous(problem_, out.device);
-    out.truncated = truncated_ && !met();
-    out.cpu_seconds = cpu_seconds() - start_;
-    out.seed = request_.options.seed;
-    return out;
-  }
-
-  const LoadProblem& problem_;
-  const LoadRequest& request_;
-  UnitProblem units_;
-  double start_;
-  std::vector<LoadBound> bounds_;
-  LoadBound bound_;
-  LoadAnswer best_;
-  bool truncated_ = false;
-};
+std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
+  const double start = cpu_seconds();
+  const UnitProblem units = to_units(problem);
+  const DriverProblem model{problem, units, true};
+  SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
+    const Loads loads = find_loads(units, device);
+    return Verdict{loads.fits, loads.busiest, 0};
+  });
+  driver.run(request.method, request.contiguous);
+  if (driver.best().device.empty()) return std::nullopt;
+  LoadPlan out;
+  out.method = request.method;
+  out.device = to_nodes(units, driver.best().device);
+  const Loads loads = find_loads(problem, out.device);
+  KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
+  out.value = loads.busiest;
+  out.lower_bound = std::min(driver.bound().value, out.value);
+  out.bound_name = driver.bound().name;
+  out.bound_argument = driver.bound().argument;
+  out.contiguous = is_contiguous(problem, out.device);
+  out.truncated = driver.truncated();
+  out.cpu_seconds = cpu_seconds() - start;
+  out.seed = request.options.seed;
+  return out;
+}
 
 std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadRequest& request) {
   if (request.method != "auto" && request.method != "refine") {
@@ -139,7 +77,9 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
 
 }  // namespace
 
-std::vector<std::string> load_method_names() { return {"auto", "ideals", "refine", "exact"}; }
+std::vector<std::string> load_method_names() {
+  return {"auto", "chain", "ideals", "refine", "exact"};
+}
 
 std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest& request) {
   const std::vector<std::string> names = load_method_names();
@@ -151,7 +91,7 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
   }
   switch (request.objective) {
-    case Objective::throughput: return Planner(problem, request).run();
+    case Objective::throughput: return plan_throughput(problem, request);
     case Objective::latency: return plan_latency(problem, request);
     default:
       refuse(fmt::format("the objective {} for a published problem", to_string(request.objective)),

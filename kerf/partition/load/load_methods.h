@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The methods for load problems, by name.
+//   chain   the best split of one good order into intervals
 //   ideals  the exact contiguous optimum
 //   refine  any-split search
 //   exact   branch and bound by minimum cuts, from what the others find

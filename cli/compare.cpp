@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/compare_methods.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/problem_options.h"
+#include "cli/verbs.h"
+#include "kerf/emit/report/comparison_table.h"
+#include "kerf/verify/verify_plan.h"
+
+namespace kerf::cli {
+namespace {
+
+struct Options {
+  ProblemOptions problem;
+  std::vector<std::string> methods;
+  bool json = false;
+};
+
+int run(const Options& options) {
+  const Problem problem = make_problem(options.problem, "compare");
+  std::vector<std::string> methods = options.methods;
+  if (methods == std::vector<std::string>{"all"}) methods.clear();
+  const Comparison comparison = compare_methods(problem, methods, options.problem.search);
+  bool any = false;
+  for (const ComparedMethod& row : comparison.methods) {
+    if (row.found) check_plan(problem.graph, &problem.profile, row.plan);
+    any = any || row.found;
+  }
+  if (options.json) {
+    fmt::print("{}\n", comparison_json(comparison).dump(1));
+  } else {
+    fmt::print("{}", comparison_table(comparison));
+  }
+  return any ? kOk : kNo;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("compare", "Plan with several methods and say how they fare");
+  add_problem_options(*verb, options->problem);
+  verb->add_option("--methods", options->methods, "all, or names with commas between them")
+      ->delimiter(',')
+      ->default_str("all");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else on it");
+  verb->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace kerf::cli

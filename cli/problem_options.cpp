@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/problem_options.h"
+
+#include <fmt/format.h>
+
+#include "cli/cost_options.h"
+#include "kerf/device/devices.h"
+#include "kerf/graph/text.h"
+#include "kerf/profile/estimate.h"
+#include "kerf/profile/speeds.h"
+
+namespace kerf::cli {
+
+void add_problem_options(CLI::App& verb, ProblemOptions& options) {
+  verb.add_option("graph", options.graph, "model.graph")->required();
+  verb.add_option("--profile", options.profile, "profile.json; without it costs are estimated");
+  CLI::Option_group* where = verb.add_option_group("devices", "What to place the stages on");
+  where->add_option("--devices", options.devices, "such as \"cpu:0=2GiB,cpu:1=1GiB\" or 4xh200");
+  where->add_option("--cluster", options.cluster, "cluster.json: devices, speeds and links");
+  where->require_option(0, 1);
+  verb.add_option("--objective", options.objective,
+                  "what to minimise: throughput, latency, step or memory")
+      ->capture_default_str();
+  verb.add_option("--n-microbatches,--chunks", options.n_microbatches, "parts of a batch")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb.add_option("--batch", options.batch, "samples a step; the traced example's unless given")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb.add_option("--schedule", options.schedule)->capture_default_str();
+  verb.add_option("--comm-model", options.comm_model,
+                  "how transfers are costed: link, host_staged or overlapped")
+      ->capture_default_str();
+  verb.add_option("--seed", options.seed)->capture_default_str();
+  verb.add_option("--time-budget", options.search.time_budget, "seconds of search")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  verb.add_option("--threads", options.search.threads, "the plan is the same on any number")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  verb.add_option("--work-limit", options.search.work_limit,
+                  "search steps; 0: the method's own limit")
+      ->check(CLI::NonNegativeNumber);
+}
+
+Problem make_problem(const ProblemOptions& options, const std::string& verb) {
+  if (options.devices.empty() && options.cluster.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[kerf.{}] no devices; expected --devices, such as "
+                            "\"cpu:0=2GiB,cpu:1=1GiB\", or --cluster with a cluster.json",
+                            verb));
+  }
+  Problem problem;
+  problem.graph = load_graph(options.graph);
+  problem.cluster =
+      options.cluster.empty() ? parse_devices(options.devices) : load_cluster(options.cluster);
+  problem.objective = parse_objective(options.objective);
+  problem.comm_model = options.comm_model;
+  problem.schedule = options.schedule;
+  problem.n_microbatches = options.n_microbatches;
+  problem.batch = options.batch;
+  problem.seed = options.seed;
+  if (options.profile.empty()) {
+    const std::string kind = profiled_kind(problem.cluster);
+    problem.profile = estimate(problem.graph, device_kind(kind), problem.micro_batch());
+    fmt::print(stderr, "kerf: no --profile: costs are estimated from shapes, for {}\n{}", kind,
+               unknown_ops_text(problem.profile));
+  } else {
+    problem.profile = load_profile(options.profile, problem.graph);
+  }
+  problem.cluster = with_relative_speeds(problem.cluster, problem.graph, problem.profile);
+  return problem;
+}
+
+}  // namespace kerf::cli

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/compare_methods.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "kerf/partition/finish.h"
+
+namespace kerf {
+namespace {
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+void check_names(const std::vector<std::string>& methods) {
+  const std::vector<std::string> known = comparable_methods();
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[partition.compare_methods] method '{}'; expected some of {}, or all",
+                              methods[i], fmt::join(known, ", ")));
+    }
+    const auto here = methods.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(methods.begin(), here, methods[i]) == here) continue;
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[partition.compare_methods] method '{}' twice; expected each once", methods[i]));
+  }
+}
+
+// The method's plan under the problem's objective.
+Outcome<Plan, Infeasible> plan_with(const Problem& problem, const std::string& method,
+                                    const partition::Options& options) {
+  const bool can =
+      problem.objective == Objective::throughput || partition::find_method(method)->any_objective;
+  if (can) return plan(problem, method, options);
+  Problem own = problem;
+  own.objective = Objective::throughput;
+  auto outcome = plan(own, method, options);
+  if (!outcome) return outcome;
+  const bool truncated = outcome->truncated;
+  auto scored = replace_problem(*outcome, problem);
+  if (scored) scored->truncated = truncated;
+  return scored;
+}
+
+}  // namespace
+
+std::vector<std::string> comparable_methods() {
+  std::vector<std::string> names;
+  for (const partition::Entry& entry : partition::methods()) {
+    if (entry.name != "aot") names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+Comparison compare_methods(const Problem& problem, std::vector<std::string> methods,
+                   const partition::Options& options) {
+  check_names(methods);
+  if (methods.empty()) methods = comparable_methods();
+  Comparison comparison;
+  comparison.objective = problem.objective;
+  for (const std::string& method : methods) {
+    ComparedMethod& row = comparison.methods.emplace_back();
+    row.method = method;
+    const double start = cpu_seconds();
+    auto outcome = plan_with(problem, method, options);
+    row.cpu_seconds = cpu_seconds() - start;
+    row.found = static_cast<bool>(outcome);
+    if (!outcome) {
+      row.reason = outcome.reason().message();
+      continue;
+    }
+    row.plan = std::move(*outcome);
+    const LowerBound& bound = row.plan.lower_bound;
+    const bool first = comparison.bound.name.empty();
+    if (first || bound.value > comparison.bound.value * (1 + 1e-9)) comparison.bound = bound;
+  }
+  for (ComparedMethod& row : comparison.methods) {
+    if (row.found) row.plan.lower_bound = comparison.bound;
+  }
+  return comparison;
+}
+
+}  // namespace kerf

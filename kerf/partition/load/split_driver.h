@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The searches over a LoadProblem put together: contiguous, any split, proof. Both the planner of
+// load problems and that of traced ones run through here.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "kerf/partition/load/load_search.h"
+
+namespace kerf::partition {
+
+// What a split is worth to the caller, who may count more than the model does.
+struct Verdict {
+  bool fits = true;
+  double value = 0;     // of the objective
+  double overhead = 0;  // bytes: by how much a device needs more than the model's figure
+};
+using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by unit
+
+struct DriverProblem {
+  LoadProblem search;
+  UnitProblem bound;  // bounds of this one are bounds of what the judge says
+  bool exact = true;  // the judge's value is the model's, where it fits
+};
+
+class SplitDriver {
+ public:
+  // `problem` and `judge` must outlive it. `options.time_budget` is for all that is asked of it.
+  SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge);
+
+  // A split from elsewhere.
+  void offer(std::span<const std::uint32_t> device);
+  // By method: "chain", "ideals", "refine", "exact", "auto". Stops when the bound is met.
+  void run(std::string_view method, bool contiguous);
+
+  // Its objective is the judge's value. No devices: nothing that fits was found.
+  const LoadAnswer& best() const { return best_; }
+  const LoadBound& bound() const { return bound_; }
+  bool met() const;
+  // A search was cut short, and the bound is not met.
+  bool truncated() const { return truncated_ && !met(); }
+
+ private:
+  double left() const;
+  LoadOptions options(double share) const;
+  // Searches, and again with less memory while the judge finds what comes out too large.
+  void search(const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve);
+  void chain(double share);
+  void contiguous(double share);
+  void any_split(double share);
+  void prove_it(double share);
+
+  const DriverProblem& problem_;
+  UnitProblem units_;  // of problem_.search
+  LoadOptions options_;
+  Judge judge_;
+  double start_;
+  LoadAnswer best_;
+  LoadBound bound_;
+  bool truncated_ = false;
+};
+
+}  // namespace kerf::partition

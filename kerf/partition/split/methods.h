@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The searches over ideals, any splits and cuts, for traced problems. Each keeps to
+// Options::time_budget; memory is the engine's (simulate/memory.h), and what does not fit is
+// searched again with less of it. None is ever worse than `chain`.
+#pragma once
+
+#include <vector>
+
+#include "kerf/partition/partition.h"
+
+namespace kerf::partition {
+
+// Throughput. The best contiguous split over all orders of the graph: chains of order ideals,
+// devices in any order. Exact when links are alike and memory is ample; `truncated` when there were
+// too many ideals.
+Outcome<Plan, Infeasible> ideals(const Problem& problem, const Options& options);
+
+// Throughput: any split, several stages on a device where need be. Other objectives: moves of
+// units and stages, each judged by a whole plan.
+Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& options);
+
+// All of these and `exact` inside the time budget; stops when the bound is met.
+Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options);
+
+// Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
+// ones.
+std::vector<LowerBound> strong_bounds(const Problem& problem);
+
+}  // namespace kerf::partition

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "kerf/base/outcome.h"
+#include "kerf/partition/split/split_model.h"
+#include "kerf/plan/infeasible.h"
+#include "kerf/plan/plan.h"
+
+namespace kerf::partition {
+
+// The plan in which every unit is on its device, memory limits recorded and not enforced.
+Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
+                 const std::string& method);
+
+// The best plan seen: least objective, then least step time, then fewest stages; and of those that
+// do not fit the one that is least short of memory.
+class BestPlan {
+ public:
+  // True when it became the best.
+  bool offer(Plan plan);
+  void offer(const Outcome<Plan, Infeasible>& outcome);
+
+  const std::optional<Plan>& plan() const { return plan_; }
+  // `method` found it: its name, its bound, whether it was cut short.
+  Outcome<Plan, Infeasible> answer(std::string method, const LowerBound& bound, bool truncated) &&;
+
+ private:
+  std::optional<Plan> plan_;
+  std::optional<Infeasible> closest_;
+};
+
+}  // namespace kerf::partition

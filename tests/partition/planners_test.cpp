@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every planner on small random problems: verified, never better than the best of all splits (an
+// enumeration that goes through make_plan and nothing of the planners'), equal to it where it says
+// so, the same on any number of threads; no bound above it.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "kerf/partition/compare_methods.h"
+#include "kerf/partition/finish.h"
+#include "kerf/partition/partition.h"
+#include "kerf/partition/split/form_stages.h"
+#include "kerf/partition/split/methods.h"
+#include "kerf/partition/units.h"
+#include "kerf/verify/verify_plan.h"
+#include "tests/support/random_problem.h"
+
+namespace kerf {
+namespace {
+
+constexpr double kRounding = 1e-9;
+
+struct Case {
+  std::size_t num_devices = 2;
+  bool equal_speeds = true;
+  bool equal_links = true;
+  bool shared_memory = false;
+  bool limited = false;
+  std::string comm_model = "link";
+};
+
+Problem make_problem(std::uint64_t seed, const Case& wanted) {
+  RandomProblemOptions options;
+  options.graph.num_nodes = 7;
+  options.num_devices = wanted.num_devices;
+  options.equal_links = wanted.equal_links;
+  options.shared_memory = wanted.shared_memory;
+  Problem problem = random_problem(seed, options);
+  problem.comm_model = wanted.comm_model;
+  for (std::size_t d = 0; d < problem.cluster.num_devices(); ++d) {
+    if (wanted.equal_speeds) problem.cluster.devices[d].speed = 1;
+    // A host among accelerators, for host_staged.
+    if (wanted.comm_model == "host_staged" && d == 1) problem.cluster.devices[d].host = true;
+  }
+  if (wanted.limited) {
+    const auto alone = plan(problem, "single");
+    const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
+    limit_memory(problem, seed, Bytes{need.count * 3 / 4});
+  }
+  return problem;
+}
+
+// The least objective of all ways to place the units; nothing when none fits.
+std::optional<double> best_of_all(const Problem& problem) {
+  const auto unit_of = partition::indivisible_units(problem.graph);
+  const auto units = partition::collect_units(problem, unit_of);
+  const auto order = partition::topological_order(units);
+  const std::size_t devices = problem.cluster.num_devices();
+  std::vector<DeviceId> device(units.size(), DeviceId{0});
+  std::optional<double> best;
+  for (bool more = true; more;) {
+    auto stages = partition::form_stages(units, order, device);
+    const Plan plan = make_plan(problem, stages.nodes, stages.devices, "all");
+    if (!find_overflow(plan)) {
+      best = std::min(best.value_or(plan.objective_value()), plan.objective_value());
+    }
+    more = false;
+    for (DeviceId& d : device) {
+      if (d.index() + 1 < devices) {
+        d = DeviceId{d.index() + 1};
+        more = true;
+        break;
+      }
+      d = DeviceId{0};
+    }
+  }
+  return best;
+}
+
+void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
+  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
+    ADD_FAILURE() << "seed " << seed << ", " << plan.method << ": " << violation.rule << ": "
+                  << violation.message;
+  }
+}
+
+struct Tally {
+  int feasible = 0;
+  int solved = 0;   // `auto` found the best
+  int proved = 0;   // and said so
+};
+
+void check_methods(std::uint64_t seed, const Problem& problem, Tally& tally) {
+  const std::optional<double> best = best_of_all(problem);
+  for (const LowerBound& bound : partition::strong_bounds(problem)) {
+    if (best) {
+      EXPECT_LE(bound.value, *best * (1 + kRounding)) << seed << ' ' << bound.name;
+    }
+  }
+  for (const std::string method : {"exact", "auto", "refine", "ideals", "chain"}) {
+    partition::Options options;
+    options.time_budget = method == "exact" ? 20 : 0.02;
+    const auto outcome = plan(problem, method, options);
+    if (!outcome) {
+      // The planners that know all splits must not give up where there is one.
+      if (method == "exact") {
+        EXPECT_FALSE(best.has_value()) << seed;
+      }
+      continue;
+    }
+    ASSERT_TRUE(best.has_value()) << seed << ' ' << method;
+    expect_sound(problem, *outcome, seed);
+    const double value = outcome->objective_value();
+    EXPECT_GE(value, *best * (1 - kRounding)) << seed << ' ' << method;
+    EXPECT_LE(outcome->lower_bound.value, *best * (1 + kRounding)) << seed << ' ' << method;
+    if (method == "exact") {
+      EXPECT_NEAR(value, *best, *best * 1e-6) << seed;
+      EXPECT_LE(outcome->gap(), 1e-5) << seed;
+      ++tally.feasible;
+    }
+    if (method == "auto" && value <= *best * (1 + 1e-6)) {
+      ++tally.solved;
+      tally.proved += outcome->gap() <= 1e-5 ? 1 : 0;
+    }
+  }
+}
+
+Tally check_case(const Case& wanted, std::uint64_t seeds) {
+  Tally tally;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    check_methods(seed, make_problem(seed, wanted), tally);
+  }
+  EXPECT_GT(tally.feasible, static_cast<int>(seeds) / 4);
+  EXPECT_GE(tally.solved, tally.feasible * 9 / 10);
+  return tally;
+}
+
+TEST(Planners, AgreeWithAllSplitsOnEqualDevices) {
+  const Tally tally = check_case({.num_devices = 3}, 30);
+  EXPECT_GE(tally.proved, tally.feasible * 9 / 10);
+}
+
+TEST(Planners, AgreeWithAllSplitsOnUnequalDevices) {
+  check_case({.num_devices = 3, .equal_speeds = false}, 30);
+}
+
+TEST(Planners, AgreeWithAllSplitsOnUnequalLinks) {
+  check_case({.num_devices = 3, .equal_speeds = false, .equal_links = false}, 20);
+}
+
+TEST(Planners, AgreeWithAllSplitsWhenMemoryIsShort) {
+  check_case({.num_devices = 3, .limited = true}, 40);
+  check_case({.num_devices = 3, .equal_speeds = false, .shared_memory = true, .limited = true}, 40);
+}
+
+TEST(Planners, AgreeWithAllSplitsUnderEveryCommunicationModel) {
+  check_case({.num_devices = 3, .comm_model = "host_staged"}, 25);
+  check_case({.num_devices = 3, .equal_speeds = false, .comm_model = "overlapped"}, 25);
+}
+
+TEST(Planners, MinimiseEveryObjective) {
+  for (const Objective objective : {Objective::latency, Objective::step, Objective::memory}) {
+    int solved = 0;
+    int feasible = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Problem problem = make_problem(seed, {.num_devices = 2, .equal_speeds = false});
+      problem.objective = objective;
+      const std::optional<double> best = best_of_all(problem);
+      ASSERT_TRUE(best.has_value());
+      for (const LowerBound& bound : partition::strong_bounds(problem)) {
+        EXPECT_LE(bound.value, *best * (1 + kRounding)) << seed << ' ' << bound.name;
+      }
+      for (const std::string method : {"exact", "auto", "refine"}) {
+        partition::Options options;
+        options.time_budget = method == "exact" ? 20 : 0.1;
+        const auto outcome = plan(problem, method, options);
+        ASSERT_TRUE(static_cast<bool>(outcome)) << seed;
+        expect_sound(problem, *outcome, seed);
+        EXPECT_GE(outcome->objective_value(), *best * (1 - kRounding)) << seed << ' ' << method;
+        if (method == "exact") {
+          EXPECT_NEAR(outcome->objective_value(), *best, *best * 1e-9) << seed;
+        }
+        if (method != "auto") continue;
+        ++feasible;
+        solved += outcome->objective_value() <= *best * (1 + 1e-6) ? 1 : 0;
+      }
+    }
+    EXPECT_GE(solved, feasible * 8 / 10) << to_string(objective);
+  }
+}
+
+TEST(Planners, GiveTheSamePlanOnAnyNumberOfThreads) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    RandomProblemOptions options;
+    options.graph.num_nodes = 60;
+    options.num_devices = 4;
+    const Problem problem = random_problem(seed, options);
+    for (const std::string method : {"ideals", "refine", "auto"}) {
+      partition::Options one;
+      one.time_budget = 0.2;
+      partition::Options two = one;
+      two.threads = 2;
+      const auto a = plan(problem, method, one);
+      const auto b = plan(problem, method, two);
+      ASSERT_TRUE(a && b);
+      if (a->truncated || b->truncated) continue;  // the machine was too slow to tell
+      EXPECT_EQ(*a, *b) << method << ' ' << seed;
+    }
+  }
+}
+
+TEST(CompareMethods, ScoresAllForTheSameObjectiveAndBound) {
+  Problem problem = make_problem(3, {.num_devices = 3, .equal_speeds = false});
+  problem.objective = Objective::latency;
+  partition::Options options;
+  options.time_budget = 0.05;
+  const Comparison comparison = compare_methods(problem, {}, options);
+  EXPECT_EQ(comparison.methods.size(), comparable_methods().size());
+  for (const ComparedMethod& row : comparison.methods) {
+    if (!row.found) continue;
+    EXPECT_EQ(row.plan.objective, Objective::latency);
+    EXPECT_EQ(row.plan.lower_bound, comparison.bound);
+    expect_sound(problem, row.plan, 3);
+  }
+  EXPECT_THROW(compare_methods(problem, {"best"}, options), Error);
+  EXPECT_THROW(compare_methods(problem, {"aot"}, options), Error);
+  EXPECT_THROW(compare_methods(problem, {"chain", "chain"}, options), Error);
+}
+
+TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {
+  // The holes of the level construction of older tools: paths that leave and come back, and pairs
+  // of convex stages that wait for each other.
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    RandomProblemOptions options;
+    options.graph.num_nodes = 12;
+    const Problem problem = random_problem(seed, options);
+    const auto unit_of = partition::indivisible_units(problem.graph);
+    const auto units = partition::collect_units(problem, unit_of);
+    const auto order = partition::topological_order(units);
+    Rng rng(seed);
+    std::vector<DeviceId> device;
+    for (std::size_t u = 0; u < units.size(); ++u) device.emplace_back(rng.below(3));
+    auto stages = partition::form_stages(units, order, device);
+    const Plan plan = make_plan(problem, stages.nodes, stages.devices, "random");
+    for (const Stage& stage : plan.stages) {
+      for (const NodeId node : stage.nodes) {
+        EXPECT_EQ(stage.device, device[unit_of[node.index()]]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kerf
