@@ -40,6 +40,7 @@ def contiguous(bench):
                 known.dp_megabytes,
                 bench.verdict(
                     name,
+                    plan.fault,
                     unless(off <= 1e-4, "value"),
                     unless(plan.cpu <= 0.25, f"{plan.cpu:.2f} s"),
                     unless(plan.megabytes <= 64, f"{plan.megabytes:.0f} MB"),
@@ -90,6 +91,7 @@ def ideals(bench):
                 f"{plan.megabytes:.0f}",
                 bench.verdict(
                     name,
+                    plan.fault,
                     unless(plan.cpu <= 5, f"{plan.cpu:.2f} s"),
                     unless(plan.megabytes <= 64, f"{plan.megabytes:.0f} MB"),
                     unless(not plan.truncated, "truncated"),
@@ -120,9 +122,10 @@ def any_split(bench):
                 number(plan.bound),
                 percent(plan.gap),
                 seconds(plan.cpu),
-                "clock" if plan.truncated else "counted work",
+                "yes" if plan.truncated else "no",
                 bench.verdict(
                     name,
+                    plan.fault,
                     unless(off <= 1e-3, "value"),
                     unless(plan.cpu <= 1, f"{plan.cpu:.2f} s"),
                 ),
@@ -132,7 +135,7 @@ def any_split(bench):
     blank = [""] * 7
     rows.append(["open ones better than known", f"{len(better)} of {len(OPEN)}", *blank, target])
     header = ["problem", "Kerf, worst run", "best run", "best known*", "difference", "bound"]
-    return header + ["gap", "cpu s", "stopped by", "target"], rows
+    return header + ["gap", "cpu s", "truncated", "target"], rows
 
 
 def proof(bench):
@@ -160,6 +163,7 @@ def proof(bench):
                     ratio(known.proof_seconds, plan.cpu) if known.proof_seconds else "",
                     bench.verdict(
                         f"{method} {name}",
+                        plan.fault,
                         unless(plan.gap <= PROVED, "not proved"),
                         unless(plan.value <= known.best * (1 + PROVED), "value"),
                         unless(plan.cpu <= 2, f"{plan.cpu:.2f} s"),
@@ -197,6 +201,7 @@ def partitioners(bench):
         worst = max((plan.value / value - 1 for value in values), default=0.0)
         verdict = bench.verdict(
             name,
+            plan.fault,
             unless(worst <= 1e-9, f"{worst * 100:.3f} % worse"),
             unless(bench.quick or not hyper or 5 * plan.cpu <= hyper["cpu"], "over a fifth"),
             unless(hyper, "no Mt-KaHyPar"),
@@ -236,6 +241,7 @@ def costly(bench):
                 seconds(within.cpu),
                 bench.verdict(
                     name,
+                    plan.fault,
                     unless(plan.value <= within.value * (1 + 1e-9), "worse than contiguous"),
                     unless(abs(within.value / known - 1) <= 1e-4, "contiguous value"),
                 ),
@@ -270,6 +276,7 @@ def latency(bench):
                 known.dp_split,
                 bench.verdict(
                     name,
+                    plan.fault,
                     unless(off <= 5e-3, "value"),
                     unless(plan.cpu <= 2, f"{plan.cpu:.2f} s"),
                 ),
@@ -306,7 +313,9 @@ def chain(bench):
                 f"{plan.megabytes:.0f}",
                 ""
                 if branched
-                else bench.verdict("T5-like, chain", unless(plan.cpu <= 0.5, f"{plan.cpu:.2f} s")),
+                else bench.verdict(
+                    "T5-like, chain", plan.fault, unless(plan.cpu <= 0.5, f"{plan.cpu:.2f} s")
+                ),
             ]
         )
     header = ["problem", "nodes", "Kerf", "file order, best cut", "bound, any split"]
