@@ -8,11 +8,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <limits>
 
+#include "kerf/base/error.h"
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/refine/contract.h"
@@ -57,6 +60,24 @@ LoadProblem random_problem(std::uint64_t seed, std::size_t nodes) {
     }
   }
   problem.memory = bytes / problem.num_accelerators * (0.8 + rng.uniform());
+  return problem;
+}
+
+// The same with another charging, and with accelerators and a CPU that differ.
+LoadProblem extended_problem(std::uint64_t seed, std::size_t nodes) {
+  LoadProblem problem = random_problem(seed, nodes);
+  Rng rng(seed + 1000);
+  if (rng.below(3) != 0) problem.charging = Charging::link;
+  if (rng.below(3) == 0) return problem;
+  const double memory = problem.memory;
+  for (int d = 0; d < problem.num_accelerators; ++d) {
+    problem.slowness.push_back(0.5 + 2 * rng.uniform());
+    problem.memories.push_back(std::floor(memory * (0.4 + rng.uniform())));
+    problem.memory = std::max(d == 0 ? 0 : problem.memory, problem.memories.back());
+  }
+  if (rng.below(2) == 0) problem.slowness.clear();
+  if (rng.below(3) == 0) problem.memories.clear();
+  if (rng.below(2) == 0) problem.cpu_memory = std::floor(memory * rng.uniform());
   return problem;
 }
 
@@ -116,8 +137,8 @@ LoadProblem chain_of(std::size_t nodes) {
 }
 
 TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const UnitProblem problem = to_units(random_problem(seed, 12));
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const UnitProblem problem = to_units(extended_problem(seed, 12));
     const FlatUnits units(problem);
     Rng rng(seed);
     SplitState state(units, random_split(problem, rng));
@@ -147,24 +168,27 @@ TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
 }
 
 TEST(AContraction, KeepsEverySplitBelowItsLimit) {
-  int merged = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const UnitProblem problem = to_units(random_problem(seed, 8));
+  int merged[] = {0, 0};  // by charging
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const UnitProblem problem = to_units(extended_problem(seed, 8));
     const double best = least_load(problem);
     if (best == kInfinity) continue;
     const Contraction uncut = contract_uncuttable(problem, best * 1.0001, StopClock(600));
     EXPECT_NEAR(least_load(uncut.problem), best, 1e-9) << "seed " << seed;
-    merged += uncut.problem.units.size() < problem.units.size() ? 1 : 0;
+    const bool link = problem.charging == Charging::link;
+    merged[link ? 1 : 0] += uncut.problem.units.size() < problem.units.size() ? 1 : 0;
   }
-  EXPECT_GT(merged, 5);
+  EXPECT_GT(merged[0], 5);
+  EXPECT_GT(merged[1], 5);
 }
 
 TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const UnitProblem problem = to_units(random_problem(seed, 8));
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const UnitProblem problem = to_units(extended_problem(seed, 8));
     const FlatUnits units(problem);
     Rng rng(seed);
-    const auto order = grow_order(units, 0, 0.1, rng);
+    const StopClock clock(600);
+    const auto order = grow_order(units, 0, 0.1, clock, rng);
     ASSERT_EQ(order.size(), problem.units.size());
     const double best = least(problem, [&](const Split& device) {
       std::vector<bool> seen(problem.cpu() + 1, false);
@@ -176,7 +200,7 @@ TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
       }
       return find_loads(problem, device).busiest;
     });
-    const auto cut = cut_order(units, order, kInfinity);
+    const auto cut = cut_order(units, order, kInfinity, clock);
     ASSERT_EQ(cut.has_value(), best < kInfinity) << "seed " << seed;
     if (cut) {
       EXPECT_NEAR(find_loads(problem, *cut).busiest, best, 1e-9) << "seed " << seed;
@@ -204,13 +228,41 @@ TEST(Refine, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   EXPECT_GE(equal, all * 98 / 100) << "of " << all;
 }
 
+// Chargings, unequal accelerators, tight memories, a CPU with a limit or none.
+TEST(Refine, FindsTheBestOfNearlyAllSmallProblems) {
+  int equal = 0, all = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const UnitProblem problem = to_units(extended_problem(seed, 4 + seed % 5));
+    const double best = least_load(problem);
+    const LoadAnswer answer = refine(problem, {.time_budget = 0.05, .seed = seed}, {});
+    ASSERT_EQ(answer.device.empty(), best == kInfinity) << "seed " << seed;
+    EXPECT_EQ(answer.objective == kInfinity, best == kInfinity);
+    if (best == kInfinity) continue;
+    ASSERT_TRUE(is_valid(problem, answer.device)) << "seed " << seed;
+    EXPECT_EQ(answer.objective, find_loads(problem, answer.device).busiest);
+    EXPECT_GE(answer.objective, best * (1 - 1e-12)) << "seed " << seed;
+    equal += answer.objective <= best * (1 + 1e-9) ? 1 : 0;
+    ++all;
+  }
+  EXPECT_GE(all, 200);
+  EXPECT_GE(equal, all * 95 / 100) << "of " << all;
+}
+
 TEST(Refine, GivesTheSameSplitOnAnyNumberOfThreads) {
-  const UnitProblem problem = to_units(random_problem(3, 40));
-  const LoadAnswer one = refine(problem, {.time_budget = 600, .seed = 9}, {});
-  const LoadAnswer two = refine(problem, {.time_budget = 600, .seed = 9, .threads = 2}, {});
-  EXPECT_EQ(one.device, two.device);
-  EXPECT_EQ(one.work, two.work);
-  EXPECT_FALSE(one.truncated);
+  int found = 0;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const UnitProblem problem = to_units(extended_problem(seed, 40));
+    const LoadAnswer one = refine(problem, {.time_budget = 600, .seed = 9}, {});
+    found += one.device.empty() ? 0 : 1;
+    EXPECT_FALSE(one.truncated);
+    for (const int threads : {2, 4}) {
+      const LoadAnswer same =
+          refine(problem, {.time_budget = 600, .seed = 9, .threads = threads}, {});
+      EXPECT_EQ(one.device, same.device) << threads << " threads, seed " << seed;
+      EXPECT_EQ(one.work, same.work);
+    }
+  }
+  EXPECT_GE(found, 6) << "others have more bytes than memory";
 }
 
 TEST(Refine, StopsAtWhatIsGoodEnoughOnAnyNumberOfThreads) {
@@ -255,6 +307,40 @@ TEST(Refine, IsStoppedByTheClockAndSaysSo) {
   EXPECT_TRUE(answer.truncated);
   EXPECT_TRUE(is_valid(problem, answer.device));
   EXPECT_LT(took.count(), 0.5);
+}
+
+// Wall time is another's on a busy machine; what it takes of this process is not.
+double cpu_seconds(const std::function<void()>& task) {
+  const std::clock_t begin = std::clock();
+  task();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST(Refine, KeepsToItsTimeOnLargeProblemsAndSmallBudgets) {
+  struct Case {
+    std::size_t nodes;
+    double budget;
+  };
+  for (const Case& its : {Case{600, 0.01}, Case{30000, 0.5}, Case{100000, 1}}) {
+    const UnitProblem problem = to_units(chain_of(its.nodes));
+    LoadAnswer answer;
+    const double took = cpu_seconds([&] { answer = refine(problem, {its.budget}, {}); });
+    EXPECT_TRUE(is_valid(problem, answer.device));
+#ifdef NDEBUG
+    EXPECT_LT(took, its.budget * 1.2) << its.nodes << " nodes";
+#else
+    EXPECT_LT(took, its.budget * 1.2 + 2) << its.nodes << " nodes";  // debug code is slow
+#endif
+  }
+}
+
+TEST(LatencySearch, RefusesWhatItDoesNotModel) {
+  LoadProblem link = random_problem(1, 5);
+  link.charging = Charging::link;
+  EXPECT_THROW(latency_search(link, {}, false), Error);
+  LoadProblem unequal = random_problem(1, 5);
+  unequal.slowness.assign(static_cast<std::size_t>(unequal.num_accelerators), 2);
+  EXPECT_THROW(latency_search(unequal, {}, false), Error);
 }
 
 TEST(ALatencyTimer, AgreesWithFindLatency) {

@@ -34,10 +34,12 @@ class Annealer {
 
   Annealed run(const AnnealSchedule& schedule, double good_enough, const StopClock& clock) {
     constexpr std::int64_t kRoundProposals = 1024;
-    constexpr int kRoundsBetweenResets = 128;
+    // Seldom enough that large problems do not spend their time on it.
+    const std::size_t sums = units_.cost.size() * units_.num_devices;
+    const int rounds_between = static_cast<int>(std::clamp<std::size_t>(sums / 256, 128, 1 << 20));
     for (int round = 0; best_.work < schedule.work && best_.busiest > good_enough; ++round) {
       if (clock.struck()) break;
-      if (round % kRoundsBetweenResets == 0) reset();
+      if (round > 0 && round % rounds_between == 0) state_.refresh();
       set_round(schedule, static_cast<double>(best_.work) / static_cast<double>(schedule.work));
       for (std::int64_t i = 0; i < kRoundProposals; ++i) propose();
     }
@@ -45,11 +47,6 @@ class Annealer {
   }
 
  private:
-  void reset() {
-    const std::vector<std::uint32_t> now(state_.devices().begin(), state_.devices().end());
-    state_.reset(now);
-  }
-
   // `done` of the schedule is behind us.
   void set_round(const AnnealSchedule& schedule, double done) {
     const double heat =
@@ -112,6 +109,7 @@ class Annealer {
     const double joined = energy_of(state_.load(to) + change.to);
     if (!accepts(from, to, left, joined)) return;
     state_.move(unit, to, change);
+    note(unit);
     settle(from, to, left, joined);
   }
 
@@ -127,6 +125,8 @@ class Annealer {
     if (!accepts(from, to, left, joined)) return;
     state_.move(unit, to);
     state_.move(other, from);
+    note(unit);
+    note(other);
     settle(from, to, left, joined);
   }
 
@@ -147,14 +147,24 @@ class Annealer {
     // Gains below what rounding makes up would be chased for ever.
     if (busiest >= best_.busiest * (1 - 1e-11)) return;
     best_.busiest = busiest;
-    best_.device.assign(state_.devices().begin(), state_.devices().end());
+    for (const std::uint32_t unit : moved_) best_.device[unit] = state_.device(unit);
+    if (moved_.size() == units_.num_units()) {
+      best_.device.assign(state_.devices().begin(), state_.devices().end());
+    }
+    moved_.clear();
+  }
+
+  // Copying all of a large split for every small gain would take most of the time.
+  void note(std::uint32_t unit) {
+    if (moved_.size() < units_.num_units()) moved_.push_back(unit);
   }
 
   const FlatUnits& units_;
   Rng& rng_;
   SplitState state_;
   Annealed best_;
-  std::vector<double> energy_;  // by device
+  std::vector<std::uint32_t> moved_;  // since best_; as many as there are units: any
+  std::vector<double> energy_;        // by device
   double total_ = 0;
   double scale_ = 0;  // sharpness / 64, in loads
   double zero_ = 0;   // load whose energy is 1

@@ -26,9 +26,10 @@ struct Contraction {
 Contraction merge(const UnitProblem& problem, std::span<const std::uint32_t> group,
                   std::size_t groups);
 
-// Merges what every split with a max load below `limit` keeps together: two units whose tensors in
-// common, added to either one's time, reach the limit on all pairs of devices that could hold them
-// apart. Repeated until nothing more merges. Memory only ever forbids more, so it stays sound.
+// Merges what every split with a max load below `limit` keeps together: two units that, held apart,
+// bring the device of one of them to the limit by their times and the tensors they share, whichever
+// devices those are. Repeated until nothing more merges. Memory only ever forbids more, so it stays
+// sound; a clock that strikes only leaves more units.
 Contraction contract_uncuttable(const UnitProblem& problem, double limit, const StopClock& clock);
 
 // Merges neighbours by tensor cost against their times until `target` units are left or none may

@@ -157,8 +157,8 @@ class LatencyAnnealer {
   }
 
   bool fits() const {
-    for (std::uint32_t d = 0; d < units_.cpu; ++d) {
-      if (bytes_[d] > units_.memory) return false;
+    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+      if (bytes_[d] > units_.memory[d]) return false;
     }
     return true;
   }
@@ -190,7 +190,8 @@ class LatencySearch {
 
   LoadAnswer run() {
     Rng rng(options_.seed ^ 0x6c62272e07bb0142ULL);
-    for (Split& start : latency_starts(setting_.units, setting_.flat, setting_.order, rng)) {
+    for (Split& start :
+         latency_starts(setting_.units, setting_.flat, setting_.order, clock_, rng)) {
       add_start(std::move(start));
     }
     if (setting_.flat.num_units() > 0) {
@@ -204,7 +205,10 @@ class LatencySearch {
 
  private:
   static Setting make_setting(const LoadProblem& problem, bool serial) {
+    KERF_CHECK(problem.charging == Charging::host_staged,
+               "latency is charged as host_staged, this problem otherwise");
     UnitProblem units = to_units(problem);
+    KERF_CHECK(units.has_equal_accelerators(), "latency is searched for equal accelerators");
     FlatUnits flat(units);
     const LatencyTimer timer(problem, serial);
     Split order = order_of_units(units, timer.order());

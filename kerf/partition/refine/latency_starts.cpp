@@ -18,11 +18,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The published greedy baseline: the next accelerator once one is full, the rest on the CPU.
 Split fill_in_order(const FlatUnits& units, std::span<const std::uint32_t> order) {
   Split device(units.num_units(), units.cpu);
+  const double memory = units.memory.front();  // of each accelerator
   std::uint32_t current = 0;
   double bytes = 0;
   for (const std::uint32_t u : order) {
-    if (units.on_accelerator[u] == 0 || units.bytes[u] > units.memory) continue;
-    if (current < units.cpu && bytes + units.bytes[u] > units.memory) {
+    if (units.on_accelerator[u] == 0 || units.bytes[u] > memory) continue;
+    if (current < units.cpu && bytes + units.bytes[u] > memory) {
       ++current;
       bytes = 0;
     }
@@ -82,7 +83,7 @@ class SumCutter {
     for (std::size_t j = i; j < order_.size(); ++j) {
       const std::uint32_t u = order_[j];
       bytes += units_.bytes[u];
-      if (units_.on_accelerator[u] == 0 || bytes > units_.memory) return;
+      if (units_.on_accelerator[u] == 0 || bytes > units_.memory.front()) return;
       time += units_.accelerator_time[u];
       for (const std::uint32_t net : units_.nets(u)) {
         if (placed_[net]++ == 0) time += units_.cost[net];
@@ -133,7 +134,8 @@ std::vector<std::uint32_t> order_of_units(const UnitProblem& problem,
 }
 
 std::vector<Split> latency_starts(const UnitProblem& problem, const FlatUnits& units,
-                                  std::span<const std::uint32_t> order, Rng& rng) {
+                                  std::span<const std::uint32_t> order, const StopClock& clock,
+                                  Rng& rng) {
   std::vector<Split> starts;
   if (problem.has_cpu) {
     starts.emplace_back(units.num_units(), units.cpu);
@@ -144,11 +146,11 @@ std::vector<Split> latency_starts(const UnitProblem& problem, const FlatUnits& u
   if (!order.empty() && order.size() <= kLongest) {
     if (Split cut = SumCutter(units, order).cut(); !cut.empty()) starts.push_back(std::move(cut));
     const std::uint32_t end = far_unit(units, order.front());
-    const auto grown = grow_order(units, end, 0, rng);
+    const auto grown = grow_order(units, end, 0, clock, rng);
     if (Split cut = SumCutter(units, grown).cut(); !cut.empty()) starts.push_back(std::move(cut));
   }
-  if (auto cut = cut_order(units, order, kInfinity)) starts.push_back(*std::move(cut));
-  if (auto filled = fill_memory(units, rng)) starts.push_back(*std::move(filled));
+  if (auto cut = cut_order(units, order, kInfinity, clock)) starts.push_back(*std::move(cut));
+  if (auto filled = fill_memory(units, clock, rng)) starts.push_back(*std::move(filled));
   return starts;
 }
 

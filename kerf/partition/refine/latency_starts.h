@@ -10,6 +10,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/refine/split_state.h"
+#include "kerf/partition/refine/stop_clock.h"
 
 namespace kerf::partition {
 
@@ -22,6 +23,6 @@ std::vector<std::uint32_t> order_of_units(const UnitProblem& problem,
 std::vector<std::vector<std::uint32_t>> latency_starts(const UnitProblem& problem,
                                                        const FlatUnits& units,
                                                        std::span<const std::uint32_t> order,
-                                                       Rng& rng);
+                                                       const StopClock& clock, Rng& rng);
 
 }  // namespace kerf::partition

@@ -10,15 +10,18 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/refine/split_state.h"
+#include "kerf/partition/refine/stop_clock.h"
 
 namespace kerf::partition {
 
-// Large units first, each on the accelerator with the least time so far that has room, else on the
-// CPU. Without a CPU, other orders are tried when that fails (bin packing: it may fail although a
-// split fits).
-std::optional<std::vector<std::uint32_t>> fill_memory(const FlatUnits& units, Rng& rng);
+// Large units first, each on the accelerator with room that is done with it first, else on the CPU.
+// Other orders are tried when that fails, and at last all packings of small problems (bin packing:
+// it may fail although a split fits). Tries a few orders even when the clock has struck.
+std::optional<std::vector<std::uint32_t>> fill_memory(const FlatUnits& units,
+                                                      const StopClock& clock, Rng& rng);
 
 // Units in random order on random accelerators with room, else as fill_memory.
-std::optional<std::vector<std::uint32_t>> random_fill(const FlatUnits& units, Rng& rng);
+std::optional<std::vector<std::uint32_t>> random_fill(const FlatUnits& units,
+                                                      const StopClock& clock, Rng& rng);
 
 }  // namespace kerf::partition
