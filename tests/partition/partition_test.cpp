@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
@@ -29,55 +28,10 @@ Problem limited_problem(std::uint64_t seed, const RandomProblemOptions& options)
   return problem;
 }
 
-struct Best {
-  double busiest = -1;  // -1: nothing fits
-  double sum = 0;       // of all loads, among the splits that reach it
-};
-
-void consider(const Plan& plan, Best& best) {
+// `best`: -1 when nothing fits.
+void consider(const Plan& plan, double& best) {
   if (find_overflow(plan)) return;
-  double sum = 0;
-  for (const DeviceLoad& load : plan.loads) sum += load.busy().count;
-  const bool equal = best.busiest >= 0 && std::abs(plan.busiest.count - best.busiest) < 1e-6;
-  if (best.busiest < 0 || (!equal && plan.busiest.count < best.busiest)) {
-    best = {plan.busiest.count, sum};
-  } else if (equal) {
-    best.sum = std::min(best.sum, sum);
-  }
-}
-
-// All contiguous splits, devices in order, through make_plan and nothing of the planner's.
-void enumerate(const Problem& problem, const std::vector<bool>& cuttable,
-               std::vector<std::size_t>& cuts, Best& best) {
-  const std::size_t devices = problem.cluster.num_devices();
-  if (cuts.size() == devices) {
-    cuts.push_back(problem.graph.num_nodes());
-    std::vector<DeviceId> order;
-    for (std::size_t d = 0; d < devices; ++d) order.emplace_back(d);
-    consider(make_plan(problem, partition::intervals(cuts), order, "brute"), best);
-    cuts.pop_back();
-    return;
-  }
-  for (std::size_t cut = cuts.back(); cut <= problem.graph.num_nodes(); ++cut) {
-    if (!cuttable[cut]) continue;
-    cuts.push_back(cut);
-    enumerate(problem, cuttable, cuts, best);
-    cuts.pop_back();
-  }
-}
-
-Best brute_force(const Problem& problem) {
-  Best best;
-  std::vector<std::size_t> cuts{0};
-  // Glue again, by definition: no group may have nodes on both sides.
-  std::vector<bool> cuttable(problem.graph.num_nodes() + 1, true);
-  for (std::size_t cut = 0; cut < cuttable.size(); ++cut) {
-    for (const auto& group : problem.graph.glued()) {
-      if (group.front().index() < cut && group.back().index() >= cut) cuttable[cut] = false;
-    }
-  }
-  enumerate(problem, cuttable, cuts, best);
-  return best;
+  if (best < 0 || plan.busiest.count < best) best = plan.busiest.count;
 }
 
 void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
@@ -90,88 +44,6 @@ void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) 
   for (const LowerBound& bound : partition::lower_bounds(problem)) {
     EXPECT_LE(bound.value, plan.busiest.count * (1 + 1e-9)) << seed << bound.name;
   }
-}
-
-void expect_best_contiguous(std::uint64_t seed, const RandomProblemOptions& options,
-                            bool second_criterion, int& infeasible) {
-  const Problem problem = limited_problem(seed, options);
-  const Best best = brute_force(problem);
-  const auto outcome = plan(problem, "chain");
-  ASSERT_EQ(static_cast<bool>(outcome), best.busiest >= 0) << "seed " << seed;
-  if (!outcome) {
-    ++infeasible;
-    EXPECT_GT(outcome.reason().short_by, Bytes{0});
-    return;
-  }
-  expect_sound(problem, *outcome, seed);
-  EXPECT_TRUE(outcome->contiguous);
-  EXPECT_NEAR(outcome->busiest.count, best.busiest, 1e-6) << "seed " << seed;
-  if (!second_criterion) return;
-  double sum = 0;
-  for (const DeviceLoad& load : outcome->loads) sum += load.busy().count;
-  EXPECT_NEAR(sum, best.sum, 1e-6) << "seed " << seed;
-}
-
-TEST(Chain, IsTheBestContiguousSplit) {
-  int infeasible = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    expect_best_contiguous(
-        seed, {.graph = {.num_nodes = 12, .decorate = false}, .num_devices = 1 + seed % 3}, true,
-        infeasible);
-  }
-  EXPECT_GT(infeasible, 30);
-  EXPECT_LT(infeasible, 200);
-}
-
-TEST(Chain, IsTheBestContiguousSplitOverUnequalLinksAndSharedMemories) {
-  int infeasible = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    expect_best_contiguous(seed,
-                           {.graph = {.num_nodes = 10, .decorate = false},
-                            .num_devices = 3,
-                            .equal_links = seed % 2 == 0,
-                            .shared_memory = seed % 3 != 0},
-                           false, infeasible);
-  }
-  EXPECT_GT(infeasible, 10);
-}
-
-// Large enough for the coarse split that caps the search to come into play.
-TEST(Chain, IsTheBestContiguousSplitOfLongGraphs) {
-  int infeasible = 0;
-  for (std::uint64_t seed = 0; seed < 16; ++seed) {
-    expect_best_contiguous(
-        seed,
-        {.graph = {.num_nodes = 270 + 10 * seed, .writes = seed % 4 == 0, .decorate = false},
-         .num_devices = 2,
-         .shared_memory = seed % 4 == 3},
-        seed % 4 != 3, infeasible);
-  }
-  EXPECT_GT(infeasible, 0);
-  EXPECT_LT(infeasible, 12);
-}
-
-// Raising every limit by what was said to be short makes the problem feasible; less does not.
-TEST(Chain, SaysExactlyHowMuchMemoryIsShort) {
-  int tried = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Problem problem = limited_problem(seed, {.graph = {.num_nodes = 12, .decorate = false}});
-    const auto outcome = plan(problem, "chain");
-    if (outcome) continue;
-    ++tried;
-    const Infeasible& reason = outcome.reason();
-    EXPECT_EQ(reason.needed - reason.limit, reason.short_by);
-    EXPECT_EQ(problem.cluster.device(reason.tightest).name, reason.device);
-    EXPECT_THAT(reason.message(), ::testing::HasSubstr(reason.device));
-    const auto raised = [&](Bytes by) {
-      Problem other = problem;
-      for (Device& device : other.cluster.devices) device.memory += by;
-      return static_cast<bool>(plan(other, "chain"));
-    };
-    EXPECT_TRUE(raised(reason.short_by)) << seed;
-    EXPECT_FALSE(raised(reason.short_by - Bytes{1})) << seed;
-  }
-  EXPECT_GT(tried, 20);
 }
 
 TEST(EveryMethod, IsSoundAndNeverBeatsExact) {
@@ -209,7 +81,7 @@ TEST(Exact, EqualsEnumerationOfAllAssignments) {
     const std::size_t devices = problem.cluster.num_devices();
     std::size_t count = 1;
     for (std::size_t n = 0; n < nodes; ++n) count *= devices;
-    Best best;
+    double best = -1;
     for (std::size_t code = 0; code < count; ++code) {
       std::vector<std::vector<NodeId>> stages(devices);
       std::size_t rest = code;
@@ -226,9 +98,9 @@ TEST(Exact, EqualsEnumerationOfAllAssignments) {
       }
     }
     const auto outcome = plan(problem, "exact");
-    ASSERT_EQ(static_cast<bool>(outcome), best.busiest >= 0) << seed;
+    ASSERT_EQ(static_cast<bool>(outcome), best >= 0) << seed;
     if (outcome) {
-      EXPECT_NEAR(outcome->busiest.count, best.busiest, 1e-6) << seed;
+      EXPECT_NEAR(outcome->busiest.count, best, 1e-6) << seed;
       ++feasible;
     }
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "kerf/partition/chain/placed.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 struct Candidate {
   double bound;
+  double load;
   std::size_t end;
 };
 
@@ -28,7 +30,7 @@ class ChainSearch {
         table_(table),
         cuttable_(cuttable),
         work_left_(work_limit),
-        device_of_(intervals.num_nodes()) {}
+        placed_(problem, intervals) {}
 
   ChainSearchResult run() {
     cuts_.push_back(0);
@@ -45,12 +47,9 @@ class ChainSearch {
     if (device == model_.devices.size()) return;
     for (const Candidate& candidate : candidates(device, position, busiest)) {
       if (candidate.bound >= best_) break;
-      std::fill(device_of_.begin() + static_cast<std::ptrdiff_t>(position),
-                device_of_.begin() + static_cast<std::ptrdiff_t>(candidate.end), DeviceId{device});
+      placed_.place(position, candidate.end, model_.ids[device]);
       cuts_.push_back(candidate.end);
-      const double load =
-          candidate.end == position ? 0 : true_load(device, position, candidate.end);
-      descend(device + 1, candidate.end, std::max(busiest, load));
+      descend(device + 1, candidate.end, std::max(busiest, candidate.load));
       cuts_.pop_back();
     }
   }
@@ -60,7 +59,7 @@ class ChainSearch {
     std::vector<Candidate> list;
     const auto add = [&](double load, std::size_t end) {
       const double bound = std::max({busiest, load, table_.best(device + 1, end)});
-      if (bound < best_) list.push_back({bound, end});
+      if (bound < best_) list.push_back({bound, load, end});
     };
     add(0, start);
     double received = 0;
@@ -69,9 +68,9 @@ class ChainSearch {
       const DeviceModel& self = model_.devices[device];
       if (figures.least_memory() > self.limit || figures.time * self.slowness >= best_)
         return false;
-      received += received_time(device, start, end - 1);
+      received += placed_.received_time(model_.ids[device], start, end - 1);
       if (cuttable_[end] && self.memory(figures, model_.n_microbatches) <= self.limit) {
-        add(figures.time * self.slowness + received, end);
+        add(self.load(figures, received), end);
       }
       return work_left_ > 0;
     });
@@ -80,39 +79,24 @@ class ChainSearch {
     return list;
   }
 
-  // What node c fetches when its interval starts at `start`.
-  double received_time(std::size_t device, std::size_t start, std::size_t c) const {
-    double time = 0;
-    for (const Intervals::Received& tensor : intervals_.received(c)) {
-      if (tensor.low >= static_cast<std::int32_t>(start)) continue;
-      const DeviceId from = device_of_[static_cast<std::size_t>(tensor.maker)];
-      time += problem_.cluster.link(from, DeviceId{device}).time(Bytes{tensor.bytes}).count;
-    }
-    return time;
-  }
-
-  double true_load(std::size_t device, std::size_t start, std::size_t end) const {
-    double time = 0;
-    double received = 0;
-    for (std::size_t c = start; c < end; ++c) {
-      time += intervals_.node_time(c);
-      received += received_time(device, start, c);
-    }
-    return time * model_.devices[device].slowness + received;
-  }
-
+  // Loads were true but for what makers pay: only the whole plan tells.
   void finish(double busiest) {
     if (busiest >= best_) return;
     work_left_ -= static_cast<std::int64_t>(intervals_.num_nodes());
-    std::vector<DeviceId> devices;
-    for (std::size_t d = 0; d + 1 < cuts_.size(); ++d) devices.emplace_back(d);
-    const auto outcome = finish_plan(problem_, partition::intervals(cuts_), devices, "chain");
-    if (outcome) {
-      best_ = busiest;
-      result_.cuts = cuts_;
-    } else if (!result_.closest || outcome.reason().short_by < result_.closest->short_by) {
-      result_.closest = outcome.reason();
+    const auto outcome = finish_plan(
+        problem_, partition::intervals(cuts_),
+        {model_.ids.begin(), model_.ids.begin() + static_cast<std::ptrdiff_t>(cuts_.size() - 1)},
+        "chain");
+    if (!outcome) {
+      if (!result_.closest || outcome.reason().short_by < result_.closest->short_by) {
+        result_.closest = outcome.reason();
+      }
+      return;
     }
+    const double value = std::max(busiest, outcome->busiest.count);
+    if (value >= best_) return;
+    best_ = value;
+    result_.cuts = cuts_;
   }
 
   const Problem& problem_;
@@ -121,7 +105,7 @@ class ChainSearch {
   const ChainTable& table_;
   const std::vector<bool>& cuttable_;
   std::int64_t work_left_;
-  std::vector<DeviceId> device_of_;  // by node, for those placed
+  Placed placed_;
   std::vector<std::size_t> cuts_;
   double best_ = kNever;
   ChainSearchResult result_;

@@ -11,47 +11,6 @@
 #include <algorithm>
 
 namespace kerf::partition {
-namespace {
-
-// Sums in another order differ in the last digits; a bound must not rule out its own solution.
-constexpr double kSlack = 1 + 1e-9;
-
-// Best link from any device before `to`; equal ones leave the model exact.
-void model_link(const Cluster& cluster, std::size_t to, DeviceModel& device, bool& exact) {
-  const auto per_byte = [](const Link& link) {
-    return link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0.0;
-  };
-  for (std::size_t from = 0; from < to; ++from) {
-    const Link& link = cluster.link(DeviceId{from}, DeviceId{to});
-    if (from == 0) {
-      device.latency = link.latency.count;
-      device.per_byte = per_byte(link);
-      continue;
-    }
-    exact &= link.latency.count == device.latency && per_byte(link) == device.per_byte;
-    device.latency = std::min(device.latency, link.latency.count);
-    device.per_byte = std::min(device.per_byte, per_byte(link));
-  }
-}
-
-}  // namespace
-
-ChainModel make_chain_model(const Problem& problem) {
-  const Cluster& cluster = problem.cluster;
-  ChainModel model;
-  model.n_microbatches = problem.n_microbatches;
-  for (std::size_t d = 0; d < cluster.num_devices(); ++d) {
-    DeviceModel device;
-    const int group = cluster.devices[d].memory_group;
-    device.slowness = 1 / cluster.devices[d].speed;
-    device.alone = cluster.group(group).size() == 1;
-    if (cluster.group_limited(group)) device.limit = cluster.group_limit(group).count;
-    model_link(cluster, d, device, model.exact);
-    model.exact &= device.alone;
-    model.devices.push_back(device);
-  }
-  return model;
-}
 
 ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
     : intervals_(intervals),
@@ -71,8 +30,8 @@ ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
     for (std::size_t first = 0; first <= d; ++first) room_after_[first] += limit;
     slowest_ = std::min(slowest_, 1 / device.slowness);
     if (d == 0) continue;  // nothing comes before the first
-    best_link_.latency = std::min(best_link_.latency, device.latency);
-    best_link_.per_byte = std::min(best_link_.per_byte, device.per_byte);
+    best_link_.latency = std::min(best_link_.latency, device.in.latency);
+    best_link_.per_byte = std::min(best_link_.per_byte, device.in.per_byte);
   }
   if (model.devices.size() == 1) best_link_.latency = best_link_.per_byte = 0;
 }
@@ -142,19 +101,9 @@ void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable
     const double* const rest = &best_[end * width_];
     for (std::size_t p = range.low; p < range.high; ++p) {
       const DeviceModel& device = model_.devices[p];
-      const std::int64_t memory = device.memory(figures, model_.n_microbatches);
-      double measured = 0;
-      if (measure == Measure::overflow) {
-        measured = device.limit == kNoLimit
-                       ? 0
-                       : std::max(0.0, static_cast<double>(memory - device.limit));
-      } else {
-        if (memory > device.limit) continue;
-        measured = device.load(figures);
-      }
+      const double measured = measure_of(device, figures, model_.n_microbatches, measure);
       if (measured > cap) continue;
-      const double whole =
-          measure == Measure::sum ? measured + rest[p + 1] : std::max(measured, rest[p + 1]);
+      const double whole = join(measured, rest[p + 1], measure);
       if (whole < best[p]) {
         best[p] = whole;
         next[p] = static_cast<std::int32_t>(end);

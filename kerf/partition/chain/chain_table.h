@@ -1,55 +1,17 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dynamic program behind `chain`. Private to partition/chain/.
+// The dynamic program for devices in a fixed order. Private to partition/chain/.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-#include "kerf/partition/chain/intervals.h"
-#include "kerf/plan/problem.h"
+#include "kerf/partition/chain/measure.h"
 
 namespace kerf::partition {
 
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
-inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
-
-// What an interval costs on one device, as far as it can be told without knowing where the stages
-// before it run: the best of the links from the devices before it, and of its memory what does not
-// depend on the others.
-struct DeviceModel {
-  double slowness = 1;  // 1 / speed
-  double latency = 0;   // a tensor
-  double per_byte = 0;
-  std::int64_t limit = kNoLimit;
-  bool alone = true;  // the only device of its memory
-
-  double load(const IntervalFigures& figures) const {
-    return figures.time * slowness + latency * static_cast<double>(figures.received_count) +
-           per_byte * static_cast<double>(figures.received);
-  }
-  std::int64_t memory(const IntervalFigures& figures, std::int64_t n_microbatches) const {
-    // Tensors from its own memory take no buffer; which those are is not known here.
-    return figures.memory(n_microbatches) - (alone ? 0 : figures.received);
-  }
-};
-
-struct ChainModel {
-  std::vector<DeviceModel> devices;
-  std::int64_t n_microbatches = 1;
-  bool exact = true;  // the models above are the truth, not bounds
-};
-ChainModel make_chain_model(const Problem& problem);
-
-// Splits the positions 0 .. num_nodes at some of the cuttable ones.
-enum class Measure {
-  busiest,   // the largest load
-  sum,       // the sum of loads, none above the cap
-  overflow,  // the largest number of bytes over a limit; 0 when everything fits
-};
-
+// Splits the positions 0 .. num_nodes at some of the cuttable ones, devices in the model's order.
 // best(p, i): the least measure of nodes i .. end on devices p .. end, with no load above `cap`
 // (`overflow`: no excess above it). kNever: impossible.
 class ChainTable {
@@ -84,7 +46,7 @@ class ChainTable {
   std::vector<double> speed_before_;  // by device: of the devices before it, together
   std::vector<double> room_before_;   // their memory limits, together
   std::vector<double> room_after_;    // and those from it on
-  DeviceModel best_link_;             // its latency and per_byte: no device receives faster
+  Rate best_link_;                    // no device receives faster
   double slowest_ = kNever;           // the least speed
   std::vector<double> best_;
   std::vector<std::int32_t>

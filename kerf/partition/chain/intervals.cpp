@@ -91,6 +91,18 @@ struct Intervals::Collector {
     }
   }
 
+  // Sent from the maker on, until the interval takes in the last use.
+  void collect_sent() {
+    for (std::size_t i = 0; i < graph.num_values(); ++i) {
+      const Value& value = graph.values()[i];
+      const auto users = graph.consumers(ValueId{i});
+      if (value.scalar || value.origin != Origin::node || users.empty()) continue;
+      const std::int64_t bytes = value.bytes(batch).count;
+      after[value.producer.index()].push_back({kBefore, kAlways, Kind::sent, bytes});
+      after[users.back().index()].push_back({kBefore, position(value.producer), Kind::kept, bytes});
+    }
+  }
+
   void collect_weights(Intervals& intervals) {
     intervals.weights_before_.resize(graph.num_nodes() + 1);
     intervals.weights_after_.resize(graph.num_nodes() + 1);
@@ -243,6 +255,7 @@ Intervals::Intervals(const Problem& problem)
   collector.collect_weights(*this);
   collector.collect_lifetimes(*this);
   collector.collect_held();
+  if (problem.comm_model != "link") collector.collect_sent();
   collector.collect_crossings(*this);
   collector.pack(*this);
 }

@@ -23,6 +23,8 @@ struct IntervalFigures {
   double time = 0;                  // on a device of speed 1
   std::int64_t received_count = 0;  // tensors made before i
   std::int64_t received = 0;        // their bytes
+  std::int64_t sent_count = 0;      // tensors made inside and used from j on; not under `link`
+  std::int64_t sent = 0;            // their bytes
   std::int64_t inputs = 0;          // graph inputs
   std::int64_t weights = 0;
   std::int64_t live = 0;  // allocated at node j
@@ -66,10 +68,9 @@ class Intervals {
   };
   // Tensors that node `c` uses, made by nodes.
   const std::vector<Received>& received(std::size_t c) const { return received_[c]; }
-  double node_time(std::size_t c) const { return nodes_[c].time; }
 
  private:
-  enum class Kind : std::uint8_t { received, input, weight, allocate, release, held };
+  enum class Kind : std::uint8_t { received, input, weight, allocate, release, held, sent, kept };
   struct Change {
     std::int32_t low;  // applies to starts i with low < i <= high
     std::int32_t high;
@@ -109,6 +110,14 @@ inline void Intervals::apply(const Change& change, std::int32_t start, IntervalF
     case Kind::allocate:
     case Kind::release: figures.live += change.bytes; break;
     case Kind::held: figures.held += change.bytes; break;
+    case Kind::sent:
+      ++figures.sent_count;
+      figures.sent += change.bytes;
+      break;
+    case Kind::kept:
+      --figures.sent_count;
+      figures.sent -= change.bytes;
+      break;
   }
 }
 

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/chain/device_model.h"
+
+namespace kerf::partition {
+namespace {
+
+bool receiver_pays(const Problem& problem, DeviceId device) {
+  if (problem.comm_model == "overlapped") return false;
+  return problem.comm_model == "link" || !problem.cluster.device(device).host;
+}
+
+bool maker_pays(const Problem& problem, DeviceId device) {
+  if (problem.comm_model == "link") return false;
+  return problem.comm_model == "overlapped" || !problem.cluster.device(device).host;
+}
+
+Rate rate_of(const Link& link) {
+  return {link.latency.count, link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0.0};
+}
+
+// The best of several links, added one by one; equal ones leave the model exact.
+class BestRate {
+ public:
+  explicit BestRate(bool& exact) : exact_(exact) {}
+  void add(const Link& link) {
+    const Rate rate = rate_of(link);
+    if (!any_) best_ = rate;
+    any_ = true;
+    exact_ &= rate == best_;
+    best_ = {std::min(best_.latency, rate.latency), std::min(best_.per_byte, rate.per_byte)};
+  }
+  Rate best() const { return best_; }
+
+ private:
+  bool& exact_;
+  bool any_ = false;
+  Rate best_;
+};
+
+void model_links(const Problem& problem, DeviceId self, std::span<const DeviceId> before,
+                 std::span<const DeviceId> after, DeviceModel& device, bool& exact) {
+  BestRate in(exact);
+  BestRate out(exact);
+  if (receiver_pays(problem, self)) {
+    for (const DeviceId from : before) {
+      if (from != self) in.add(problem.cluster.link(from, self));
+    }
+  }
+  if (maker_pays(problem, self)) {
+    for (const DeviceId to : after) {
+      if (to != self) out.add(problem.cluster.link(self, to));
+    }
+  }
+  device.in = in.best();
+  device.out = out.best();
+}
+
+DeviceModel model_device(const Problem& problem, DeviceId self) {
+  const Cluster& cluster = problem.cluster;
+  const int group = cluster.device(self).memory_group;
+  DeviceModel device;
+  device.slowness = 1 / cluster.device(self).speed;
+  device.overlapped = problem.comm_model == "overlapped";
+  device.alone = cluster.group(group).size() == 1;
+  if (cluster.group_limited(group)) device.limit = cluster.group_limit(group).count;
+  return device;
+}
+
+// May a tensor go to more than one device? `overlapped` charges each, the model one.
+bool sends_twice(const Problem& problem) {
+  if (problem.comm_model != "overlapped" || problem.cluster.num_devices() <= 2) return false;
+  const Graph& graph = problem.graph;
+  for (std::size_t i = 0; i < graph.num_values(); ++i) {
+    const Value& value = graph.values()[i];
+    if (value.scalar || value.origin != Origin::node) continue;
+    if (graph.consumers(ValueId{i}).size() > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<DeviceId> given_order(const Cluster& cluster) {
+  std::vector<DeviceId> order;
+  for (std::size_t d = 0; d < cluster.num_devices(); ++d) order.emplace_back(d);
+  return order;
+}
+
+ChainModel make_chain_model(const Problem& problem, std::span<const DeviceId> order) {
+  ChainModel model;
+  model.n_microbatches = problem.n_microbatches;
+  model.exact = !sends_twice(problem);
+  for (std::size_t p = 0; p < order.size(); ++p) {
+    DeviceModel device = model_device(problem, order[p]);
+    model_links(problem, order[p], order.first(p), order.subspan(p + 1), device, model.exact);
+    model.exact &= device.alone;
+    model.devices.push_back(device);
+    model.ids.push_back(order[p]);
+  }
+  return model;
+}
+
+ChainModel make_free_model(const Problem& problem) {
+  ChainModel model;
+  model.n_microbatches = problem.n_microbatches;
+  model.exact = !sends_twice(problem);
+  model.ids = given_order(problem.cluster);
+  for (const DeviceId self : model.ids) {
+    DeviceModel device = model_device(problem, self);
+    model_links(problem, self, model.ids, model.ids, device, model.exact);
+    model.exact &= device.alone;
+    model.devices.push_back(device);
+  }
+  return model;
+}
+
+double receive_time(const Problem& problem, DeviceId from, DeviceId to, std::int64_t bytes) {
+  if (!receiver_pays(problem, to)) return 0;
+  return problem.cluster.link(from, to).time(Bytes{bytes}).count;
+}
+
+}  // namespace kerf::partition

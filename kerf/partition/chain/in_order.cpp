@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/chain/in_order.h"
+
+#include <fmt/format.h>
+
+#include "kerf/partition/chain/chain_search.h"
+#include "kerf/partition/chain/chain_table.h"
+#include "kerf/partition/chain/coarse.h"
+#include "kerf/partition/contiguous.h"
+#include "kerf/partition/finish.h"
+
+namespace kerf::partition {
+namespace {
+
+class InOrder {
+ public:
+  InOrder(const ChainInput& input, std::span<const DeviceId> order)
+      : input_(input),
+        model_(make_chain_model(input.problem, order)),
+        table_(input.intervals, model_) {}
+
+  Outcome<Plan, Infeasible> solve(const Options& options) {
+    table_.solve(input_.cuttable, Measure::busiest, find_cap());
+    const double best = table_.best(0, 0);
+    if (best == kNever) return least_overflow();
+    if (!model_.exact) return search(options);
+    table_.solve(input_.cuttable, Measure::sum, best);
+    return place_cuts(table_.cuts());
+  }
+
+  OrderScore score(const std::vector<bool>& positions) {
+    table_.solve(positions, Measure::busiest, kNever);
+    const double best = table_.best(0, 0);
+    if (best == kNever) {
+      table_.solve(positions, Measure::overflow, kNever);
+      return {table_.best(0, 0), kNever};
+    }
+    if (model_.exact) return {0, best};
+    const auto outcome = place_cuts(table_.cuts());
+    if (!outcome) return {static_cast<double>(outcome.reason().short_by.count), kNever};
+    return {0, outcome->busiest.count};
+  }
+
+ private:
+  Outcome<Plan, Infeasible> place_cuts(const std::vector<std::size_t>& cuts) const {
+    std::vector<DeviceId> devices = model_.ids;
+    devices.resize(cuts.size() - 1);  // a search may end before the last device
+    return place(input_.problem, {std::move(devices), cuts});
+  }
+
+  // Solves the table for coarse splits, then for finer ones if none is possible. False: none.
+  bool solve_coarse(Measure measure) {
+    for (const std::size_t count : {128U, 1024U}) {
+      if (count * 2 > input_.intervals.num_nodes()) break;
+      table_.solve(coarse_positions(input_.intervals, input_.cuttable, count), measure, kNever);
+      if (table_.best(0, 0) != kNever) return true;
+    }
+    return false;
+  }
+
+  // A value that some split reaches: the best need not look above it.
+  double find_cap() {
+    if (!solve_coarse(Measure::busiest)) return kNever;
+    if (model_.exact) return table_.best(0, 0);
+    const auto outcome = place_cuts(table_.cuts());
+    return outcome ? outcome->busiest.count * kSlack : kNever;
+  }
+
+  // The contiguous split whose excess over the limits is least. When the model is exact, raising
+  // every limit by `short_by` lets it fit, and nothing less lets any contiguous split.
+  Outcome<Plan, Infeasible> least_overflow() {
+    const bool coarse = solve_coarse(Measure::overflow);
+    table_.solve(input_.cuttable, Measure::overflow, coarse ? table_.best(0, 0) : kNever);
+    auto outcome = place_cuts(table_.cuts());
+    if (outcome) return outcome;
+    return explain_shortage(outcome.reason());
+  }
+
+  Outcome<Plan, Infeasible> search(const Options& options) {
+    ChainSearchResult found = search_chain(input_.problem, input_.intervals, model_, table_,
+                                           input_.cuttable, search_work(options));
+    if (!found.cuts && found.closest && !found.truncated) return *found.closest;
+    Outcome<Plan, Infeasible> outcome = found.cuts ? place_cuts(*found.cuts) : least_overflow();
+    if (!outcome) return found.truncated ? unproved(outcome.reason()) : outcome.reason();
+    outcome->truncated = found.truncated;
+    return outcome;
+  }
+
+  const ChainInput& input_;
+  ChainModel model_;
+  ChainTable table_;
+};
+
+}  // namespace
+
+ChainInput::ChainInput(const Problem& given)
+    : problem(given), intervals(given), cuttable(cut_positions(given.graph)) {}
+
+Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arrangement) {
+  return finish_plan(problem, intervals(arrangement.cuts), arrangement.devices, "chain");
+}
+
+Infeasible explain_shortage(Infeasible reason) {
+  reason.what_would_help = fmt::format(
+      "in the best contiguous split every device needs at most {} more than its limit: raise the "
+      "limits by that much, add a device, or use smaller micro-batches",
+      to_string(reason.short_by));
+  return reason;
+}
+
+Infeasible unproved(Infeasible reason) {
+  constexpr std::string_view kStopped = " (the search was stopped: not proved impossible)";
+  if (!reason.what_would_help.ends_with(kStopped)) reason.what_would_help += kStopped;
+  return reason;
+}
+
+Outcome<Plan, Infeasible> solve_in_order(const ChainInput& input, std::span<const DeviceId> order,
+                                         const Options& options) {
+  return InOrder(input, order).solve(options);
+}
+
+OrderScore score_order(const ChainInput& input, std::span<const DeviceId> order,
+                       const std::vector<bool>& positions) {
+  return InOrder(input, order).score(positions);
+}
+
+std::int64_t search_work(const Options& options) {
+  constexpr std::int64_t kDefaultWork = 2'000'000;
+  return options.work_limit > 0 ? options.work_limit : kDefaultWork;
+}
+
+}  // namespace kerf::partition
