@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -19,13 +21,16 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/partition/ideals/chain_of_groups.h"
 
 namespace kerf {
 namespace {
 
+using partition::find_chain;
 using partition::find_contiguous;
 using partition::IdealAnswer;
 using partition::IdealLimits;
+using partition::LoadAnswer;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -98,6 +103,29 @@ LoadProblem random_problem(std::uint64_t seed) {
   return problem;
 }
 
+// Receivers that pay alone, accelerators that differ in speed, in memory, in both, or not at all, a
+// CPU that runs out of memory: each drawn for itself.
+void vary(LoadProblem& problem, std::uint64_t seed) {
+  Rng rng(seed + 1'000'000);
+  if (rng.below(2) == 0) problem.charging = Charging::link;
+  const std::array<double, 4> slow = {1, 1, 1.5, 4};
+  const bool unequal_times = rng.below(3) > 0;
+  const bool unequal_memories = rng.below(2) == 0;
+  double bytes = 0;
+  for (const LoadNode& node : problem.nodes) bytes += node.bytes;
+  if (rng.below(2) == 0) problem.memory = bytes * (0.4 + 0.4 * rng.uniform());
+  for (int a = 0; a < problem.num_accelerators; ++a) {
+    if (unequal_times) problem.slowness.push_back(slow[rng.below(slow.size())]);
+    if (unequal_memories) {
+      problem.memories.push_back(problem.memory * (rng.below(2) == 0 ? 1 : 0.5));
+    }
+  }
+  if (unequal_memories) {
+    problem.memory = *std::max_element(problem.memories.begin(), problem.memories.end());
+  }
+  if (rng.below(3) == 0) problem.cpu_memory = bytes * 0.5 * rng.uniform();
+}
+
 // Edges among units that a chain of ideals may not run against.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem& problem,
                                                               const UnitProblem& units) {
@@ -153,7 +181,7 @@ double least_of_all(const LoadProblem& problem) {
   }
 }
 
-void expect_valid(const LoadProblem& problem, const IdealAnswer& answer) {
+void expect_valid(const LoadProblem& problem, const LoadAnswer& answer) {
   const UnitProblem units = to_units(problem);
   ASSERT_EQ(answer.device.size(), units.units.size());
   EXPECT_TRUE(has_row(order_of(problem, units), answer.device, problem.num_devices()));
@@ -185,7 +213,47 @@ TEST(TheContiguousSearch, EqualsTheBestOfAllAssignments) {
   EXPECT_LT(infeasible, 1000);
 }
 
-// A few more units: value[ideal][accelerators][CPU used] over all pairs of ideals, sets as bits.
+// A split of an order is contiguous too: never better than the best of these.
+void expect_no_better(const LoadProblem& problem, const LoadAnswer& chain, double best) {
+  EXPECT_TRUE(chain.optimal);
+  if (chain.device.empty()) return;
+  expect_valid(problem, chain);
+  EXPECT_GE(chain.objective, best * (1 - 1e-8));
+}
+
+TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {
+  int infeasible = 0;
+  int links = 0;
+  int unequal = 0;
+  int chains_as_good = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    LoadProblem problem = random_problem(seed);
+    vary(problem, seed);
+    const IdealAnswer answer = find_contiguous(problem, {});
+    ASSERT_TRUE(answer.optimal);
+    const LoadAnswer chain = find_chain(problem, {});
+    const double best = least_of_all(problem);
+    if (best == kInfinity) {
+      ++infeasible;
+      EXPECT_TRUE(answer.device.empty());
+      EXPECT_TRUE(chain.device.empty());
+      continue;
+    }
+    expect_valid(problem, answer);
+    ASSERT_NEAR(answer.objective, best, 1e-9 * (1 + best));
+    expect_no_better(problem, chain, best);
+    links += problem.charging == Charging::link ? 1 : 0;
+    unequal += problem.slowness.empty() && problem.memories.empty() ? 0 : 1;
+    chains_as_good += chain.objective <= best * (1 + 1e-8) ? 1 : 0;
+  }
+  EXPECT_GT(infeasible, 100);
+  EXPECT_GT(links, 500);
+  EXPECT_GT(unequal, 500);
+  EXPECT_GT(chains_as_good, 1000);
+}
+
+// A few more units: value[ideal][devices used] over all pairs of ideals, sets as bits.
 class AllPairs {
  public:
   explicit AllPairs(const LoadProblem& problem)
@@ -196,20 +264,21 @@ class AllPairs {
     }
   }
   double best() const {
-    const auto k = static_cast<std::size_t>(units_.num_accelerators);
-    std::vector<std::vector<double>> value(ideals_.size(),
-                                           std::vector<double>(2 * (k + 1), kInfinity));
+    const std::size_t num_devices = units_.num_devices();
+    const std::uint32_t choices = 1U << num_devices;
+    std::vector<std::vector<double>> value(ideals_.size(), std::vector<double>(choices, kInfinity));
     value[0][0] = 0;
     for (std::size_t from = 0; from < ideals_.size(); ++from) {
       for (std::size_t to = from + 1; to < ideals_.size(); ++to) {
         if ((ideals_[from] & ~ideals_[to]) != 0) continue;
         const std::uint32_t stage = ideals_[to] & ~ideals_[from];
-        const double load = accelerator_load(stage);
-        for (std::size_t s = 0; s < value[from].size(); ++s) {
-          const double before = value[from][s];
-          if (s + 2 < value[to].size()) lower(value[to][s + 2], std::max(before, load));
-          if (units_.has_cpu && s % 2 == 0) {
-            lower(value[to][s + 1], std::max(before, cpu_load(stage)));
+        for (std::uint32_t d = 0; d < num_devices; ++d) {
+          const double stage_load = load(stage, d);
+          if (stage_load == kInfinity) continue;
+          for (std::uint32_t used = 0; used < choices; ++used) {
+            if ((used >> d & 1) == 1) continue;
+            double& next = value[to][used | 1U << d];
+            next = std::min(next, std::max(value[from][used], stage_load));
           }
         }
       }
@@ -218,34 +287,31 @@ class AllPairs {
   }
 
  private:
-  static void lower(double& value, double to) { value = std::min(value, to); }
   bool is_ideal(std::uint32_t set) const {
     return std::all_of(order_.begin(), order_.end(), [&](const auto& edge) {
       return (set >> edge.second & 1) == 0 || (set >> edge.first & 1) == 1;
     });
   }
-  double cpu_load(std::uint32_t stage) const {
-    double load = 0;
-    for (std::size_t u = 0; u < units_.units.size(); ++u) {
-      if ((stage >> u & 1) == 1) load += units_.units[u].cpu_time;
-    }
-    return load;
-  }
-  double accelerator_load(std::uint32_t stage) const {
+  double load(std::uint32_t stage, std::uint32_t device) const {
+    const bool is_cpu = device == units_.cpu();
     double load = 0;
     double bytes = 0;
-    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+    for (std::uint32_t u = 0; u < units_.units.size(); ++u) {
       if ((stage >> u & 1) == 0) continue;
-      if (!units_.units[u].on_accelerator) return kInfinity;
-      load += units_.units[u].accelerator_time;
+      if (!is_cpu && !units_.units[u].on_accelerator) return kInfinity;
+      load += units_.time_on(u, device);
       bytes += units_.units[u].bytes;
     }
+    if (bytes > units_.memory_of(device)) return kInfinity;
     for (const LoadNet& net : units_.nets) {
       std::size_t inside = 0;
       for (const std::uint32_t unit : net.units) inside += stage >> unit & 1;
-      if (inside > 0 && inside < net.units.size()) load += net.cost;
+      const bool is_cut = inside > 0 && inside < net.units.size();
+      const bool is_made_inside = (stage >> net.source & 1) == 1;
+      const bool is_free = units_.charging == Charging::link ? is_made_inside : is_cpu;
+      if (is_cut && !is_free) load += net.cost;
     }
-    return bytes > units_.memory ? kInfinity : load;
+    return load;
   }
 
   UnitProblem units_;
@@ -300,6 +366,24 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairs) {
     }
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-8 * best);
+  }
+}
+
+TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    LoadProblem problem = branched_problem(seed);
+    vary(problem, seed);
+    const IdealAnswer answer = find_contiguous(problem, {});
+    ASSERT_TRUE(answer.optimal);
+    const double best = AllPairs(problem).best();
+    if (best == kInfinity) {
+      EXPECT_TRUE(answer.device.empty());
+      continue;
+    }
+    expect_valid(problem, answer);
+    ASSERT_NEAR(answer.objective, best, 1e-8 * best);
+    expect_no_better(problem, find_chain(problem, {}), best);
   }
 }
 
@@ -408,6 +492,171 @@ TEST(TheContiguousSearch, AnswersTheSameForTheSameSeed) {
   const IdealAnswer one = find_contiguous(problem, options);
   options.threads = 2;
   EXPECT_EQ(one.device, find_contiguous(problem, options).device);
+}
+
+// Two fast accelerators with little memory, two slow ones with much, one that is both bad.
+LoadProblem mixed_inception() {
+  LoadProblem problem = inception(7, {2, 4, 5}, 1, 7);
+  for (LoadNode& node : problem.nodes) node.bytes = 1;
+  problem.num_accelerators = 5;
+  problem.slowness = {1, 2, 1, 2, 3};
+  problem.memories = {20, 60, 20, 60, 15};
+  problem.memory = 60;
+  return problem;
+}
+
+TEST(TheContiguousSearch, MixesAcceleratorsInAnyOrder) {
+  LoadProblem problem = mixed_inception();
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    problem.charging = charging;
+    const IdealAnswer answer = find_contiguous(problem, {.time_budget = 60});
+    EXPECT_TRUE(answer.optimal);
+    expect_valid(problem, answer);
+    // Numbers are names: with the devices turned round the value stays.
+    LoadProblem turned = problem;
+    std::reverse(turned.slowness.begin(), turned.slowness.end());
+    std::reverse(turned.memories.begin(), turned.memories.end());
+    const IdealAnswer again = find_contiguous(turned, {.time_budget = 60});
+    EXPECT_NEAR(again.objective, answer.objective, 1e-8 * answer.objective);
+    // Each as fast as the fastest and as large as the largest is no worse; each as bad as the worst
+    // is no better.
+    LoadProblem better = problem;
+    better.slowness.clear();
+    better.memories.clear();
+    EXPECT_LE(find_contiguous(better, {}).objective, answer.objective * (1 + 1e-8));
+    LoadProblem worse = problem;
+    worse.slowness.assign(5, 3);
+    EXPECT_GE(find_contiguous(worse, {}).objective, answer.objective * (1 - 1e-8));
+  }
+}
+
+TEST(TheContiguousSearch, SaysWhenThereAreTooManyChoicesOfDevices) {
+  LoadProblem problem = inception(7, {2, 4, 5}, 0.1, 7);
+  problem.num_accelerators = 24;
+  for (int a = 0; a < 24; ++a) problem.slowness.push_back(1 + 0.1 * a);
+  const IdealAnswer answer = find_contiguous(problem, {.time_budget = 60});
+  EXPECT_TRUE(answer.truncated);
+  EXPECT_FALSE(answer.optimal);
+  expect_valid(problem, answer);
+  const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+  EXPECT_TRUE(chain.truncated);
+  expect_valid(problem, chain);
+}
+
+TEST(TheContiguousSearch, AnswersTheSameForUnequalDevicesOnAnyNumberOfThreads) {
+  const LoadProblem problem = mixed_inception();
+  const IdealAnswer one = find_contiguous(problem, {.time_budget = 60, .threads = 1});
+  EXPECT_EQ(one.device, find_contiguous(problem, {.time_budget = 60, .threads = 2}).device);
+  EXPECT_EQ(find_chain(problem, {.time_budget = 60, .threads = 1}).device,
+            find_chain(problem, {.time_budget = 60, .threads = 2}).device);
+}
+
+// Layers one after the other, with tensors that skip some.
+LoadProblem long_chain(std::uint32_t size, std::uint64_t seed) {
+  Rng rng(seed);
+  LoadProblem problem;
+  problem.num_accelerators = 8;
+  problem.memory = 1e9;
+  for (std::uint32_t n = 0; n < size; ++n) {
+    LoadNode node;
+    node.id = n;
+    node.accelerator_time = 0.1 + rng.uniform();
+    node.cpu_time = 10 * node.accelerator_time;
+    node.transfer = 5 * rng.uniform();
+    problem.nodes.push_back(node);
+    problem.successors.emplace_back();
+    if (n > 0) connect(problem, n - 1, n);
+    if (n > 9 && rng.below(4) == 0) {
+      connect(problem, n - 2 - static_cast<std::uint32_t>(rng.below(8)), n);
+    }
+  }
+  return problem;
+}
+
+TEST(TheChainSearch, EqualsTheContiguousSearchOnAChain) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    LoadProblem problem = long_chain(40, seed);
+    problem.num_accelerators = static_cast<int>(1 + seed % 4);
+    for (LoadNode& node : problem.nodes) node.bytes = 1;
+    problem.memory = 25;
+    vary(problem, seed);
+    const IdealAnswer best = find_contiguous(problem, {.time_budget = 60});
+    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    ASSERT_TRUE(best.optimal && chain.optimal);
+    ASSERT_EQ(best.device.empty(), chain.device.empty());
+    if (best.device.empty()) continue;
+    expect_valid(problem, chain);
+    EXPECT_NEAR(chain.objective, best.objective, 1e-8 * best.objective);
+  }
+}
+
+TEST(TheChainSearch, CutsALongChain) {
+  LoadProblem problem = long_chain(6150, 3);
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    problem.charging = charging;
+    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    EXPECT_TRUE(chain.optimal);
+    expect_valid(problem, chain);
+    EXPECT_LT(chain.work, 5'000'000);
+  }
+}
+
+TEST(TheChainSearch, IsNoBetterThanTheContiguousSearchOnBranches) {
+  for (const double transfer : {0.01, 1.0, 10.0}) {
+    LoadProblem problem = inception(5, {2, 4, 5}, transfer, 7);
+    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    EXPECT_TRUE(chain.optimal);
+    expect_valid(problem, chain);
+    const double best = find_contiguous(problem, {.time_budget = 60}).objective;
+    EXPECT_GE(chain.objective, best * (1 - 1e-8));
+    EXPECT_LE(chain.objective, best * 1.1);
+  }
+}
+
+TEST(TheChainSearch, AnswersForNothing) {
+  const LoadAnswer answer = find_chain({}, {});
+  EXPECT_TRUE(answer.optimal);
+  EXPECT_EQ(answer.objective, 0);
+}
+
+// Seconds of this process, which wait for no other.
+template <class Run>
+double seconds(Run&& run) {
+  const std::clock_t start = std::clock();
+  run();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+// Every node reads two of any earlier ones: as many ready nodes as can be.
+LoadProblem wide_graph(std::uint32_t size, std::uint64_t seed) {
+  LoadProblem problem = long_chain(size, seed);
+  Rng rng(seed);
+  for (auto& list : problem.successors) list.clear();
+  for (std::uint32_t n = 1; n < size; ++n) {
+    connect(problem, static_cast<std::uint32_t>(rng.below(n)), n);
+    connect(problem, static_cast<std::uint32_t>(rng.below(n)), n);
+  }
+  return problem;
+}
+
+TEST(TheContiguousSearch, StopsInTimeOnLargeGraphs) {
+  for (const std::uint32_t size : {30'000U, 100'000U}) {
+    for (const bool wide : {false, true}) {
+      for (const bool unequal : {false, true}) {
+        LoadProblem problem = wide ? wide_graph(size, 5) : long_chain(size, 5);
+        if (unequal) problem.slowness = {1, 1, 2, 2, 3, 3, 4, 5};
+        SCOPED_TRACE(testing::Message() << size << (wide ? " wide" : " long") << unequal);
+        const partition::LoadOptions options{.time_budget = 0.4};
+        IdealAnswer answer;
+        EXPECT_LT(seconds([&] { answer = find_contiguous(problem, options); }), 0.48);
+        expect_valid(problem, answer);
+        LoadAnswer chain;
+        EXPECT_LT(seconds([&] { chain = find_chain(problem, options); }), 0.48);
+        expect_valid(problem, chain);
+      }
+    }
+  }
 }
 
 std::filesystem::path throughput_folder() {

@@ -6,33 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "kerf/plan/load/load_problem.h"
+#include "kerf/partition/ideals/device_classes.h"
+#include "kerf/partition/ideals/rows.h"
 
 namespace kerf::partition::ideals {
-
-// Rows of numbers, one after the other.
-class Rows {
- public:
-  Rows() = default;
-  explicit Rows(const std::vector<std::vector<std::uint32_t>>& rows);
-  std::span<const std::uint32_t> operator[](std::uint32_t row) const {
-    return {values_.data() + starts_[row], values_.data() + starts_[row + 1]};
-  }
-
- private:
-  std::vector<std::uint32_t> starts_{0};
-  std::vector<std::uint32_t> values_;
-};
-
-struct Group {
-  double accelerator_time = 0;
-  double cpu_time = 0;
-  double bytes = 0;
-  bool on_accelerator = true;
-};
 
 // Groups are numbered in a topological order.
 struct Groups {
@@ -41,20 +20,24 @@ struct Groups {
   Rows predecessors;                    // by group, distinct
   Rows nets;                            // by group
   Rows pins;                            // by net, groups, at least two
+  std::vector<std::uint32_t> source;    // by net, the group that makes the tensor
   std::vector<double> cost;             // by net
+  std::vector<std::uint32_t> unit_of;   // by node, as to_units numbers them
   std::vector<std::uint32_t> group_of;  // by unit
-  int num_accelerators = 1;
-  bool has_cpu = true;
-  double memory = 0;
+  std::vector<DeviceClass> classes;     // accelerators, then the CPU
+  Charging charging = Charging::host_staged;
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(groups.size()); }
   std::uint32_t num_nets() const { return static_cast<std::uint32_t>(cost.size()); }
-  double total_accelerator_time() const;
+  bool has_cpu() const { return !classes.empty() && classes.back().is_cpu; }
+  bool has_equal_accelerators() const { return classes.size() < (has_cpu() ? 3U : 2U); }
+  double total_accelerator_time() const;  // slowness 1
+  double greatest_slowness() const;       // 1 without accelerators
 };
 
 // Forward edges order the units. A unit of backward nodes alone stands where its edges to other
 // backward nodes, turned round, put it. Units on a cycle of these edges form one group. A group
 // that takes no time joins its only neighbour when no answer can be lost by it.
-Groups to_groups(const LoadProblem& problem, const UnitProblem& units);
+Groups to_groups(const LoadProblem& problem);
 
 }  // namespace kerf::partition::ideals

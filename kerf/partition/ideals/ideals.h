@@ -3,9 +3,9 @@
 //
 // The exact contiguous optimum of a LoadProblem for `throughput`: the least max load of all chains
 // of ideals (sets of units closed under forward predecessors), each device one difference of two
-// that follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators and CPU in any
-// order; all CPUs count as one. A group without time shares its only neighbour's device where this
-// loses nothing.
+// that follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators, alike or not,
+// and CPU in any order; all CPUs count as one. A group without time shares its only neighbour's
+// device where this loses nothing.
 #pragma once
 
 #include "kerf/partition/load/load_search.h"
@@ -15,7 +15,8 @@ namespace kerf::partition {
 // How far the search may go (about 60 MB); what is over it is answered with the best plan found.
 struct IdealLimits {
   std::size_t max_ideals = 400'000;
-  std::size_t max_links = 4'000'000;  // pairs of ideals that differ by one group
+  std::size_t max_links = 4'000'000;   // pairs of ideals that differ by one group
+  std::size_t max_states = 3'000'000;  // unequal accelerators: pairs of an ideal and devices for it
 };
 
 struct IdealAnswer : LoadAnswer {
@@ -25,7 +26,7 @@ struct IdealAnswer : LoadAnswer {
 
 // `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without
 // devices: no contiguous plan fits the memory when `optimal`, else none was found. `truncated`: too
-// many ideals, or out of time.
+// many ideals or states, or out of time. The same on any number of threads; it uses one.
 IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
                             const IdealLimits& limits = {});
 

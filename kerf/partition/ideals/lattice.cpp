@@ -11,10 +11,11 @@ namespace kerf::partition::ideals {
 
 class LatticeBuilder {
  public:
-  LatticeBuilder(const Groups& groups, std::size_t max_ideals, std::size_t max_links)
+  LatticeBuilder(const Groups& groups, std::size_t max_ideals, std::size_t max_links, Clock& clock)
       : groups_(groups),
         max_ideals_(max_ideals),
         max_links_(max_links),
+        clock_(clock),
         inside_(groups.size(), false),
         walker_(out_) {}
 
@@ -27,9 +28,12 @@ class LatticeBuilder {
           [&](std::uint32_t g) { inside_[g] = true; });
       const std::size_t end = out_.first_link_[ideal + 1];
       for (std::size_t l = out_.first_link_[ideal]; l < end; ++l) {
-        const std::uint32_t to = find_or_add(ideal, out_.links_[l].group);
+        const std::uint32_t added = out_.links_[l].group;
+        const std::uint32_t to = find_or_add(ideal, added);
         out_.links_[l].to = to;
         if (out_.size() > max_ideals_ || out_.links_.size() > max_links_) return std::nullopt;
+        const std::size_t steps = 1 + addable_.size() + groups_.successors[added].size();
+        if (clock_.is_late_after(steps)) return std::nullopt;
       }
     }
     return std::move(out_);
@@ -113,6 +117,7 @@ class LatticeBuilder {
   const Groups& groups_;
   std::size_t max_ideals_;
   std::size_t max_links_;
+  Clock& clock_;
   Lattice out_;
   std::vector<bool> inside_;
   Walker walker_;
@@ -122,8 +127,25 @@ class LatticeBuilder {
 };
 
 std::optional<Lattice> Lattice::build(const Groups& groups, std::size_t max_ideals,
-                                      std::size_t max_links) {
-  return LatticeBuilder(groups, max_ideals, max_links).run();
+                                      std::size_t max_links, Clock& clock) {
+  return LatticeBuilder(groups, max_ideals, max_links, clock).run();
+}
+
+Lattice Lattice::along(std::span<const std::uint32_t> order) {
+  Lattice out;
+  const auto count = static_cast<std::uint32_t>(order.size());
+  out.parent_.reserve(count + std::size_t{1});
+  out.added_.reserve(count + std::size_t{1});
+  out.first_link_.reserve(count + std::size_t{2});
+  out.links_.reserve(count);
+  for (std::uint32_t i = 0; i <= count; ++i) {
+    out.parent_.push_back(i == 0 ? 0 : i - 1);
+    out.added_.push_back(i == 0 ? 0 : order[i - 1]);
+    out.first_link_.push_back(i);
+    if (i < count) out.links_.push_back({order[i], i + 1});
+  }
+  out.first_link_.push_back(count);
+  return out;
 }
 
 }  // namespace kerf::partition::ideals

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kerf/partition/ideals/clock.h"
 #include "kerf/partition/ideals/groups.h"
 
 namespace kerf::partition::ideals {
@@ -23,9 +24,11 @@ struct Link {
 // Ideal 0 is empty, the last is full; every link leads to a greater number.
 class Lattice {
  public:
-  // Nothing when there are more ideals or links than that.
+  // Nothing when there are more ideals or links than that, or when time is up.
   static std::optional<Lattice> build(const Groups& groups, std::size_t max_ideals,
-                                      std::size_t max_links);
+                                      std::size_t max_links, Clock& clock);
+  // The prefixes of one topological order alone.
+  static Lattice along(std::span<const std::uint32_t> order);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(parent_.size()); }
   std::size_t num_links() const { return links_.size(); }
