@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -31,6 +33,9 @@ struct Shape {
   bool colours = true;
   bool tight_memory = false;
   double least_time = 0;  // near 10: units much alike, so that counting them matters
+  Charging charging = Charging::host_staged;
+  bool unequal = false;           // accelerators
+  bool tight_cpu_memory = false;  // else endless
 };
 
 LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
@@ -59,6 +64,13 @@ LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
     problem.nodes.push_back(node);
   }
   problem.memory = shape.tight_memory ? bytes / shape.accelerators * 0.9 : bytes;
+  problem.charging = shape.charging;
+  if (shape.tight_cpu_memory) problem.cpu_memory = bytes * 0.4;
+  for (int a = 0; shape.unequal && a < shape.accelerators; ++a) {
+    constexpr double kSlowness[] = {1, 1.5, 1, 3};
+    problem.slowness.push_back(kSlowness[random() % 4]);
+    problem.memories.push_back(problem.memory * (one_in(2) ? 1 : 0.7));
+  }
   return problem;
 }
 
@@ -76,12 +88,28 @@ std::vector<Shape> shapes() {
     out.push_back({7, 3, 1, transfer, false, false, 8.5});
     out.push_back({8, 3, 0, transfer, false, false, 9});
   }
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    for (const bool unequal : {false, true}) {
+      if (charging == Charging::host_staged && !unequal) continue;  // those above
+      for (const int accelerators : {1, 2, 3}) {
+        for (const double transfer : {0.5, 3.0, 8.0}) {
+          out.push_back({7, accelerators, 1, transfer, true, false, 0, charging, unequal});
+          out.push_back({8, accelerators, 0, transfer, false, true, 0, charging, unequal});
+          out.push_back({7, accelerators, 1, transfer, false, true, 6, charging, unequal, true});
+        }
+      }
+    }
+  }
+  for (const double transfer : {0.5, 3.0}) {
+    out.push_back({7, 2, 1, transfer, false, true, 0, Charging::host_staged, false, true});
+    out.push_back({6, 0, 1, transfer, false, false, 0, Charging::link});
+  }
   return out;
 }
 
 // By trying all; infinite when nothing fits.
 double enumerate(const UnitProblem& problem) {
-  const std::uint32_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
+  const auto devices = static_cast<std::uint32_t>(problem.num_devices());
   std::vector<std::uint32_t> device(problem.units.size(), 0);
   double best = kNever;
   for (;;) {
@@ -111,29 +139,40 @@ void for_random_problems(unsigned rounds, const Check& check) {
   }
 }
 
-// Least load of a set that holds `in` and not `out` (bits), by trying all sets.
-Flow least_load(const CutProblem& problem, std::uint32_t in, std::uint32_t out) {
+// Least load of a device that holds `in` and not `out` (bits), by trying all sets.
+Flow least_load(const CutProblem& problem, const DeviceKind& kind, std::uint32_t in,
+                std::uint32_t out) {
   Flow least = kEndless;
   for (std::uint32_t set = 0; set < 1U << problem.num_classes(); ++set) {
     if ((set & in) != in || (set & out) != 0) continue;
+    const auto has = [&](std::uint32_t c) { return (set >> c & 1U) != 0; };
     Flow load = 0;
-    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-      if ((set >> c & 1U) != 0) load += problem.compute[c];
-    }
+    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) load += has(c) ? kind.time[c] : 0;
     for (const CutProblem::Net& net : problem.nets) {
-      const auto inside = std::count_if(net.classes.begin(), net.classes.end(),
-                                        [&](std::uint32_t c) { return (set >> c & 1U) != 0; });
-      if (inside > 0 && static_cast<std::size_t>(inside) < net.classes.size()) load += net.cost;
+      const auto inside = std::count_if(net.classes.begin(), net.classes.end(), has);
+      const bool some = inside > 0;
+      const bool all = static_cast<std::size_t>(inside) == net.classes.size();
+      const bool free = problem.charging == Charging::link ? has(net.source) : all;
+      if (some && !free) load += net.cost;
     }
     least = std::min(least, load);
   }
   return least;
 }
 
-TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
-  for_random_problems(4, [](const UnitProblem& units, std::mt19937& random) {
+template <typename Check>
+void for_random_networks(unsigned rounds, const Check& check) {
+  for_random_problems(rounds, [&](const UnitProblem& units, std::mt19937& random) {
     const CutProblem problem(units, single_groups(units), scale_for(50));
-    MaxFlow flow = load_network(problem);
+    for (const DeviceKind& kind : problem.kinds) {
+      if (kind.pays) check(problem, kind, random);
+    }
+  });
+}
+
+TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
+  const auto check = [](const CutProblem& problem, const DeviceKind& kind, std::mt19937& random) {
+    MaxFlow flow = load_network(problem, kind);
     FlowScratch scratch;
     std::uint32_t in = 0;
     std::uint32_t out = 0;
@@ -143,20 +182,20 @@ TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
       if (side == 1) flow.add_sink(c, kEndless / 4);
       (side == 0 ? in : out) |= side == 2 ? 0 : 1U << c;
       EXPECT_FALSE(flow.augment(scratch, kEndless / 8));
-      ASSERT_EQ(flow.value(), least_load(problem, in, out));
+      ASSERT_EQ(flow.value(), least_load(problem, kind, in, out));
       std::uint32_t reached = 0;
       for (std::uint32_t n = 0; n < problem.num_classes(); ++n) {
         if (scratch.reached(n)) reached |= 1U << n;
       }
-      ASSERT_EQ(least_load(problem, reached, ~reached), flow.value());
+      ASSERT_EQ(least_load(problem, kind, reached, ~reached), flow.value());
     }
-  });
+  };
+  for_random_networks(4, check);
 }
 
 TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
-  for_random_problems(3, [](const UnitProblem& units, std::mt19937&) {
-    const CutProblem problem(units, single_groups(units), scale_for(50));
-    MaxFlow flow = load_network(problem);
+  const auto check = [](const CutProblem& problem, const DeviceKind& kind, std::mt19937&) {
+    MaxFlow flow = load_network(problem, kind);
     FlowScratch scratch;
     flow.add_source(0, kEndless / 4);
     flow.augment(scratch, kEndless / 8);
@@ -168,11 +207,12 @@ TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
       flow.mark();
       flow.add_source(c, kEndless / 4);
       flow.augment_from(scratch, c, closed, kEndless / 8);
-      ASSERT_EQ(flow.value(), least_load(problem, 1U | 1U << c, 0));
+      ASSERT_EQ(flow.value(), least_load(problem, kind, 1U | 1U << c, 0));
       flow.undo();
       ASSERT_EQ(flow.value(), before);
     }
-  });
+  };
+  for_random_networks(3, check);
 }
 
 TEST(ABound, NeverExceedsTheOptimum) {
@@ -226,7 +266,9 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
     if (!units.has_cpu) return;
     LoadAnswer on_cpu;
     on_cpu.device.assign(units.units.size(), units.cpu());
-    on_cpu.objective = find_loads(units, on_cpu.device).busiest;
+    const Loads loads = find_loads(units, on_cpu.device);
+    if (!loads.fits) return;
+    on_cpu.objective = loads.busiest;
     const Proof better = prove(units, on_cpu);
     EXPECT_TRUE(better.answer.optimal);
     EXPECT_NEAR(better.answer.objective, first.answer.objective,
@@ -267,6 +309,54 @@ TEST(AProof, SaysWhenNothingFits) {
   EXPECT_TRUE(proof.answer.optimal);
   EXPECT_TRUE(proof.answer.device.empty());
   EXPECT_TRUE(std::isinf(proof.bound.value));
+}
+
+// A chain with skips, its accelerators unequal under one charging: far too large to search.
+UnitProblem large_problem(Charging charging) {
+  std::mt19937 random(7);
+  constexpr std::uint32_t kNodes = 30'000;
+  LoadProblem problem;
+  problem.num_accelerators = 4;
+  problem.charging = charging;
+  problem.memory = kNever;
+  if (charging == Charging::link) problem.slowness = {1, 1, 2, 3};
+  problem.successors.resize(kNodes);
+  for (std::uint32_t n = 0; n < kNodes; ++n) {
+    LoadNode node;
+    node.id = n;
+    // Nearly free nodes behind costly tensors: flows have long ways to go.
+    node.accelerator_time = n % 100 == 0 ? 10 : 0;
+    node.cpu_time = 20 * node.accelerator_time + 1;
+    node.transfer = static_cast<double>(random() % 1000);
+    for (const std::uint32_t to : {n + 1, n + 2 + static_cast<std::uint32_t>(random() % 500)}) {
+      if (to < kNodes) problem.successors[n].push_back(to);
+    }
+    problem.nodes.push_back(node);
+  }
+  return to_units(problem);
+}
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Generous limits: what is tested is that the time does not grow with the problem.
+TEST(AProof, EndsInTimeOnLargeProblems) {
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    const UnitProblem units = large_problem(charging);
+    std::vector<LoadBound> bounds;
+    EXPECT_LT(seconds_of([&] { bounds = find_load_bounds(units, 0.25); }), 5);
+    EXPECT_GE(tightest(bounds).value, work_bound(units).value);
+    EXPECT_LT(tightest(bounds).value, kNever);
+    ProofOptions options;
+    options.time_budget = 0.5;
+    Proof proof;
+    EXPECT_LT(seconds_of([&] { proof = prove(units, {}, options); }), 5);
+    EXPECT_GE(proof.bound.value, work_bound(units).value);
+    EXPECT_FALSE(proof.answer.optimal);
+  }
 }
 
 // The published problems lie outside the repository.

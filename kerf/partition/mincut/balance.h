@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much compute a device can hold below a limit: the price of compute at which the Lagrangian
+// How much compute a device can hold below a limit: the reward for compute at which the Lagrangian
 // bound is best.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace kerf::partition {
 
 enum class Hold : std::uint8_t { open, here, elsewhere };
 
-// Any set with cut + compute below `limit` has compute at most this, given that `cut` has settled:
-// cut + price * compute >= least.
+// Any set with load below `limit` has compute at most this: load - reward * compute >= least. The
+// reward is not 0.
 Flow most_compute(const DeviceCut& cut, Flow limit);
 
-// The device with the price that makes `most_compute` smallest, settled; held and forbidden classes
-// as in `hold` (by class). A few minimum cuts from scratch.
-DeviceCut tune_price(const CutProblem& problem, std::span<const Hold> hold, Flow limit,
-                     FlowScratch& scratch);
+// The device with the reward that makes `most_compute` smallest, settled; held and forbidden
+// classes as in `hold` (by class). A few minimum cuts from scratch.
+DeviceCut tune_reward(const CutProblem& problem, const DeviceKind& kind, std::span<const Hold> hold,
+                      Flow limit, FlowScratch& scratch);
 
 }  // namespace kerf::partition

@@ -4,76 +4,176 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 namespace kerf::partition {
 namespace {
 
 // What no useful load reaches: keeps sums small when a single time is absurd next to the rest.
-constexpr double kLargest = 1099511627776.0 * 64;  // 2^46
+constexpr double kLargest = 0x1p43;
 
 Flow round_down(double time, double per_one) {
   return static_cast<Flow>(std::floor(std::min(time * per_one, kLargest)));
 }
 
-void add_classes(const UnitProblem& problem, CutProblem& out) {
-  const std::uint32_t count =
-      out.group.empty() ? 0 : *std::max_element(out.group.begin(), out.group.end()) + 1;
-  std::vector<double> compute(count, 0);
-  std::vector<double> cpu(count, 0);
-  out.bytes.assign(count, 0);
-  out.accelerable.assign(count, 1);
+std::vector<Flow> round_down(const std::vector<double>& times, double factor) {
+  std::vector<Flow> out;
+  out.reserve(times.size());
+  for (const double time : times) out.push_back(round_down(time, factor));
+  return out;
+}
+
+// An accelerator and how slow it is.
+struct Speed {
+  double slowness = 1;
+  double memory = 0;
+  std::uint32_t device = 0;
+  bool is_like(const Speed& other) const {
+    return slowness == other.slowness && memory == other.memory;
+  }
+};
+
+std::vector<Speed> by_speed(const UnitProblem& problem) {
+  std::vector<Speed> speeds;
+  for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
+    speeds.push_back({problem.slowness.empty() ? 1 : problem.slowness[d], problem.memory_of(d), d});
+  }
+  std::stable_sort(speeds.begin(), speeds.end(), [](const Speed& a, const Speed& b) {
+    return a.slowness != b.slowness ? a.slowness < b.slowness : a.memory > b.memory;
+  });
+  return speeds;
+}
+
+// What the units of each class add up to.
+struct ClassSums {
+  std::vector<double> compute;
+  std::vector<double> cpu;
+  std::vector<double> bytes;
+  std::vector<std::uint8_t> accelerable;
+};
+
+ClassSums add_up(const UnitProblem& problem, const std::vector<std::uint32_t>& group) {
+  const std::size_t count =
+      group.empty() ? 0 : *std::max_element(group.begin(), group.end()) + std::size_t{1};
+  const std::vector<double> none(count, 0.0);
+  ClassSums sums{none, none, none, std::vector<std::uint8_t>(count, 1)};
   for (std::size_t u = 0; u < problem.units.size(); ++u) {
     const LoadUnit& unit = problem.units[u];
-    const std::uint32_t c = out.group[u];
-    compute[c] += unit.accelerator_time;
-    cpu[c] += unit.cpu_time;
-    out.bytes[c] += unit.bytes;
-    if (!unit.on_accelerator) out.accelerable[c] = 0;
+    const std::uint32_t c = group[u];
+    sums.compute[c] += unit.accelerator_time;
+    sums.cpu[c] += unit.cpu_time;
+    sums.bytes[c] += unit.bytes;
+    if (!unit.on_accelerator) sums.accelerable[c] = 0;
   }
-  for (std::uint32_t c = 0; c < count; ++c) {
-    out.compute.push_back(round_down(compute[c], out.per_one));
-    out.cpu.push_back(round_down(cpu[c], out.per_one));
-    out.total_compute += out.compute[c];
-    out.by_compute.push_back(c);
+  return sums;
+}
+
+void add_kinds(const UnitProblem& problem, const ClassSums& sums, CutProblem& out) {
+  const std::vector<Speed> speeds = by_speed(problem);
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    if (i == 0 || !speeds[i].is_like(speeds[i - 1])) {
+      out.kinds.push_back({{}, speeds[i].memory});
+      out.kinds.back().time = round_down(sums.compute, out.per_one * speeds[i].slowness);
+      out.kinds.back().holds = sums.accelerable;
+    }
+    out.kinds.back().devices.push_back(speeds[i].device);
   }
+  if (problem.has_cpu) {
+    out.kinds.push_back({{problem.cpu()}, problem.cpu_memory, problem.charging == Charging::link});
+    out.kinds.back().time = round_down(sums.cpu, out.per_one);
+    out.kinds.back().holds.assign(sums.cpu.size(), 1);
+  }
+  for (DeviceKind& kind : out.kinds) {
+    for (std::size_t c = 0; c < kind.holds.size(); ++c) {
+      if (!kind.has_room(sums.bytes[c])) kind.holds[c] = 0;
+    }
+  }
+  out.compute = speeds.empty() ? round_down(sums.compute, out.per_one) : out.kinds.front().time;
+}
+
+void add_classes(const UnitProblem& problem, CutProblem& out) {
+  ClassSums sums = add_up(problem, out.group);
+  add_kinds(problem, sums, out);
+  out.bytes = std::move(sums.bytes);
+  out.by_compute.resize(out.compute.size());
+  std::iota(out.by_compute.begin(), out.by_compute.end(), 0U);
+  out.total_compute = std::accumulate(out.compute.begin(), out.compute.end(), Flow{0});
   std::stable_sort(
       out.by_compute.begin(), out.by_compute.end(),
       [&](std::uint32_t a, std::uint32_t b) { return out.compute[a] < out.compute[b]; });
 }
 
+// A net over classes, before equal ones are added up.
+struct Pins {
+  std::vector<std::uint32_t> classes;
+  std::uint32_t source = 0;
+  double cost = 0;
+};
+
 void add_nets(const UnitProblem& problem, CutProblem& out) {
-  std::map<std::vector<std::uint32_t>, double> nets;
+  std::vector<Pins> nets;
   for (const LoadNet& net : problem.nets) {
-    std::vector<std::uint32_t> pins;
-    for (const std::uint32_t unit : net.units) pins.push_back(out.group[unit]);
-    std::sort(pins.begin(), pins.end());
-    pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
-    if (pins.size() > 1) nets[std::move(pins)] += net.cost;
+    Pins pins;
+    for (const std::uint32_t unit : net.units) pins.classes.push_back(out.group[unit]);
+    std::sort(pins.classes.begin(), pins.classes.end());
+    pins.classes.erase(std::unique(pins.classes.begin(), pins.classes.end()), pins.classes.end());
+    if (pins.classes.size() < 2) continue;
+    if (out.charging == Charging::link) pins.source = out.group[net.source];
+    pins.cost = net.cost;
+    nets.push_back(std::move(pins));
   }
-  for (const auto& [pins, cost] : nets) {
+  std::stable_sort(nets.begin(), nets.end(), [](const Pins& a, const Pins& b) {
+    return a.classes != b.classes ? a.classes < b.classes : a.source < b.source;
+  });
+  for (std::size_t i = 0; i < nets.size();) {
+    std::size_t end = i;
+    double cost = 0;
+    for (; end < nets.size() && nets[end].classes == nets[i].classes &&
+           nets[end].source == nets[i].source;
+         ++end) {
+      cost += nets[end].cost;
+    }
     const Flow rounded = round_down(cost, out.per_one);
-    if (rounded > 0) out.nets.push_back({pins, rounded});
+    if (rounded > 0) out.nets.push_back({std::move(nets[i].classes), nets[i].source, rounded});
+    i = end;
   }
 }
 
-// A net of two is one arc each way. A larger one gets two nodes of its own (Lawler 1973): flow
-// leaves its classes into the first, passes `cost`, and leaves the second for its classes.
+// Whoever holds a part of the net and not all of it pays. A net of two is one arc each way. A
+// larger one gets two nodes of its own (Lawler 1973): flow leaves its classes into the first,
+// passes `cost`, and leaves the second for its classes.
+void add_shared_net(const CutProblem::Net& net, FlowGraph& graph) {
+  if (net.classes.size() == 2) {
+    graph.add_arc(net.classes[0], net.classes[1], net.cost, net.cost);
+    return;
+  }
+  const std::uint32_t in = graph.add_node();
+  const std::uint32_t back = graph.add_node();
+  graph.add_arc(in, back, net.cost, 0);
+  for (const std::uint32_t c : net.classes) {
+    graph.add_arc(c, in, kEndless, 0);
+    graph.add_arc(back, c, kEndless, 0);
+  }
+}
+
+// Whoever holds a reader and not the source pays: flow leaves the readers for the source.
+void add_read_net(const CutProblem::Net& net, FlowGraph& graph) {
+  if (net.classes.size() == 2) {
+    const bool first = net.classes[0] == net.source;
+    graph.add_arc(net.classes[first ? 1 : 0], net.source, net.cost, 0);
+    return;
+  }
+  const std::uint32_t read = graph.add_node();
+  graph.add_arc(read, net.source, net.cost, 0);
+  for (const std::uint32_t c : net.classes) {
+    if (c != net.source) graph.add_arc(c, read, kEndless, 0);
+  }
+}
+
 void add_arcs(CutProblem& out) {
   out.graph = FlowGraph(out.num_classes());
   for (const CutProblem::Net& net : out.nets) {
-    if (net.classes.size() == 2) {
-      out.graph.add_arc(net.classes[0], net.classes[1], net.cost, net.cost);
-      continue;
-    }
-    const std::uint32_t in = out.graph.add_node();
-    const std::uint32_t back = out.graph.add_node();
-    out.graph.add_arc(in, back, net.cost, 0);
-    for (const std::uint32_t c : net.classes) {
-      out.graph.add_arc(c, in, kEndless, 0);
-      out.graph.add_arc(back, c, kEndless, 0);
-    }
+    (out.charging == Charging::link ? add_read_net : add_shared_net)(net, out.graph);
   }
   out.graph.freeze();
 }
@@ -82,11 +182,7 @@ void add_arcs(CutProblem& out) {
 
 CutProblem::CutProblem(const UnitProblem& problem, std::span<const std::uint32_t> groups,
                        double scale)
-    : per_one(scale),
-      num_accelerators(problem.num_accelerators),
-      has_cpu(problem.has_cpu),
-      memory(problem.memory),
-      group(groups.begin(), groups.end()) {
+    : per_one(scale), charging(problem.charging), group(groups.begin(), groups.end()) {
   add_classes(problem, *this);
   add_nets(problem, *this);
   add_arcs(*this);
@@ -104,11 +200,15 @@ std::vector<std::uint32_t> single_groups(const UnitProblem& problem) {
 
 double scale_for(double time) { return time > 0 && std::isfinite(time) ? 0x1p40 / time : 1; }
 
-MaxFlow load_network(const CutProblem& problem) {
+std::int64_t building_steps(const UnitProblem& problem) {
+  std::size_t pins = problem.units.size();
+  for (const LoadNet& net : problem.nets) pins += net.units.size();
+  return static_cast<std::int64_t>(pins) * 32;
+}
+
+MaxFlow load_network(const CutProblem& problem, const DeviceKind& kind) {
   MaxFlow flow(problem.graph);
-  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    flow.add_sink(c, problem.compute[c]);
-  }
+  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) flow.add_sink(c, kind.time[c]);
   return flow;
 }
 

@@ -7,23 +7,33 @@
 
 namespace kerf::partition {
 
-DeviceCut::DeviceCut(const CutProblem& problem, double price)
+namespace {
+
+// Rounded down, and so that what doubles lose does not round it up: the least cost is never too
+// large.
+Flow cost_of(Flow time, Flow compute, double reward) {
+  if (reward == 0) return time;
+  const double cost = static_cast<double>(time) - reward * static_cast<double>(compute);
+  return static_cast<Flow>(std::floor(cost - 0x1p-5));
+}
+
+}  // namespace
+
+DeviceCut::DeviceCut(const CutProblem& problem, const DeviceKind& kind, double reward)
     : flow_(problem.graph),
-      price_(price),
+      reward_(reward),
       words_(static_cast<std::uint32_t>((problem.num_classes() + 63) / 64)),
       closed_(problem.graph.num_nodes(), 0),
       with_(problem.num_classes(), -kEndless),
       valid_(problem.num_classes(), 0),
       sides_(problem.num_classes() * words_, 0) {
   for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    const double cost = price * static_cast<double>(problem.compute[c]);
-    // Costs are rounded down, rewards up: the least cost is never too large.
-    const auto rounded = static_cast<Flow>(std::floor(cost));
-    if (rounded >= 0) {
-      flow_.add_sink(c, rounded);
+    const Flow cost = cost_of(kind.time[c], problem.compute[c], reward);
+    if (cost >= 0) {
+      flow_.add_sink(c, cost);
     } else {
-      flow_.add_source(c, -rounded);
-      offset_ += rounded;
+      flow_.add_source(c, -cost);
+      offset_ += cost;
     }
   }
 }
@@ -49,6 +59,7 @@ bool DeviceCut::settle(FlowScratch& scratch, Flow limit) {
   const bool reached = flow_.augment(scratch, limit - offset_);
   least_ = flow_.value() + offset_;
   if (reached) return false;
+  if (scratch.stopped) return least_ < limit;
   for (std::uint32_t n = 0; n < closed_.size(); ++n) closed_[n] = scratch.reached(n) ? 1 : 0;
   dirty_ = false;
   return true;
@@ -68,8 +79,10 @@ void DeviceCut::keep_side(const FlowScratch& scratch, std::uint32_t test) {
 bool DeviceCut::can_hold(FlowScratch& scratch, std::uint32_t c, Flow limit) {
   if (valid_[c] != 0 || with_[c] >= limit) return with_[c] < limit;
   if (!settle(scratch, limit)) return false;
+  if (dirty_) return true;  // out of budget
   if (closed_[c] != 0) {
     scratch.queue.clear();
+    scratch.stopped = false;
     with_[c] = least_;
   } else {
     flow_.mark();
@@ -79,6 +92,7 @@ bool DeviceCut::can_hold(FlowScratch& scratch, std::uint32_t c, Flow limit) {
     flow_.undo();
   }
   if (with_[c] >= limit) return false;
+  if (scratch.stopped) return true;
   keep_side(scratch, c);
   valid_[c] = 1;
   return true;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One accelerator of a half-made split: the classes on it, those known to be elsewhere, the least
-// cost of a set that respects both, and for every open class the least cost with it on board. The
-// cost of a set S is cut(S) + price * compute(S): its load for price 1; for a lower price what
-// remains of the load when compute is wanted (a Lagrangian multiplier). A value: copying it is how
-// a search remembers where it was.
+// One device of a half-made split: the classes on it, those known to be elsewhere, the least cost
+// of a set that respects both, and for every open class the least cost with it on board. The cost
+// of a set S is load(S) - reward * compute(S): its load for reward 0; above that what remains of
+// the load when compute is wanted (a Lagrangian multiplier). A value: copying it is how a search
+// remembers where it was.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,27 @@ namespace kerf::partition {
 
 class DeviceCut {
  public:
-  DeviceCut(const CutProblem& problem, double price);  // `problem` must outlive it
+  // `kind` pays for nets. `problem` must outlive it.
+  DeviceCut(const CutProblem& problem, const DeviceKind& kind, double reward);
 
   void hold(std::uint32_t c);    // class c is here
   void forbid(std::uint32_t c);  // class c is elsewhere
 
-  // The least cost of this device; false if it reaches `limit`.
+  // The least cost of this device; false if it reaches `limit`. When the budget of `scratch` ends
+  // first: true, and what was found is a lower bound.
   bool settle(FlowScratch& scratch, Flow limit);
   // Could class c be here with a cost below `limit`? Answers from an earlier test while the set it
   // found is still allowed: adding what it holds and forbidding what it leaves out change nothing.
   bool can_hold(FlowScratch& scratch, std::uint32_t c, Flow limit);
 
-  double price() const { return price_; }
+  double reward() const { return reward_; }
   Flow least() const { return least_; }
   // Least cost with class c, as far as tests went: never too large.
   Flow least_with(std::uint32_t c) const { return with_[c]; }
   bool in_least(std::uint32_t c) const { return closed_[c] != 0; }
+  std::size_t num_bytes() const {
+    return flow_.num_bytes() + closed_.size() + with_.size() * 9 + sides_.size() * 8;
+  }
 
  private:
   bool in_side(std::uint32_t test, std::uint32_t c) const {
@@ -41,7 +46,7 @@ class DeviceCut {
   void keep_side(const FlowScratch& scratch, std::uint32_t test);
 
   MaxFlow flow_;
-  double price_ = 1;
+  double reward_ = 0;
   Flow offset_ = 0;  // from the flow's value to the cost
   bool dirty_ = true;
   Flow least_ = 0;

@@ -12,8 +12,9 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const CutProblem& problem, Flow limit)
-      : problem_(&problem), limit_(limit), base_(load_network(problem)) {
+  Fuser(const CutProblem& problem, Flow limit, FlowScratch& scratch)
+      : problem_(&problem), limit_(limit), scratch_(&scratch) {
+    for (const DeviceKind& kind : problem.kinds) networks_.push_back(load_network(problem, kind));
     root_.resize(problem.num_classes());
     std::iota(root_.begin(), root_.end(), 0U);
   }
@@ -21,6 +22,7 @@ class Fuser {
   // Class by class; equal for classes that stay together.
   std::vector<std::uint32_t> run() {
     for (const CutProblem::Net& net : problem_->nets) {
+      if (scratch_->out_of_budget()) break;
       for (std::size_t i = 1; i < net.classes.size(); ++i) {
         const std::uint32_t a = net.classes[i - 1];
         const std::uint32_t b = net.classes[i];
@@ -34,38 +36,44 @@ class Fuser {
     return out;
   }
 
-  std::int64_t steps() const { return scratch_.steps; }
-
  private:
   std::uint32_t find(std::uint32_t c) {
     while (root_[c] != c) c = root_[c] = root_[root_[c]];
     return c;
   }
 
-  bool on_cpu(std::uint32_t c) const { return problem_->has_cpu && problem_->cpu[c] < limit_; }
-
-  bool on_accelerator(std::uint32_t in, std::uint32_t out) {
-    if (problem_->num_accelerators == 0 || problem_->accelerable[in] == 0) return false;
-    base_.mark();
-    base_.add_source(in, kEndless / 4);
-    base_.add_sink(out, kEndless / 4);
-    const bool reached = base_.augment(scratch_, limit_);
-    base_.undo();
+  // Can a device of this kind hold `in` and not `out`, below the limit?
+  bool can_hold(std::size_t k, std::uint32_t in, std::uint32_t out) {
+    const DeviceKind& kind = problem_->kinds[k];
+    if (kind.holds[in] == 0 || kind.time[in] >= limit_) return false;
+    if (!kind.pays) return true;
+    MaxFlow& network = networks_[k];
+    network.mark();
+    network.add_source(in, kEndless / 4);
+    network.add_sink(out, kEndless / 4);
+    const bool reached = network.augment(*scratch_, limit_);
+    network.undo();
     return !reached;
   }
 
+  // Are there two devices, one for each? Every kind is asked once.
   bool can_part(std::uint32_t a, std::uint32_t b) {
-    const bool with_a = on_accelerator(a, b);
-    if (with_a && on_cpu(b)) return true;
-    if (!with_a && !on_cpu(a)) return false;
-    const bool with_b = on_accelerator(b, a);
-    return with_b && ((with_a && problem_->num_accelerators > 1) || on_cpu(a));
+    std::vector<std::size_t> for_a;
+    for (std::size_t k = problem_->kinds.size(); k-- > 0;) {
+      if (can_hold(k, a, b)) for_a.push_back(k);
+    }
+    if (for_a.empty()) return false;
+    for (std::size_t k = problem_->kinds.size(); k-- > 0;) {
+      const bool other = for_a.size() > 1 || for_a.front() != k;
+      if ((other || problem_->kinds[k].devices.size() > 1) && can_hold(k, b, a)) return true;
+    }
+    return false;
   }
 
   const CutProblem* problem_;
   Flow limit_;
-  MaxFlow base_;
-  FlowScratch scratch_;
+  FlowScratch* scratch_;
+  std::vector<MaxFlow> networks_;  // by kind
   std::vector<std::uint32_t> root_;
 };
 
@@ -84,13 +92,14 @@ std::size_t renumber(std::vector<std::uint32_t>& group, const std::vector<std::u
 }  // namespace
 
 std::vector<std::uint32_t> fuse_units(const UnitProblem& problem, double limit, double per_one,
-                                      std::int64_t& steps) {
+                                      FlowScratch& scratch) {
   std::vector<std::uint32_t> group = single_groups(problem);
   for (std::size_t before = group.size(); before > 0;) {
+    scratch.steps += building_steps(problem);
+    if (scratch.out_of_budget()) break;
     const CutProblem cuts(problem, group, per_one);
-    Fuser fuser(cuts, cuts.to_limit(limit));
+    Fuser fuser(cuts, cuts.to_limit(limit), scratch);
     const std::size_t after = renumber(group, fuser.run());
-    steps += fuser.steps();
     if (after == before) break;
     before = after;
   }

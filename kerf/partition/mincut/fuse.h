@@ -12,9 +12,9 @@
 namespace kerf::partition {
 
 // group[unit], counted from 0: two units that share a net are fused when, apart, one of their
-// devices would reach `limit`. Fused units are heavier and leave the CPU fewer choices, so this
-// repeats until nothing changes. `steps` grows by the work done.
+// devices would reach `limit`. Fused units are heavier and have fewer devices to go to, so this
+// repeats until nothing changes or the budget of `scratch` ends.
 std::vector<std::uint32_t> fuse_units(const UnitProblem& problem, double limit, double per_one,
-                                      std::int64_t& steps);
+                                      FlowScratch& scratch);
 
 }  // namespace kerf::partition

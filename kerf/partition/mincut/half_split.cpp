@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace kerf::partition {
 namespace {
@@ -29,39 +30,49 @@ std::vector<Flow> sizes_to_count(const CutProblem& problem, Flow limit) {
 
 HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch)
     : problem_(&problem),
+      domain_(problem.num_classes(), 0),
       placed_(problem.num_classes(), kNowhere),
       num_open_(static_cast<std::uint32_t>(problem.num_classes())) {
-  const bool accelerators = problem.num_accelerators > 0;
-  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    const bool fits = problem.accelerable[c] != 0 && problem.bytes[c] <= problem.memory;
-    domain_.push_back((accelerators && fits ? 1U : 0U) |
-                      (problem.has_cpu ? std::uint64_t{1} << kCpu : 0U));
-  }
-  if (!accelerators) return;
   sizes_ = sizes_to_count(problem, limit);
-  std::vector<Hold> hold(problem.num_classes(), Hold::open);
-  DeviceCut load(problem, 1);
-  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    if (may(c, 0)) continue;
+  for (const DeviceKind& kind : problem.kinds) {
+    const std::uint32_t bit = kind.pays ? num_slots() : kCpu;
+    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+      if (kind.holds[c] != 0) domain_[c] |= std::uint64_t{1} << bit;
+    }
+    if (kind.pays) {
+      add_slot(kind, limit, scratch);
+    } else {
+      cpu_kind_ = &kind;
+    }
+  }
+}
+
+void HalfSplit::add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch) {
+  std::vector<Hold> hold(problem_->num_classes(), Hold::open);
+  DeviceCut load(*problem_, kind, 0);
+  for (std::uint32_t c = 0; c < problem_->num_classes(); ++c) {
+    if (kind.holds[c] != 0) continue;
     hold[c] = Hold::elsewhere;
     load.forbid(c);
   }
-  DeviceCut share = tune_price(problem, hold, limit, scratch);
-  slots_.push_back({std::move(load), std::move(share), std::move(hold)});
-}
-
-std::int64_t HalfSplit::copies(std::uint32_t slot) const {
-  return slot < used_ ? 1 : problem_->num_accelerators - static_cast<std::int64_t>(used_);
+  DeviceCut share = tune_reward(*problem_, kind, hold, limit, scratch);
+  slots_.push_back({&kind, std::move(load), std::move(share), std::move(hold),
+                    static_cast<std::int64_t>(kind.devices.size())});
 }
 
 // The empty slot becomes one that holds something; the others that it stood for get a new one.
-void HalfSplit::open_slot() {
-  ++used_;
-  if (used_ == static_cast<std::uint32_t>(problem_->num_accelerators)) return;
-  slots_.push_back(slots_.back());
-  for (std::uint64_t& devices : domain_) {
-    if ((devices >> (used_ - 1) & 1U) != 0) devices |= std::uint64_t{1} << used_;
+void HalfSplit::open_slot(std::uint32_t slot) {
+  if (slots_[slot].copies > 1) {
+    Slot others = slots_[slot];
+    --others.copies;
+    ++others.place;
+    for (std::uint64_t& devices : domain_) {
+      if ((devices >> slot & 1U) != 0) devices |= std::uint64_t{1} << num_slots();
+    }
+    slots_.push_back(std::move(others));
   }
+  slots_[slot].copies = 1;
+  slots_[slot].used = true;
 }
 
 bool HalfSplit::forbid(std::uint32_t c, std::uint32_t device) {
@@ -76,7 +87,7 @@ bool HalfSplit::forbid(std::uint32_t c, std::uint32_t device) {
 }
 
 bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
-  if (device == used_ && device != kCpu) open_slot();
+  if (device != kCpu && !slots_[device].used) open_slot(device);
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     if (d != device && may(c, d)) forbid(c, d);
   }
@@ -84,18 +95,34 @@ bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
   placed_[c] = device;
   --num_open_;
   if (device == kCpu) {
-    cpu_ += problem_->cpu[c];
+    cpu_ += cpu_kind_->time[c];
     cpu_compute_ += problem_->compute[c];
-    return true;
+    cpu_bytes_ += problem_->bytes[c];
+    return cpu_kind_->has_room(cpu_bytes_);
   }
   Slot& slot = slots_[device];
-  slot.tune = slot.tune || slot.compute == 0;  // its price was that of an empty device
+  slot.tune = slot.tune || slot.time == 0;  // its reward was that of an empty device
   slot.load.hold(c);
   slot.share.hold(c);
   slot.hold[c] = Hold::here;
-  slot.compute += problem_->compute[c];
+  slot.time += slot.kind->time[c];
   slot.bytes += problem_->bytes[c];
-  return slot.bytes <= problem_->memory;
+  return slot.kind->has_room(slot.bytes);
+}
+
+// Is there room for all open classes, cut as needed?
+bool HalfSplit::has_memory() const {
+  double wanted = 0;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] == kNowhere) wanted += problem_->bytes[c];
+  }
+  double room = cpu_kind_ != nullptr ? cpu_kind_->memory - cpu_bytes_ : 0;
+  double all = cpu_kind_ != nullptr ? cpu_kind_->memory : 0;
+  for (const Slot& slot : slots_) {
+    room += (slot.kind->memory - slot.bytes) * static_cast<double>(slot.copies);
+    all += slot.kind->memory * static_cast<double>(slot.copies);
+  }
+  return std::isinf(all) || wanted <= room + 1e-9 * all;
 }
 
 bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
@@ -104,18 +131,22 @@ bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
 }
 
 bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch) {
-  if (device == kCpu) return cpu_ + problem_->cpu[c] < limit;
+  const double bytes = problem_->bytes[c];
+  if (device == kCpu) {
+    return cpu_ + cpu_kind_->time[c] < limit && cpu_kind_->has_room(cpu_bytes_ + bytes);
+  }
   Slot& slot = slots_[device];
-  if (slot.bytes + problem_->bytes[c] > problem_->memory) return false;
+  if (!slot.kind->has_room(slot.bytes + bytes)) return false;
   if (!slot.load.can_hold(scratch, c, limit)) return false;
   if (slot.least_compute <= 0) return true;
-  // load = cost + (1 - price) * compute, and the others leave it at least so much compute.
-  const double extra = (1 - slot.share.price()) * static_cast<double>(slot.least_compute);
+  // load = cost + reward * compute, and the others leave it at least so much compute.
+  const double extra = slot.share.reward() * static_cast<double>(slot.least_compute);
   const Flow left = limit - static_cast<Flow>(extra * (1 - 1e-12)) + 1;
   return slot.share.can_hold(scratch, c, left);
 }
 
 bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed) {
+  if (domain_[c] == 0) return false;  // no device has the memory for it
   for (std::uint64_t left = domain_[c]; left != 0; left &= left - 1) {
     const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
     if (can_be_on(c, device, limit, scratch)) continue;
@@ -130,7 +161,7 @@ bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bo
 bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget) {
   for (bool changed = true; changed;) {
     changed = false;
-    if (cpu_ >= limit || !settle_all(limit, scratch)) return false;
+    if (cpu_ >= limit || !has_memory() || !settle_all(limit, scratch)) return false;
     for (std::uint32_t c = 0; c < placed_.size(); ++c) {
       if (placed_[c] != kNowhere) continue;
       if (budget.spent(scratch.steps)) return true;
@@ -151,17 +182,17 @@ Flow HalfSplit::most_on_cpu(Flow limit) const {
   }
   const auto gain = [&](std::uint32_t c) {
     return static_cast<double>(problem_->compute[c]) /
-           (static_cast<double>(problem_->cpu[c]) + 1e-9);
+           (static_cast<double>(cpu_kind_->time[c]) + 1e-9);
   };
   std::sort(open.begin(), open.end(),
             [&](std::uint32_t a, std::uint32_t b) { return gain(a) > gain(b); });
   Flow room = limit - cpu_;
   Flow most = cpu_compute_;
   for (const std::uint32_t c : open) {
-    if (problem_->cpu[c] >= room) {
+    if (cpu_kind_->time[c] >= room) {
       return most + static_cast<Flow>(gain(c) * static_cast<double>(room)) + 1;
     }
-    room -= problem_->cpu[c];
+    room -= cpu_kind_->time[c];
     most += problem_->compute[c];
   }
   return most;
@@ -174,7 +205,7 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     Slot& slot = slots_[d];
     if (slot.tune) {
-      slot.share = tune_price(*problem_, slot.hold, limit, scratch);
+      slot.share = tune_reward(*problem_, *slot.kind, slot.hold, limit, scratch);
       slot.tune = false;
     }
     slot.share.settle(scratch, kEndless / 8);
@@ -183,7 +214,7 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
       if (slot.hold[c] != Hold::elsewhere) allowed += problem_->compute[c];
     }
     most.push_back(std::min(allowed, most_compute(slot.share, limit)));
-    all += most.back() * copies(d);
+    all += most.back() * slot.copies;
   }
   if (all < problem_->total_compute) return false;
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
@@ -200,17 +231,24 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
   return true;
 }
 
+std::size_t HalfSplit::num_bytes() const {
+  std::size_t bytes = domain_.size() * 16;
+  for (const Slot& slot : slots_) bytes += slot.load.num_bytes() + slot.share.num_bytes();
+  return bytes;
+}
+
 std::vector<std::uint32_t> HalfSplit::devices() const {
-  std::vector<std::uint32_t> out(placed_);
-  for (std::uint32_t& device : out) {
-    if (device == kCpu) device = static_cast<std::uint32_t>(problem_->num_accelerators);
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t slot : placed_) {
+    const DeviceKind& kind = slot == kCpu ? *cpu_kind_ : *slots_[slot].kind;
+    out.push_back(kind.devices[slot == kCpu ? 0 : slots_[slot].place]);
   }
   return out;
 }
 
 std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t c) const {
   std::vector<Choice> choices;
-  if (may(c, kCpu)) choices.push_back({c, kCpu, true, problem_->cpu[c]});
+  if (may(c, kCpu)) choices.push_back({c, kCpu, true, cpu_kind_->time[c]});
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     const DeviceCut& load = slots_[d].load;
     if (may(c, d)) choices.push_back({c, d, true, load.least_with(c) - load.least()});
@@ -222,9 +260,9 @@ std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t c) const {
 
 std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
   const Slot* fullest = nullptr;
-  for (std::uint32_t d = 0; d < used_; ++d) {
-    if (slots_[d].smallest == kNowhere) continue;
-    if (!fullest || slots_[d].least_counted > fullest->least_counted) fullest = &slots_[d];
+  for (const Slot& slot : slots_) {
+    if (!slot.used || slot.smallest == kNowhere) continue;
+    if (!fullest || slot.least_counted > fullest->least_counted) fullest = &slot;
   }
   if (fullest && is_tight(limit - fullest->least_counted, limit)) {
     const auto device = static_cast<std::uint32_t>(fullest - slots_.data());

@@ -14,8 +14,8 @@
 
 namespace kerf::partition {
 
-// Accelerators open in order: 0 .. used - 1 hold classes, `used` stands for all empty ones, which
-// are alike. The CPU is kCpu.
+// Devices that pay for nets have slots; one slot stands for all empty devices of a kind, which are
+// alike, and the first class put there takes a device out of it. A CPU that does not pay is kCpu.
 inline constexpr std::uint32_t kCpu = 63;
 inline constexpr std::uint32_t kNowhere = 64;
 
@@ -31,6 +31,7 @@ class HalfSplit {
   bool forbid(std::uint32_t c, std::uint32_t device);
 
   bool complete() const { return num_open_ == 0; }
+  std::size_t num_bytes() const;               // about what a copy takes
   std::vector<std::uint32_t> devices() const;  // by class, when complete
 
   struct Choice {
@@ -49,22 +50,27 @@ class HalfSplit {
 
  private:
   struct Slot {
+    const DeviceKind* kind;
     DeviceCut load;   // least load
     DeviceCut share;  // least load when compute is wanted: how much it can hold
     std::vector<Hold> hold;
-    Flow compute = 0;                   // held
+    std::int64_t copies = 1;            // devices that it stands for, more than one when empty
+    std::size_t place = 0;              // of the first of them in `kind`
+    bool used = false;                  // holds something
+    Flow time = 0;                      // held
     double bytes = 0;                   // held
     Flow least_compute = 0;             // what the other devices cannot take
-    Flow least_counted = 0;             // compute with the large classes it has to hold
+    Flow least_counted = 0;             // time with the large classes it has to hold
     std::uint32_t smallest = kNowhere;  // open class among those
-    bool tune = false;                  // the price of `share` is out of date
+    bool tune = false;                  // the reward of `share` is out of date
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
   bool may(std::uint32_t c, std::uint32_t device) const { return (domain_[c] >> device & 1U) != 0; }
   std::vector<Choice> choices_of(std::uint32_t c) const;
   static bool is_tight(Flow room, Flow limit) { return room < limit / 32; }
-  std::int64_t copies(std::uint32_t slot) const;
-  void open_slot();
+  void add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch);
+  void open_slot(std::uint32_t slot);
+  bool has_memory() const;
   bool settle_all(Flow limit, FlowScratch& scratch);
   bool test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed);
   bool can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch);
@@ -77,8 +83,8 @@ class HalfSplit {
   Flow most_on_cpu(Flow limit) const;
 
   const CutProblem* problem_;
+  const DeviceKind* cpu_kind_ = nullptr;  // of kCpu, where there is one
   std::vector<Slot> slots_;
-  std::uint32_t used_ = 0;
   std::vector<std::uint64_t> domain_;  // by class, a bit for each device
   std::vector<std::uint32_t> placed_;  // by class; kNowhere while open
   std::uint32_t num_open_ = 0;
@@ -87,6 +93,7 @@ class HalfSplit {
   std::vector<Flow> sizes_;  // of classes worth counting, ascending
   Flow cpu_ = 0;             // held
   Flow cpu_compute_ = 0;     // what the classes held there would take on an accelerator
+  double cpu_bytes_ = 0;     // held
 };
 
 }  // namespace kerf::partition

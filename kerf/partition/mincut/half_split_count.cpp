@@ -30,13 +30,14 @@ Fill most_below(const std::vector<Flow>& ascending, Flow room) {
 
 // Of the open classes of at least this size that may go there, the times there, ascending.
 std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const {
+  const DeviceKind& kind = device == kCpu ? *cpu_kind_ : *slots_[device].kind;
   std::vector<Flow> times;
   times.reserve(placed_.size());
   for (const std::uint32_t c : problem_->by_compute) {
     if (placed_[c] != kNowhere || problem_->compute[c] < least || !may(c, device)) continue;
-    times.push_back(device == kCpu ? problem_->cpu[c] : problem_->compute[c]);
+    times.push_back(kind.time[c]);
   }
-  if (device == kCpu) std::sort(times.begin(), times.end());
+  if (!std::is_sorted(times.begin(), times.end())) std::sort(times.begin(), times.end());
   return times;
 }
 
@@ -57,7 +58,8 @@ std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
 bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit,
                           bool& changed) {
   const std::vector<Flow> large = open_large(least, device);
-  Flow smallest = slots_[device].compute;
+  const Slot& slot = slots_[device];
+  Flow smallest = slot.time;
   for (std::int64_t i = 0; i < wanted; ++i) smallest += large[static_cast<std::size_t>(i)];
   if (smallest >= limit) return false;
   if (smallest > slots_[device].least_counted) {
@@ -67,13 +69,13 @@ bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted,
   const auto count = static_cast<std::size_t>(wanted);
   const Flow last = large[count - 1];
   const Flow next = count < large.size() ? large[count] : kEndless;
-  const bool single = device < used_ || copies(device) == 1;
   for (std::uint32_t c = 0; c < placed_.size(); ++c) {
     if (placed_[c] != kNowhere || !may(c, device)) continue;
-    const Flow size = problem_->compute[c];
+    const Flow size = slot.kind->time[c];
+    const bool large_too = problem_->compute[c] >= least;
     // A large one takes the place of the last wanted, or is among them.
-    const Flow with = size < least ? smallest + size : smallest + std::max<Flow>(0, size - last);
-    const bool wanted_here = single && size >= least && size <= last;
+    const Flow with = large_too ? smallest + std::max<Flow>(0, size - last) : smallest + size;
+    const bool wanted_here = slot.copies == 1 && large_too && size <= last;
     if (with < limit && !(wanted_here && smallest - size + next >= limit)) continue;
     changed = true;
     // Out: too large beside the rest. In: without it the rest is too large.
@@ -93,14 +95,15 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
     if (placed_[c] == kCpu) ++in_all;
     if (placed_[c] < num_slots()) ++held[placed_[c]];
   }
-  in_all += most_below(open_large(least, kCpu), limit - cpu_).count;
+  if (cpu_kind_ != nullptr) in_all += most_below(open_large(least, kCpu), limit - cpu_).count;
   std::vector<std::int64_t> most;
   std::int64_t at_ease = in_all;  // no device all but full
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
-    const Fill fill = most_below(open_large(least, d), limit - slots_[d].compute);
+    const Slot& slot = slots_[d];
+    const Fill fill = most_below(open_large(least, d), limit - slot.time);
     most.push_back(held[d] + fill.count);
-    in_all += most[d] * copies(d);
-    at_ease += (most[d] - (fill.count > 0 && is_tight(fill.room, limit) ? 1 : 0)) * copies(d);
+    in_all += most[d] * slot.copies;
+    at_ease += (most[d] - (fill.count > 0 && is_tight(fill.room, limit) ? 1 : 0)) * slot.copies;
   }
   if (in_all < total) return false;
   if (at_ease < total && crowded_ == kNowhere) crowded_ = smallest_open(least);

@@ -10,25 +10,26 @@
 #include <vector>
 
 #include "kerf/partition/load/load_search.h"
+#include "kerf/partition/mincut/search_budget.h"
 
 namespace kerf::partition {
 
-// Compute alone, spread without loss over k accelerators and the CPU. O(n log n).
+// Compute alone, spread without loss over all accelerators, each as fast as it is, and the CPU.
+// O(n log n).
 LoadBound work_bound(const UnitProblem& problem);
-// The largest unit on the device that suits it best. O(n).
+// The largest unit on the device that suits it best, of those with the memory for it. O(n).
 LoadBound unit_bound(const UnitProblem& problem);
-// Compute alone, units whole: the largest limit that a search refutes within `budget` steps.
-LoadBound packing_bound(const UnitProblem& problem, std::int64_t budget = 100'000);
+// Compute alone, units whole, every accelerator as fast as the fastest: the largest limit that a
+// search refutes within its placements and its budget. Small units of many are left out.
+LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget = SearchBudget::of(10),
+                        std::int64_t placements = 100'000);
 // What must go to the CPU because accelerator memory is short. O(n log n).
 LoadBound memory_bound(const UnitProblem& problem);
-// The device of one unit, whatever else it holds: one minimum cut for each unit.
-LoadBound cut_bound(const UnitProblem& problem);
-// Two units, together or apart: three minimum cuts for each pair of the `candidates` units whose
-// own cuts are largest.
-LoadBound pair_bound(const UnitProblem& problem, std::size_t candidates = 40);
 
-// All of the above, in this order.
-std::vector<LoadBound> find_load_bounds(const UnitProblem& problem);
+// All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
+// and the memory are always found; the others take what is left of `time_budget` (seconds), counted
+// as work, the clock a safety stop. Deterministic unless the clock stops it.
+std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget = 10);
 // The largest; the first of equal ones. `bounds` must not be empty.
 const LoadBound& tightest(const std::vector<LoadBound>& bounds);
 

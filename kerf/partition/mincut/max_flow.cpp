@@ -7,6 +7,15 @@
 
 namespace kerf::partition {
 
+bool FlowScratch::out_of_budget() {
+  constexpr std::int64_t kStepsBetweenLooks = 20'000;  // some 0.2 ms
+  if (budget == nullptr) return false;
+  if (steps >= budget->work || budget->timed_out) return true;
+  if (steps < next_look_) return false;
+  next_look_ = steps + kStepsBetweenLooks;
+  return budget->spent(steps);
+}
+
 std::uint32_t FlowGraph::add_node() {
   first_.push_back(0);
   return static_cast<std::uint32_t>(first_.size() - 2);
@@ -109,24 +118,43 @@ bool MaxFlow::find_levels(FlowScratch& scratch, std::span<const std::uint8_t> cl
   return last != std::numeric_limits<std::uint32_t>::max();
 }
 
-// Depth is the length of a shortest path, which is short: nets are shallow.
-Flow MaxFlow::push(FlowScratch& scratch, std::uint32_t node, Flow amount) {
-  Flow pushed = 0;
-  if (terminal_[node] < 0) {
-    pushed = std::min(amount, -terminal_[node]);
-    set_terminal(node, terminal_[node] + pushed);
+Flow MaxFlow::drain(std::uint32_t node, Flow amount) {
+  if (terminal_[node] >= 0) return 0;
+  const Flow drained = std::min(amount, -terminal_[node]);
+  set_terminal(node, terminal_[node] + drained);
+  return drained;
+}
+
+// Depth first without recursion: in a long chain a path is as long as the chain.
+Flow MaxFlow::push(FlowScratch& scratch, std::uint32_t root, Flow amount) {
+  scratch.path.clear();
+  FlowScratch::Visit visit{root, amount, drain(root, amount)};
+  for (;;) {
+    std::uint32_t a = scratch.cursor[visit.node];
+    const std::uint32_t begin = a;
+    const std::uint32_t end = graph_->first_[visit.node + 1];
+    const std::uint32_t below = scratch.level[visit.node] + 1;
+    if (visit.pushed < visit.amount) {
+      while (a < end && (residual_[a] <= 0 || scratch.level[graph_->arcs_[a].to] != below)) ++a;
+      scratch.steps += a - begin + (a < end ? 1 : 0);
+      scratch.cursor[visit.node] = a;
+      if (a < end) {
+        const std::uint32_t to = graph_->arcs_[a].to;
+        const Flow wanted = std::min(visit.amount - visit.pushed, residual_[a]);
+        scratch.path.push_back(visit);
+        visit = {to, wanted, drain(to, wanted)};
+        continue;
+      }
+    }
+    if (scratch.path.empty()) return visit.pushed;
+    const Flow pushed = visit.pushed;
+    visit = scratch.path.back();
+    scratch.path.pop_back();
+    std::uint32_t& arc = scratch.cursor[visit.node];
+    if (pushed > 0) move(arc, pushed);
+    visit.pushed += pushed;
+    if (visit.pushed < visit.amount) ++arc;  // else this arc may carry more
   }
-  const std::uint32_t end = graph_->first_[node + 1];
-  for (std::uint32_t& a = scratch.cursor[node]; pushed < amount && a < end; ++a) {
-    ++scratch.steps;
-    const std::uint32_t to = graph_->arcs_[a].to;
-    if (residual_[a] <= 0 || scratch.level[to] != scratch.level[node] + 1) continue;
-    const Flow more = push(scratch, to, std::min(amount - pushed, residual_[a]));
-    if (more > 0) move(a, more);
-    pushed += more;
-    if (pushed == amount) break;  // this arc may carry more
-  }
-  return pushed;
 }
 
 bool MaxFlow::push_all(FlowScratch& scratch, std::span<const std::uint32_t> roots,
@@ -134,8 +162,13 @@ bool MaxFlow::push_all(FlowScratch& scratch, std::span<const std::uint32_t> root
   const auto nodes = static_cast<std::uint32_t>(graph_->num_nodes());
   scratch.level.resize(nodes, 0);
   scratch.cursor.resize(nodes, 0);
+  scratch.stopped = false;
   for (;;) {
     if (value_ >= limit) return true;
+    if (scratch.out_of_budget()) {
+      scratch.stopped = true;
+      return false;
+    }
     // Levels of one search lie above those of all earlier ones: nothing to clear.
     if (scratch.stamp > std::numeric_limits<std::uint32_t>::max() - 3 * nodes - 3) {
       std::fill(scratch.level.begin(), scratch.level.end(), 0);
@@ -162,6 +195,7 @@ bool MaxFlow::push_all(FlowScratch& scratch, std::span<const std::uint32_t> root
 
 bool MaxFlow::augment(FlowScratch& scratch, Flow limit) {
   std::vector<std::uint32_t> roots;
+  scratch.steps += static_cast<std::int64_t>(terminal_.size()) / 8;
   for (std::uint32_t n = 0; n < terminal_.size(); ++n) {
     if (terminal_[n] > 0) roots.push_back(n);
   }

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "kerf/partition/mincut/search_budget.h"
+
 namespace kerf::partition {
 
 using Flow = std::int64_t;
@@ -51,6 +53,23 @@ struct FlowScratch {
   std::uint32_t stamp = 0;
   std::int64_t steps = 0;  // arcs looked at: the work that budgets count
   bool reached(std::uint32_t node) const { return level[node] >= stamp; }
+
+  // What is under way along a path.
+  struct Visit {
+    std::uint32_t node;
+    Flow amount;  // wanted through it
+    Flow pushed;
+  };
+  std::vector<Visit> path;
+
+  // May be null. When it is spent, flows stop between two phases: their value then still is a lower
+  // bound on the cut, but what is `reached` means nothing. Must outlive the scratch's use.
+  SearchBudget* budget = nullptr;
+  bool stopped = false;  // the last flow was
+  bool out_of_budget();
+
+ private:
+  std::int64_t next_look_ = 0;  // at the clock, in steps
 };
 
 // A flow from an unnamed source to an unnamed sink. `graph` must outlive it.
@@ -62,8 +81,9 @@ class MaxFlow {
   void add_source(std::uint32_t node, Flow capacity);
   void add_sink(std::uint32_t node, Flow capacity);
 
-  // Pushes until the flow is maximal (false) or reaches `limit` (true). When maximal, what
-  // `scratch.reached` is the smallest source side of a minimum cut.
+  // Pushes until the flow is maximal (false) or reaches `limit` (true), or the budget ends (false,
+  // `scratch.stopped`). When maximal, what `scratch.reached` is the smallest source side of a
+  // minimum cut.
   bool augment(FlowScratch& scratch, Flow limit);
   // The same when only the source arc of `node` has grown since the flow was maximal, and `closed`
   // (by node) is the source side then: no new path enters it.
@@ -71,6 +91,7 @@ class MaxFlow {
                     Flow limit);
 
   Flow value() const { return value_; }
+  std::size_t num_bytes() const { return (residual_.size() + terminal_.size()) * sizeof(Flow); }
 
   // From mark to undo, changes are logged; undo takes them back. Not nested.
   void mark();
@@ -80,7 +101,8 @@ class MaxFlow {
   bool find_levels(FlowScratch& scratch, std::span<const std::uint8_t> closed);
   bool push_all(FlowScratch& scratch, std::span<const std::uint32_t> roots,
                 std::span<const std::uint8_t> closed, Flow limit);
-  Flow push(FlowScratch& scratch, std::uint32_t node, Flow amount);
+  Flow push(FlowScratch& scratch, std::uint32_t root, Flow amount);
+  Flow drain(std::uint32_t node, Flow amount);
   void set_terminal(std::uint32_t node, Flow left);
   void move(std::uint32_t arc, Flow amount);
 

@@ -23,8 +23,9 @@ double gain_of(const PackItem& item) {
 
 class Packer {
  public:
-  Packer(std::vector<PackItem> items, int bins, double limit, std::int64_t& budget)
-      : items_(std::move(items)), limit_(limit), budget_(&budget) {
+  Packer(std::vector<PackItem> items, int bins, double limit, std::int64_t& placements,
+         SearchBudget& budget)
+      : items_(std::move(items)), limit_(limit), placements_(&placements), budget_(&budget) {
     std::sort(items_.begin(), items_.end(), [](const PackItem& a, const PackItem& b) {
       return a.time != b.time ? a.time > b.time : a.cpu_time > b.cpu_time;
     });
@@ -86,7 +87,7 @@ class Packer {
     state.push_back(cpu_);
     state.push_back(static_cast<double>(i));
     if (refuted_.contains(state)) return PackAnswer::refuted;
-    if (--*budget_ < 0) return PackAnswer::unknown;
+    if (--*placements_ < 0 || budget_->spent(0)) return PackAnswer::unknown;
     const PackAnswer answer = try_all(i);
     if (answer == PackAnswer::refuted) refuted_.insert(std::move(state));
     return answer;
@@ -115,7 +116,8 @@ class Packer {
 
   std::vector<PackItem> items_;
   double limit_;
-  std::int64_t* budget_;
+  std::int64_t* placements_;
+  SearchBudget* budget_;
   std::vector<double> bins_;
   double cpu_ = 0;
   double packed_ = 0;
@@ -186,14 +188,15 @@ bool counting_refutes(const std::vector<PackItem>& items, std::size_t bins, doub
 
 }  // namespace
 
-PackResult pack_below(std::vector<PackItem> items, int bins, double limit, std::int64_t& budget) {
+PackResult pack_below(std::vector<PackItem> items, int bins, double limit, std::int64_t& placements,
+                      SearchBudget& budget) {
   if (counting_refutes(items, static_cast<std::size_t>(std::max(bins, 0)), limit)) {
     return {PackAnswer::refuted, 0};
   }
-  return Packer(std::move(items), bins, limit, budget).run();
+  return Packer(std::move(items), bins, limit, placements, budget).run();
 }
 
-double divisible_limit(std::vector<PackItem> items, int bins) {
+double divisible_limit(std::vector<PackItem> items, double bins) {
   double forced = 0;  // on the slower bin
   double rest = 0;    // on the equal ones
   std::vector<PackItem> free;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kerf/partition/mincut/search_budget.h"
+
 namespace kerf::partition {
 
 struct PackItem {
@@ -21,12 +23,15 @@ struct PackResult {
 };
 
 // Can the items be packed so that every bin stays below `limit`? Depth-first over the items, the
-// largest first, states met before skipped; `budget` counts placements tried and is reduced by what
-// was used. Exact unless `unknown`.
-PackResult pack_below(std::vector<PackItem> items, int bins, double limit, std::int64_t& budget);
+// largest first, states met before skipped; `placements` counts those tried and is reduced by what
+// was used, and the clock of `budget` stops it too. Exact unless `unknown`. Recursion is as deep as
+// there are items.
+PackResult pack_below(std::vector<PackItem> items, int bins, double limit, std::int64_t& placements,
+                      SearchBudget& budget);
 
-// Least limit of a split of the items' time without loss: a linear program over one ratio.
-// Items are taken as divisible. Infinite when an item has no bin.
-double divisible_limit(std::vector<PackItem> items, int bins);
+// Least limit of a split of the items' time without loss: a linear program over one ratio. `bins`
+// counts the equal bins, one twice as fast as two. Items are taken as divisible. Infinite when an
+// item has no bin.
+double divisible_limit(std::vector<PackItem> items, double bins);
 
 }  // namespace kerf::partition

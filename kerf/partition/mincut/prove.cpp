@@ -5,12 +5,12 @@
 // T; an exhausted tree proves T. Optimal within the gap unless the budget ends first.
 #include "kerf/partition/mincut/prove.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "kerf/partition/mincut/cut_bounds.h"
 #include "kerf/partition/mincut/cut_problem.h"
 #include "kerf/partition/mincut/fuse.h"
 #include "kerf/partition/mincut/half_split.h"
@@ -22,81 +22,102 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-enum class Verdict { refuted, unknown };
+enum class Verdict { refuted, unknown, too_large };
+
+// Every net asks at least one flow, and a flow looks at every unit.
+std::int64_t fusing_steps(const UnitProblem& problem) {
+  return static_cast<std::int64_t>(problem.units.size() * problem.nets.size() / 8);
+}
 
 // Splits below a limit that falls as they are found.
 class CutSearch {
  public:
   // `proved`: no split is below this, so that one which meets it ends the search.
-  CutSearch(const UnitProblem& units, LoadAnswer& best, double limit, double proved, double gap)
+  CutSearch(const UnitProblem& units, LoadAnswer& best, double limit, double proved, double gap,
+            SearchBudget& budget)
       : units_(&units),
         best_(&best),
         proved_(proved),
         gap_(gap),
         per_one_(scale_for(limit)),
-        problem_(units, fuse_units(units, limit, per_one_, scratch_.steps), per_one_),
-        limit_(problem_.to_limit(limit)) {}
+        budget_(&budget) {
+    scratch_.budget = &budget;
+    if (fusing_steps(units) > budget.work) return;
+    const std::vector<std::uint32_t> group = fuse_units(units, limit, per_one_, scratch_);
+    // Out of budget before the fusing is done: most likely too many to build what they need.
+    const std::size_t classes = group.empty() ? 0 : *std::max_element(group.begin(), group.end());
+    if (classes >= kMostClasses || scratch_.out_of_budget()) return;
+    problem_.emplace(units, group, per_one_);
+    limit_ = problem_->to_limit(limit);
+  }
 
-  Verdict run(SearchBudget& budget) {
-    if (problem_.num_classes() > kMostClasses) return Verdict::unknown;
-    HalfSplit root(problem_, limit_, scratch_);
-    return explore(root, budget);
+  Verdict run() {
+    if (!problem_) return Verdict::too_large;
+    HalfSplit root(*problem_, limit_, scratch_);
+    return explore(root, 0);
   }
   std::int64_t nodes() const { return nodes_; }
   std::int64_t steps() const { return scratch_.steps; }
 
  private:
-  Verdict explore(HalfSplit& node, SearchBudget& budget) {
+  Verdict explore(HalfSplit& node, std::size_t kept) {
     ++nodes_;
-    scratch_.steps += static_cast<std::int64_t>(problem_.num_classes()) * kNodeWork;
-    if (!node.propagate(limit_, scratch_, budget)) return Verdict::refuted;
+    scratch_.steps += static_cast<std::int64_t>(problem_->num_classes()) * kNodeWork;
+    if (!node.propagate(limit_, scratch_, *budget_)) return Verdict::refuted;
     if (node.complete()) {
       take(node.devices());
       return Verdict::refuted;  // nothing better than what was just taken
     }
-    if (budget.spent(scratch_.steps)) return Verdict::unknown;
+    if (budget_->spent(scratch_.steps) || kept > kMostBytes) return Verdict::unknown;
+    kept += node.num_bytes();
     const std::vector<HalfSplit::Choice> choices = node.find_branch(limit_);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const bool last = i + 1 == choices.size();
       HalfSplit child = last ? std::move(node) : node;
-      if (child.take(choices[i]) && explore(child, budget) == Verdict::unknown) {
+      if (child.take(choices[i]) && explore(child, kept) != Verdict::refuted) {
         return Verdict::unknown;
       }
-      if (limit_ <= problem_.to_limit(proved_)) break;
+      if (limit_ <= problem_->to_limit(proved_)) break;
     }
     return Verdict::refuted;
   }
 
   void take(const std::vector<std::uint32_t>& by_class) {
     std::vector<std::uint32_t> device;
-    for (const std::uint32_t c : problem_.group) device.push_back(by_class[c]);
+    for (const std::uint32_t c : problem_->group) device.push_back(by_class[c]);
     const Loads loads = find_loads(*units_, device);
     if (!loads.fits || (!best_->device.empty() && loads.busiest >= best_->objective)) return;
     best_->device = std::move(device);
     best_->objective = loads.busiest;
-    limit_ = std::min(limit_, problem_.to_limit(loads.busiest * (1 - gap_)));
+    limit_ = std::min(limit_, problem_->to_limit(loads.busiest * (1 - gap_)));
   }
 
   // Nodes keep a bit for each pair of classes and device: past this they do not fit memory.
   static constexpr std::size_t kMostClasses = 2000;
-  static constexpr std::int64_t kNodeWork =
-      16;  // for each class: what a node costs beside its cuts
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of nodes to come back to
+  // For each class: what a node costs beside its cuts.
+  static constexpr std::int64_t kNodeWork = 16;
 
   const UnitProblem* units_;
   LoadAnswer* best_;
   double proved_;
   double gap_;
   double per_one_;
+  SearchBudget* budget_;
   FlowScratch scratch_;
-  CutProblem problem_;
-  Flow limit_;
+  std::optional<CutProblem> problem_;  // none where the budget ends before it is small enough
+  Flow limit_ = 0;
   std::int64_t nodes_ = 0;
 };
 
 // More than any split pays: everything everywhere, every tensor moved by all.
 double above_all(const UnitProblem& problem) {
+  double slowest = 1;
+  for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
   double most = 1;
-  for (const LoadUnit& unit : problem.units) most += unit.accelerator_time + unit.cpu_time;
+  for (const LoadUnit& unit : problem.units) {
+    most += unit.accelerator_time * slowest + unit.cpu_time;
+  }
   for (const LoadNet& net : problem.nets) most += net.cost;
   return most;
 }
@@ -115,26 +136,29 @@ class Prover {
     proof_.answer.optimal = false;
     if (incumbent.device.empty()) proof_.answer.objective = kNever;
     work_left_ = options.work_budget;
-    using Clock = SearchBudget::Clock;
-    budget_.end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(options.time_budget));
+    budget_ = SearchBudget::of(options.work_budget, options.time_budget);
   }
 
   Proof run() {
     // A node keeps the devices of a class as bits; with more accelerators the bounds must do.
-    const bool searchable = problem_->num_accelerators < static_cast<int>(kCpu);
+    const bool searchable = problem_->num_devices() <= kCpu;
     if (!bounds_suffice() && searchable) climb();
-    proof_.answer.truncated = budget_.timed_out && !proof_.answer.optimal;
+    const bool timed_out = budget_.timed_out || bounds_timed_out_;
+    proof_.answer.truncated = timed_out && !proof_.answer.optimal;
     return std::move(proof_);
   }
 
  private:
   // The quick ones first: they often do.
   bool bounds_suffice() {
-    for (const auto& bound : {work_bound, unit_bound, memory_bound, cut_bound}) {
+    if (options_.known) return raise(*options_.known);
+    for (const auto& bound : {work_bound, unit_bound, memory_bound}) {
       if (raise(bound(*problem_))) return true;
     }
-    return raise(pair_bound(*problem_)) || raise(packing_bound(*problem_));
+    CutBounds cuts(*problem_, SearchBudget::of(options_.time_budget / 4));
+    if (raise(cuts.cut()) || raise(cuts.pair())) return true;
+    bounds_timed_out_ = cuts.timed_out();
+    return raise(packing_bound(*problem_, SearchBudget::of(options_.time_budget / 8)));
   }
 
   // Keeps the larger bound, and says whether it ends the matter.
@@ -160,7 +184,8 @@ class Prover {
       const double limit = next > ceiling() * (1 - step / 4) ? ceiling() : next;
       const std::int64_t before = work_left_;
       const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 2);
-      if (proof_.answer.optimal) return;
+      // Larger limits fuse no more units, and smaller ones hardly.
+      if (proof_.answer.optimal || verdict == Verdict::too_large) return;
       if (verdict == Verdict::unknown) {
         hard = true;
         step = std::min(step, limit / low - 1) / 2;
@@ -171,9 +196,9 @@ class Prover {
   }
 
   Verdict ask(double limit, std::int64_t work) {
-    CutSearch search(*problem_, proof_.answer, limit, proof_.bound.value, options_.gap);
     budget_.work = std::max<std::int64_t>(work, kLeastWork);
-    const Verdict verdict = search.run(budget_);
+    CutSearch search(*problem_, proof_.answer, limit, proof_.bound.value, options_.gap, budget_);
+    const Verdict verdict = search.run();
     proof_.nodes += search.nodes();
     proof_.answer.work += search.steps();
     work_left_ -= search.steps();
@@ -198,6 +223,7 @@ class Prover {
   Proof proof_;
   SearchBudget budget_;
   std::int64_t work_left_ = 0;
+  bool bounds_timed_out_ = false;
 };
 
 }  // namespace

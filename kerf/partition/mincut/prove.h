@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kerf/partition/load/load_search.h"
 
@@ -16,6 +17,8 @@ struct ProofOptions {
   double time_budget = 10;                 // seconds; a safety stop
   // Splits better than the incumbent by less than this share do not count.
   double gap = 1e-6;
+  // The tightest of find_load_bounds, where it is known: it is then not looked for again.
+  std::optional<LoadBound> known = std::nullopt;
 };
 
 struct Proof {

@@ -14,6 +14,15 @@ struct SearchBudget {
   Clock::time_point end;
   bool timed_out = false;
 
+  static SearchBudget of(std::int64_t work, double seconds) {
+    const auto length = std::chrono::duration<double>(seconds < 1e6 ? seconds : 1e6);
+    return {work, Clock::now() + std::chrono::duration_cast<Clock::duration>(length)};
+  }
+  // Work for so many seconds, with room below the clock: some 1e8 steps of a flow take one.
+  static SearchBudget of(double seconds) {
+    return of(static_cast<std::int64_t>((seconds < 1e6 ? seconds : 1e6) * 5e7), seconds);
+  }
+
   bool spent(std::int64_t steps) {
     if (steps >= work) return true;
     timed_out = timed_out || Clock::now() >= end;
