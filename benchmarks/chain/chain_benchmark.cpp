@@ -135,7 +135,7 @@ void run_chain(benchmark::State& state, Setting setting) {
   state.counters["feasible"] = checked ? 1 : 0;
   if (!checked) return;
   const auto even = plan(problem, "even");
-  state.counters["bound_us"] = checked->lower_bound.value.count / 1e3;
+  state.counters["bound_us"] = checked->lower_bound.value / 1e3;
   state.counters["chain_us"] = checked->busiest.count / 1e3;
   state.counters["even_us"] = even ? even->busiest.count / 1e3 : -1;
   state.counters["truncated"] = checked->truncated ? 1 : 0;
