@@ -22,6 +22,7 @@
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/ideals/chain_of_groups.h"
+#include "kerf/partition/ideals/decide.h"
 
 namespace kerf {
 namespace {
@@ -221,6 +222,18 @@ void expect_no_better(const LoadProblem& problem, const LoadAnswer& chain, doubl
   EXPECT_GE(chain.objective, best * (1 - 1e-8));
 }
 
+// Without first answers: there is a plan just above the best load, and none below it.
+void expect_decides(const LoadProblem& problem, double best) {
+  namespace ideals = partition::ideals;
+  ideals::Clock clock(60);
+  const ideals::Groups groups = ideals::to_groups(problem);
+  const auto lattice = ideals::Lattice::build(groups, 100'000, 1'000'000, clock);
+  ASSERT_TRUE(lattice);
+  const auto decision = ideals::make_decision(groups, *lattice, 1'000'000, clock);
+  EXPECT_NEAR(decision->find_below(best * (1 + 1e-7) + 1e-9).load, best, 2e-7 * (1 + best));
+  EXPECT_EQ(decision->find_below(best * (1 - 1e-7)).load, kInfinity);
+}
+
 TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {
   int infeasible = 0;
   int links = 0;
@@ -243,6 +256,7 @@ TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-9 * (1 + best));
     expect_no_better(problem, chain, best);
+    expect_decides(problem, best);
     links += problem.charging == Charging::link ? 1 : 0;
     unequal += problem.slowness.empty() && problem.memories.empty() ? 0 : 1;
     chains_as_good += chain.objective <= best * (1 + 1e-8) ? 1 : 0;
@@ -384,6 +398,7 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-8 * best);
     expect_no_better(problem, find_chain(problem, {}), best);
+    expect_decides(problem, best);
   }
 }
 
@@ -528,6 +543,38 @@ TEST(TheContiguousSearch, MixesAcceleratorsInAnyOrder) {
     worse.slowness.assign(5, 3);
     EXPECT_GE(find_contiguous(worse, {}).objective, answer.objective * (1 - 1e-8));
   }
+}
+
+// A small fast accelerator holds x, a large slow one y; both could hold x, so neither is better.
+TEST(TheContiguousSearch, KeepsTheLargeDeviceForWhatFitsNoOther) {
+  LoadProblem problem;
+  problem.num_accelerators = 2;
+  problem.num_cpus = 0;
+  problem.slowness = {1, 2};
+  problem.memories = {2, 10};
+  problem.memory = 10;
+  problem.nodes = {{.id = 0, .accelerator_time = 1, .bytes = 1},
+                   {.id = 1, .accelerator_time = 1, .bytes = 5}};
+  problem.successors = {{1}, {}};
+  expect_decides(problem, 2);
+  EXPECT_EQ(find_contiguous(problem, {}).device, (std::vector<std::uint32_t>{0, 1}));
+}
+
+// What x makes in no time is read by y and by z, which is as dear to bring it to as all else: x
+// belongs to z, though its only neighbour in the order is y.
+TEST(TheContiguousSearch, LeavesTheMakerOfATensorWithItsDearestReader) {
+  LoadProblem problem;
+  problem.num_accelerators = 2;
+  problem.num_cpus = 0;
+  problem.charging = Charging::link;
+  problem.memory = 1;
+  problem.nodes = {{.id = 0, .transfer = 10},
+                   {.id = 1, .accelerator_time = 5},
+                   {.id = 2, .accelerator_time = 15, .backward = true}};
+  problem.successors = {{1, 2}, {}, {}};
+  const IdealAnswer answer = find_contiguous(problem, {});
+  EXPECT_EQ(answer.objective, 15);
+  EXPECT_EQ(least_of_all(problem), 15);
 }
 
 TEST(TheContiguousSearch, SaysWhenThereAreTooManyChoicesOfDevices) {
