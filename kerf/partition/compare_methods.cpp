@@ -19,15 +19,16 @@ void check_names(const std::vector<std::string>& methods) {
   const std::vector<std::string> known = comparable_methods();
   for (std::size_t i = 0; i < methods.size(); ++i) {
     if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[partition.compare_methods] method '{}'; expected some of {}, or all",
-                              methods[i], fmt::join(known, ", ")));
+      throw Error(
+          ErrorKind::invalid_argument,
+          fmt::format("[partition.compare_methods] method '{}'; expected some of {}, or all",
+                      methods[i], fmt::join(known, ", ")));
     }
     const auto here = methods.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(methods.begin(), here, methods[i]) == here) continue;
-    throw Error(
-        ErrorKind::invalid_argument,
-        fmt::format("[partition.compare_methods] method '{}' twice; expected each once", methods[i]));
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.compare_methods] method '{}' twice; expected each once",
+                            methods[i]));
   }
 }
 
@@ -58,7 +59,7 @@ std::vector<std::string> comparable_methods() {
 }
 
 Comparison compare_methods(const Problem& problem, std::vector<std::string> methods,
-                   const partition::Options& options) {
+                           const partition::Options& options) {
   check_names(methods);
   if (methods.empty()) methods = comparable_methods();
   Comparison comparison;

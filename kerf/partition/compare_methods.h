@@ -17,6 +17,6 @@ std::vector<std::string> comparable_methods();
 // cannot minimise the objective are run for throughput and scored for it. Throws
 // Error(invalid_argument) for a name that is unknown, twice in the list or `aot`.
 Comparison compare_methods(const Problem& problem, std::vector<std::string> methods,
-                   const partition::Options& options);
+                           const partition::Options& options);
 
 }  // namespace kerf

@@ -17,7 +17,8 @@ namespace partition {
 
 std::vector<Entry> methods() {
   return {
-      {"chain", "best contiguous split of the graph's order, devices in any order (default)", chain},
+      {"chain", "best contiguous split of the graph's order, devices in any order (default)",
+       chain},
       {"auto", "what suits the problem inside the time budget, with a bound; any objective",
        auto_plan, true},
       {"ideals", "best contiguous split over all orders of the graph", ideals},

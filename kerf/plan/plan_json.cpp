@@ -253,7 +253,8 @@ void read_predictions(const JsonReader& reader, Plan& plan) {
   plan.throughput = not_negative(predicted, "throughput");
   plan.bubble = not_negative(predicted, "bubble");
   const JsonReader bound = reader.child("lower_bound");
-  plan.lower_bound = {bound.text("name"), not_negative(bound, bound_key(plan)), bound.text("argument")};
+  plan.lower_bound = {bound.text("name"), not_negative(bound, bound_key(plan)),
+                      bound.text("argument")};
   for (const JsonReader& note : reader.children("notes")) plan.notes.push_back(note.as_text());
 }
 

@@ -20,7 +20,7 @@ struct Cursor {
   std::vector<std::size_t> fetches;  // cuts still to fetch for that action, last first
   bool prepared = false;
   Nanoseconds free;
-  Nanoseconds sender_free;  // `overlapped`: it sends beside its compute
+  Nanoseconds sender_free;                   // `overlapped`: it sends beside its compute
   std::unordered_set<std::int64_t> fetched;  // cuts of micro-batches that are here already
 };
 
@@ -255,9 +255,9 @@ class Simulator {
   std::vector<std::vector<std::size_t>> outgoing_;  // by stage: cuts to other devices, ascending
   std::unordered_map<std::int64_t, Nanoseconds> uploaded_;  // by cut and micro-batch
   std::unordered_map<std::int64_t, Nanoseconds> arrived_;   // by cut, micro-batch and receiver
-  std::vector<Nanoseconds> done_;                   // by stage and micro-batch
-  std::vector<Cursor> cursors_;                     // by device
-  Nanoseconds wire_free_;                           // the shared links'
+  std::vector<Nanoseconds> done_;                           // by stage and micro-batch
+  std::vector<Cursor> cursors_;                             // by device
+  Nanoseconds wire_free_;                                   // the shared links'
 };
 
 }  // namespace

@@ -459,8 +459,8 @@ class PlanVerifier {
     const double bound = plan_.lower_bound.value;
     const double value = objective_value();
     if (bound > value && !close(bound, value)) {
-      add("bound", "the lower bound '{}' of {} is above the plan's own {}",
-          plan_.lower_bound.name, bound, value);
+      add("bound", "the lower bound '{}' of {} is above the plan's own {}", plan_.lower_bound.name,
+          bound, value);
     }
   }
 

@@ -286,7 +286,9 @@ def compare_methods(
     plan has been verified; a method that finds none has ``plan`` None and a ``reason``.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    _check_request("[kerf.compare_methods]", graph, n_microbatches, batch, seed, time_budget, threads)
+    _check_request(
+        "[kerf.compare_methods]", graph, n_microbatches, batch, seed, time_budget, threads
+    )
     names = [methods] if isinstance(methods, str) else [str(method) for method in methods]
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)

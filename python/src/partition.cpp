@@ -45,7 +45,8 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
-                  double time_budget, int threads, bool saturate_host, std::map<std::string, std::int64_t> node_to_partition,
+                  double time_budget, int threads, bool saturate_host,
+                  std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
@@ -61,10 +62,10 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
 }
 
 Comparison compare_on_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
-                           std::vector<std::string> methods, const std::string& objective,
-                           const std::string& comm_model, const std::string& schedule,
-                           int n_microbatches, std::int64_t batch, std::uint64_t seed,
-                           double time_budget, int threads) {
+                            std::vector<std::string> methods, const std::string& objective,
+                            const std::string& comm_model, const std::string& schedule,
+                            int n_microbatches, std::int64_t batch, std::uint64_t seed,
+                            double time_budget, int threads) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
@@ -164,19 +165,19 @@ void init_partition(py::module_& m) {
                              })
       .def_readonly("cpu_seconds", &ComparedMethod::cpu_seconds);
   py::class_<Comparison>(m, "Comparison", "Several methods on one problem; prints as a table.")
-      .def_property_readonly("objective",
-                             [](const Comparison& c) { return std::string(to_string(c.objective)); })
+      .def_property_readonly(
+          "objective", [](const Comparison& c) { return std::string(to_string(c.objective)); })
       .def_readonly("methods", &Comparison::methods)
       .def("to_json", [](const Comparison& c) { return comparison_json(c).dump(1); })
       .def("__str__", &comparison_table)
       .def("__repr__", [](const Comparison& c) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
       });
-  m.def("compare_methods", &compare_on_graph, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
-        py::arg("methods") = std::vector<std::string>{}, py::arg("objective") = "throughput",
-        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
-        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("time_budget") = 1.0, py::arg("threads") = 1, free_lock);
+  m.def("compare_methods", &compare_on_graph, py::arg("graph"), py::arg("profile"),
+        py::arg("cluster"), py::arg("methods") = std::vector<std::string>{},
+        py::arg("objective") = "throughput", py::arg("comm_model") = "link",
+        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
+        py::arg("seed") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,

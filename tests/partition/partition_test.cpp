@@ -101,9 +101,8 @@ TEST(Planning, RefusesAnUnknownMethodWithTheNamesOfTheOthers) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
-    EXPECT_THAT(
-        error.what(),
-        ::testing::HasSubstr("chain, auto, ideals, refine, exact, even, single, size, sparse_nn, cost_aware, kl, aot"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("chain, auto, ideals, refine, exact, even, "
+                                                   "single, size, sparse_nn, cost_aware, kl, aot"));
   }
 }
 

@@ -88,8 +88,8 @@ void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) 
 
 struct Tally {
   int feasible = 0;
-  int solved = 0;   // `auto` found the best
-  int proved = 0;   // and said so
+  int solved = 0;  // `auto` found the best
+  int proved = 0;  // and said so
 };
 
 void check_methods(std::uint64_t seed, const Problem& problem, Tally& tally) {

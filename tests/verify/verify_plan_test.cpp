@@ -105,7 +105,8 @@ TEST_F(ThePlanVerifier, MissesNoChange) {
   EXPECT_THAT(after([](Plan& p) { p.bubble = 0; }), Contains("bubble"));
   EXPECT_THAT(after([](Plan& p) { p.throughput *= 2; }), Contains("throughput"));
   EXPECT_THAT(after([](Plan& p) { p.contiguous = false; }), Contains("contiguous"));
-  EXPECT_THAT(after([](Plan& p) { p.lower_bound.value = p.busiest.count * 1.1; }), Contains("bound"));
+  EXPECT_THAT(after([](Plan& p) { p.lower_bound.value = p.busiest.count * 1.1; }),
+              Contains("bound"));
   EXPECT_THAT(after([](Plan& p) { p.profile_batch = 3; }), Contains("profile"));
 }
 

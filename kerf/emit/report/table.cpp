@@ -102,8 +102,7 @@ std::string device_rows(const Plan& plan) {
 std::string bound_text(const Plan& plan) {
   const LowerBound& bound = plan.lower_bound;
   if (bound.name.empty()) return "none known";
-  std::string out =
-      fmt::format("{} ({})", objective_text(plan.objective, bound.value), bound.name);
+  std::string out = fmt::format("{} ({})", objective_text(plan.objective, bound.value), bound.name);
   if (bound.value > 0) {
     const double gap = plan.gap();
     out += gap < 5e-4 ? ", reached" : fmt::format(", gap {}", percent(gap));

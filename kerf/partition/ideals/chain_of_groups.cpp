@@ -10,7 +10,7 @@ namespace kerf::partition {
 LoadAnswer find_chain(const LoadProblem& problem, const LoadOptions& options) {
   constexpr int kRandomOrders = 4;
   constexpr std::int64_t kAllWork = std::int64_t{1} << 62;
-  ideals::Clock clock(options.time_budget);
+  ideals::Clock clock(options.safety_stop());
   const ideals::Groups groups = ideals::to_groups(problem);
   ideals::Search search(groups, options, IdealLimits{}.max_states, clock);
   search.fill_orders(kRandomOrders);

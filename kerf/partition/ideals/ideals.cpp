@@ -28,7 +28,7 @@ void search_orders(Search& search) {
 
 IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
                             const IdealLimits& limits) {
-  ideals::Clock clock(options.time_budget);
+  ideals::Clock clock(options.safety_stop());
   const ideals::Groups groups = ideals::to_groups(problem);
   Search search(groups, options, limits.max_states, clock);
   search.fill_orders(kRandomOrders);

@@ -16,11 +16,14 @@
 namespace kerf::partition {
 
 struct LoadOptions {
-  double time_budget = 1;  // seconds
+  double time_budget = 1;  // seconds; fixes the counted work
+  double clock = 0;        // seconds until the safety stop; 0: the time budget
   std::uint64_t seed = 0;
   int threads = 1;
   // Stop as soon as an objective at or below this is found (a proved bound).
   double good_enough = 0;
+
+  double safety_stop() const { return clock > 0 ? clock : time_budget; }
 };
 
 struct LoadAnswer {

@@ -3,9 +3,9 @@
 #include "kerf/partition/load/split_driver.h"
 
 #include <algorithm>
-#include <ctime>
 #include <vector>
 
+#include "kerf/partition/ideals/chain_of_groups.h"
 #include "kerf/partition/ideals/ideals.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mincut/prove.h"
@@ -14,9 +14,8 @@
 namespace kerf::partition {
 namespace {
 
-constexpr double kGap = 1e-6;
-
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+// A proof stops at a gap of 1e-6; what rounding adds must not undo it.
+constexpr double kGap = 2e-6;
 
 // Every limited memory smaller by `bytes`; false when nothing is left of one.
 bool shrink_memory(LoadProblem& problem, double bytes) {
@@ -30,6 +29,23 @@ bool shrink_memory(LoadProblem& problem, double bytes) {
   return left && (problem.num_cpus == 0 || problem.cpu_memory >= 0);
 }
 
+// Of a budget; a search takes some six tenths of what it is given.
+struct Shares {
+  double proof = 0;
+  double search = 0;
+  double last_proof = 0;
+};
+
+// Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
+// of sums alone, and searching pays better than proving.
+Shares shares_for(const UnitProblem& problem) {
+  constexpr double kDear = 0.05;
+  double tensors = 0;
+  for (const LoadNet& net : problem.nets) tensors += net.cost;
+  const bool dear = tensors > kDear * problem.total_accelerator_time();
+  return dear ? Shares{0.45, 0.6, 0.1} : Shares{0.05, 1.2, 0.05};
+}
+
 }  // namespace
 
 SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge)
@@ -37,15 +53,24 @@ SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judg
       units_(to_units(problem.search)),
       options_(options),
       judge_(std::move(judge)),
-      start_(cpu_seconds()) {
-  bound_ = tightest(find_load_bounds(problem.bound));
+      end_(std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+               std::chrono::duration<double>(options.time_budget))) {
+  constexpr double kBoundShare = 0.25;
+  bound_ = tightest(find_load_bounds(problem.bound, options.time_budget * kBoundShare));
 }
 
-double SplitDriver::left() const { return options_.time_budget - (cpu_seconds() - start_); }
+double SplitDriver::left() const {
+  constexpr double kLittle = 0.005;
+  const std::chrono::duration<double> seconds = end_ - std::chrono::steady_clock::now();
+  return std::max(kLittle, seconds.count());
+}
 
-LoadOptions SplitDriver::options(double share) const {
+// Shares of the budget, not of what is left of it: measured time must not decide the work.
+LoadOptions SplitDriver::options(double seconds) const {
   LoadOptions out = options_;
-  out.time_budget = std::max(0.01, left() * share);
+  out.time_budget = seconds;
+  out.clock = left();
   if (problem_.exact) out.good_enough = bound_.value;
   return out;
 }
@@ -67,7 +92,8 @@ void SplitDriver::search(
   constexpr int kRounds = 6;
   double reserve = 0;
   double known_too_much = -1;
-  for (int round = 0; round < kRounds && (round == 0 || left() > 0); ++round) {
+  for (int round = 0; round < kRounds && (round == 0 || std::chrono::steady_clock::now() < end_);
+       ++round) {
     LoadAnswer answer;
     if (reserve == 0) {
       answer = solve(problem_.search, units_);
@@ -91,31 +117,34 @@ void SplitDriver::search(
   }
 }
 
-void SplitDriver::chain(double share) {
+void SplitDriver::chain(double seconds) {
   search([&](const LoadProblem& load, const UnitProblem&) {
-    return find_contiguous(load, options(share), {.max_ideals = 0, .max_links = 0});
+    return find_chain(load, options(seconds));
   });
 }
 
-void SplitDriver::contiguous(double share) {
+void SplitDriver::contiguous(double seconds) {
   search([&](const LoadProblem& load, const UnitProblem&) {
-    return LoadAnswer(find_contiguous(load, options(share)));
+    LoadOptions its = options(seconds);
+    its.clock = std::min(its.clock, seconds);  // its work is not counted, but for its limits
+    return LoadAnswer(find_contiguous(load, its));
   });
 }
 
-void SplitDriver::any_split(double share) {
+void SplitDriver::any_split(double seconds) {
   search([&](const LoadProblem&, const UnitProblem& units) {
     std::vector<std::vector<std::uint32_t>> starts;
     if (!best_.device.empty()) starts.push_back(best_.device);
-    return refine(units, options(share), starts);
+    return refine(units, options(seconds), starts);
   });
 }
 
-void SplitDriver::prove_it(double share) {
+void SplitDriver::prove_it(double seconds) {
+  constexpr double kArcsASecond = 1.5e8;
   ProofOptions proof_options;
-  proof_options.time_budget = std::max(0.01, left() * share);
-  // Counted work decides: some 1e8 arcs a second.
-  proof_options.work_budget = static_cast<std::int64_t>(options_.time_budget * share * 0.8e8);
+  proof_options.time_budget = left();
+  proof_options.work_budget = static_cast<std::int64_t>(seconds * kArcsASecond);
+  proof_options.known = bound_;
   Proof proof = prove(problem_.bound, best_, proof_options);
   truncated_ = truncated_ || proof.answer.truncated;
   if (proof.bound.value > bound_.value) bound_ = proof.bound;
@@ -123,13 +152,22 @@ void SplitDriver::prove_it(double share) {
 }
 
 void SplitDriver::run(std::string_view method, bool only_contiguous) {
-  if (method == "chain") return chain(1);
-  if (method == "ideals" || only_contiguous) return contiguous(1);
-  if (method == "refine") return any_split(1);
-  contiguous(0.25);
-  if (!met()) prove_it(0.1);
-  if (!met() && method == "auto") any_split(1);  // uses some six tenths of what it is given
-  if (!met()) prove_it(method == "auto" ? 0.3 : 0.8);
+  const double budget = options_.time_budget;
+  if (method == "chain") return chain(budget);
+  if (method == "ideals" || only_contiguous) return contiguous(budget);
+  if (method == "refine") return any_split(budget);
+  contiguous(budget * 0.25);
+  if (met()) return;
+  if (method == "exact") return prove_it(budget * 0.8);
+  const Shares shares = shares_for(problem_.bound);
+  const auto turn = [&](double seconds) {
+    if (!met()) prove_it(seconds * shares.proof);
+    if (!met()) any_split(seconds * shares.search);
+    if (!met()) prove_it(seconds * shares.last_proof);
+  };
+  // What a second can do comes first, however long the budget is: most problems need no more.
+  turn(std::min(budget, 1.0));
+  if (budget >= 2) turn(budget * 0.8);
 }
 
 }  // namespace kerf::partition

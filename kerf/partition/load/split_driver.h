@@ -5,6 +5,7 @@
 // load problems and that of traced ones run through here.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -45,20 +46,21 @@ class SplitDriver {
   bool truncated() const { return truncated_ && !met(); }
 
  private:
-  double left() const;
-  LoadOptions options(double share) const;
+  double left() const;  // of the clock, at least a little
+  LoadOptions options(double seconds) const;
   // Searches, and again with less memory while the judge finds what comes out too large.
   void search(const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve);
-  void chain(double share);
-  void contiguous(double share);
-  void any_split(double share);
-  void prove_it(double share);
+  // Seconds are of counted work; the clock strikes when all that is left has passed.
+  void chain(double seconds);
+  void contiguous(double seconds);
+  void any_split(double seconds);
+  void prove_it(double seconds);
 
   const DriverProblem& problem_;
   UnitProblem units_;  // of problem_.search
   LoadOptions options_;
   Judge judge_;
-  double start_;
+  std::chrono::steady_clock::time_point end_;
   LoadAnswer best_;
   LoadBound bound_;
   bool truncated_ = false;

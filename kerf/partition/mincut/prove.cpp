@@ -183,7 +183,7 @@ class Prover {
       const double next = low * (1 + step);
       const double limit = next > ceiling() * (1 - step / 4) ? ceiling() : next;
       const std::int64_t before = work_left_;
-      const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 2);
+      const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 4 * 3);
       // Larger limits fuse no more units, and smaller ones hardly.
       if (proof_.answer.optimal || verdict == Verdict::too_large) return;
       if (verdict == Verdict::unknown) {

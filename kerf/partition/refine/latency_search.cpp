@@ -182,7 +182,7 @@ class LatencyAnnealer {
 class LatencySearch {
  public:
   LatencySearch(const LoadProblem& problem, const LoadOptions& options, bool serial)
-      : options_(options), clock_(options.time_budget), setting_(make_setting(problem, serial)) {
+      : options_(options), clock_(options.safety_stop()), setting_(make_setting(problem, serial)) {
     const auto count = static_cast<double>(setting_.flat.num_units());
     work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
                      kWorkPerSquaredUnit * count * count);

@@ -78,7 +78,7 @@ class Refiner {
   Refiner(const UnitProblem& problem, const LoadOptions& options)
       : problem_(problem),
         options_(options),
-        clock_(options.time_budget),
+        clock_(options.safety_stop()),
         mean_load_(problem.total_accelerator_time() / std::max(problem.num_accelerators, 1)) {
     const auto count = static_cast<double>(problem.units.size());
     work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),

@@ -102,11 +102,11 @@ Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& optio
                                                     : search_objective(problem, options, "auto");
 }
 
-std::vector<LowerBound> strong_bounds(const Problem& problem) {
+std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
   std::vector<LowerBound> bounds = lower_bounds(problem);
   if (problem.objective != Objective::throughput) return bounds;
   const UnitProblem units = to_units(make_split_model(problem, ModelUse::bound).load);
-  for (const LoadBound& bound : find_load_bounds(units)) {
+  for (const LoadBound& bound : find_load_bounds(units, seconds)) {
     const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
     if (!known) bounds.push_back({bound.name, bound.value, bound.argument});
   }

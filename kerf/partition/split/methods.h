@@ -25,7 +25,7 @@ Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& opt
 Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options);
 
 // Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
-// ones.
-std::vector<LowerBound> strong_bounds(const Problem& problem);
+// ones. `seconds` as for find_load_bounds.
+std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds = 10);
 
 }  // namespace kerf::partition
