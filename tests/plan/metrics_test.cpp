@@ -75,9 +75,48 @@ TEST(Loads, ChargeEachTensorOnceToEachReceivingDevice) {
   EXPECT_DOUBLE_EQ(loads[2].compute.count, 500);
 }
 
+TEST(Loads, GoThroughHostMemoryUnderHostStaged) {
+  const Graph graph = parse_graph(kGraph);
+  Cluster cluster;
+  cluster.devices.resize(3);
+  for (Device& device : cluster.devices) device.host = false;
+  cluster.links.assign(9, Link{Nanoseconds{10}, 1e9, false});
+  cluster.link(DeviceId{0}, DeviceId{2}).latency = Nanoseconds{50};
+  // `a` (32 bytes) from 0 to 1 and 2, `b` (8 bytes) from 1 to 2.
+  const std::vector<Cut> cuts = find_cuts(graph, stages({0, 0, 1, 2, 2}), 1);
+  std::vector<Stage> placed(3);
+  for (std::size_t s = 0; s < 3; ++s) placed[s].device = DeviceId{s};
+  std::vector<DeviceLoad> loads = device_loads(placed, cuts, cluster, "host_staged");
+  EXPECT_DOUBLE_EQ(loads[0].communication.count, 50 + 32) << "once, over the slowest link";
+  EXPECT_DOUBLE_EQ(loads[1].communication.count, (10 + 32) + (10 + 8));
+  EXPECT_DOUBLE_EQ(loads[2].communication.count, (50 + 32) + (10 + 8));
+  cluster.devices[1].host = true;
+  loads = device_loads(placed, cuts, cluster, "host_staged");
+  EXPECT_DOUBLE_EQ(loads[1].communication.count, 0) << "host memory is its own";
+  EXPECT_DOUBLE_EQ(loads[2].communication.count, (50 + 32) + (10 + 8));
+}
+
+TEST(Loads, HideUnderComputeUnderOverlapped) {
+  const Graph graph = parse_graph(kGraph);
+  Cluster cluster;
+  cluster.devices.resize(3);
+  cluster.links.assign(9, Link{Nanoseconds{10}, 1e9, false});
+  const std::vector<Cut> cuts = find_cuts(graph, stages({0, 0, 1, 2, 2}), 1);
+  std::vector<Stage> placed(3);
+  for (std::size_t s = 0; s < 3; ++s) placed[s].device = DeviceId{s};
+  placed[0].time = Nanoseconds{60};
+  placed[1].time = Nanoseconds{60};
+  const std::vector<DeviceLoad> loads = device_loads(placed, cuts, cluster, "overlapped");
+  EXPECT_DOUBLE_EQ(loads[0].communication.count, 2 * (10 + 32) - 60) << "two receivers, 60 hidden";
+  EXPECT_DOUBLE_EQ(loads[1].communication.count, 0) << "18 ns are hidden";
+  EXPECT_DOUBLE_EQ(loads[2].communication.count, 0) << "receivers do not pay";
+}
+
 TEST(CommunicationModels, AreKnownByName) {
   EXPECT_NO_THROW(check_comm_model("link"));
-  EXPECT_THROW(check_comm_model("overlapped"), Error);
+  EXPECT_NO_THROW(check_comm_model("host_staged"));
+  EXPECT_NO_THROW(check_comm_model("overlapped"));
+  EXPECT_THROW(check_comm_model("telepathy"), Error);
   EXPECT_THROW(check_comm_model("pigeon"), Error);
 }
 

@@ -198,7 +198,7 @@ TEST(APlanFile, IsRefusedWhenCutShortOrMadeUp) {
   };
   EXPECT_THAT(error_of("\"device\": \"cuda:1\"", "\"device\": \"cuda:8\""),
               ::testing::HasSubstr("cuda:8"));
-  EXPECT_THAT(error_of("\"version\": \"1.1\"", "\"version\": \"2.0\""),
+  EXPECT_THAT(error_of("\"version\": \"1.2\"", "\"version\": \"2.0\""),
               ::testing::HasSubstr("2.0"));
   EXPECT_THAT(error_of("\"n_microbatches\": 2", "\"n_microbatches\": -2"),
               ::testing::HasSubstr("n_microbatches"));
@@ -285,7 +285,7 @@ TEST(APlanFile, HoldsReplicasWhenThereAreAny) {
   EXPECT_THAT(print_plan(alone), ::testing::Not(::testing::HasSubstr("replicas")));
   // A file from before there were any.
   std::string old = print_plan(alone);
-  old.replace(old.find("\"1.1\""), 5, "\"1.0\"");
+  old.replace(old.find("\"1.2\""), 5, "\"1.0\"");
   EXPECT_EQ(parse_plan(old), alone);
 }
 
@@ -311,6 +311,46 @@ TEST(APlanFile, IsRefusedWithReplicasThatAreNone) {
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:0\""), HasSubstr("another copy's"));
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:2\""), HasSubstr("share a device"));
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:3\", \"cuda:4\""), HasSubstr("3 devices for 2"));
+}
+
+// What the evaluator charges a device for one micro-batch, the simulation spends there on each.
+TEST(Simulate, SpendsWhatTheEvaluatorChargesUnderEveryModel) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Problem problem = random_problem(seed, {.equal_links = seed % 2 == 0});
+    problem.cluster.devices[0].host = seed % 3 == 0;
+    for (const std::string model : {"link", "host_staged", "overlapped"}) {
+      problem.comm_model = model;
+      std::vector<std::vector<NodeId>> stages(3);
+      for (std::size_t n = 0; n < problem.graph.num_nodes(); ++n) {
+        stages[n * 3 / problem.graph.num_nodes()].emplace_back(n);
+      }
+      bool glued = false;  // such a split may not keep glued nodes together; loads do not care
+      for (const auto& group : problem.graph.glued()) glued = glued || group.size() > 1;
+      if (glued) continue;
+      const Plan plan = make_plan(problem, stages, on({0, 1, 2}), "thirds");
+      const Timeline timeline = simulate(plan);
+      std::vector<double> computed(3);
+      std::vector<double> moved(3);  // by the device that spends the time
+      for (const Event& event : timeline.events) {
+        const double time = (event.end - event.start).count;
+        const bool sent = model == "overlapped";
+        if (event.kind == EventKind::compute) {
+          computed[event.device.index()] += time;
+        } else {
+          moved[(sent ? event.from : event.device).index()] += time;
+        }
+      }
+      for (std::size_t d = 0; d < 3; ++d) {
+        const double count = plan.n_microbatches;
+        EXPECT_NEAR(computed[d], count * plan.loads[d].compute.count, 1e-6) << seed << model;
+        const double charged =
+            model == "overlapped" ? std::max(0.0, moved[d] - computed[d]) : moved[d];
+        EXPECT_NEAR(charged, count * plan.loads[d].communication.count, 1e-6) << seed << model;
+      }
+      EXPECT_GE(plan.step_time.count, plan.n_microbatches * plan.busiest.count * (1 - 1e-9))
+          << seed << model;
+    }
+  }
 }
 
 }  // namespace

@@ -164,4 +164,8 @@ Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, Be
   return Search(problem, model, best, limits).run();
 }
 
+LowerBound tried_all(const Plan& plan) {
+  return {"search", plan.objective_value(), "every split was tried or ruled out"};
+}
+
 }  // namespace kerf::partition

@@ -25,4 +25,7 @@ struct Enumeration {
 Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
                              const EnumerateLimits& limits = {});
 
+// The bound that a complete enumeration proves; `plan` is its best.
+LowerBound tried_all(const Plan& plan);
+
 }  // namespace kerf::partition

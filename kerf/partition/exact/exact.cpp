@@ -8,13 +8,6 @@
 #include "kerf/partition/split/traced_search.h"
 
 namespace kerf::partition {
-namespace {
-
-LowerBound proved(const Plan& plan) {
-  return {"search", plan.objective_value(), "every split was tried or ruled out"};
-}
-
-}  // namespace
 
 Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) {
   constexpr double kSearchShare = 0.5;
@@ -37,8 +30,9 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   if (options.work_limit > 0) limits.work = options.work_limit;
   limits.seconds = options.time_budget * (1 - kSearchShare);
   const Enumeration enumeration = enumerate_splits(problem, search.model(), best, limits);
-  const bool all_seen = enumeration.complete && best.plan().has_value();
-  const LowerBound bound = all_seen  ? proved(*best.plan())
+  // Loads do not depend on how a split's units are put into stages, other figures do.
+  const bool all_seen = by_cuts && enumeration.complete && best.plan().has_value();
+  const LowerBound bound = all_seen  ? tried_all(*best.plan())
                            : by_cuts ? search.busiest_bound()
                                      : best_lower_bound(problem);
   return std::move(best).answer("exact", bound, !enumeration.complete);

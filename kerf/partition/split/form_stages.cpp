@@ -154,4 +154,28 @@ Stages form_stages(const std::vector<Unit>& units, const std::vector<std::size_t
   return collect(units, stage_of, device);
 }
 
+Stages form_short_stages(const std::vector<Unit>& units, const std::vector<std::size_t>& order,
+                         std::span<const DeviceId> device) {
+  std::vector<bool> sends(units.size());
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const std::size_t before : units[u].before) {
+      if (device[before] != device[u]) sends[before] = true;
+    }
+  }
+  constexpr std::size_t kClosed = static_cast<std::size_t>(-1);
+  std::map<DeviceId, std::size_t> open;  // the stage that a device's next unit would join
+  std::vector<std::size_t> stage_of(units.size());
+  std::size_t count = 0;
+  for (const std::size_t u : order) {
+    const bool receives =
+        std::any_of(units[u].before.begin(), units[u].before.end(),
+                    [&](std::size_t before) { return device[before] != device[u]; });
+    std::size_t& stage = open.try_emplace(device[u], kClosed).first->second;
+    if (receives || stage == kClosed) stage = count++;
+    stage_of[u] = stage;
+    if (sends[u]) stage = kClosed;
+  }
+  return collect(units, stage_of, device);
+}
+
 }  // namespace kerf::partition

@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/chain/chain.h"
-#include "kerf/partition/exact/exact.h"
+#include "kerf/partition/exact/enumerate.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
 #include "kerf/partition/mincut/load_bounds.h"
@@ -31,11 +32,29 @@ LowerBound objective_bound(const Problem& problem, const LowerBound& busiest) {
   return best;
 }
 
+// Are there so few splits that all can be looked at?
+bool is_small(const Problem& problem, const SplitModel& model) {
+  constexpr double kFew = 50'000;
+  const auto devices = static_cast<double>(problem.cluster.num_devices());
+  return std::pow(devices, static_cast<double>(model.units.size())) <= kFew;
+}
+
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
                                             std::string_view method) {
   TracedSearch search(problem, options, options.time_budget);
   search.offer(chain(problem, options));
   search.run(method);
+  // Memory and links that the searches do not know to the last byte leave something to gain.
+  if (method != "ideals" && !search.met()) {
+    polish(problem, search.model(), search.best(), {options.time_budget * 0.1, problem.seed});
+  }
+  if (method == "auto" && !search.met() && is_small(problem, search.model())) {
+    const Enumeration all = enumerate_splits(problem, search.model(), search.best());
+    if (all.complete && search.best().plan()) {
+      const LowerBound bound = tried_all(*search.best().plan());
+      return std::move(search.best()).answer("auto", bound, false);
+    }
+  }
   return std::move(search.best())
       .answer(std::string(method), search.busiest_bound(), search.truncated());
 }
@@ -82,6 +101,9 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
   if (wide) search.run("auto");
   const bool finished = polish(problem, search.model(), best,
                                {options.time_budget * (1 - kSearchShare), problem.seed});
+  if (wide && is_small(problem, search.model())) {
+    enumerate_splits(problem, search.model(), best);
+  }
   return std::move(best).answer(std::string(method),
                                 objective_bound(problem, search.busiest_bound()), !finished);
 }

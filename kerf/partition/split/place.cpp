@@ -27,8 +27,17 @@ bool is_better(const Plan& a, const Plan& b) {
 
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
                  const std::string& method) {
-  Stages stages = form_stages(model.units, model.order, device);
-  return make_plan(problem, std::move(stages.nodes), std::move(stages.devices), method);
+  Stages few = form_stages(model.units, model.order, device);
+  Plan plan = make_plan(problem, std::move(few.nodes), std::move(few.devices), method);
+  // The busiest device is the same however its units are put into stages.
+  const bool too_large = find_overflow(plan).has_value();
+  if (problem.objective == Objective::throughput && !too_large) return plan;
+  Stages more = form_short_stages(model.units, model.order, device);
+  if (more.nodes.size() == plan.num_stages()) return plan;
+  Plan other = make_plan(problem, std::move(more.nodes), std::move(more.devices), method);
+  const bool other_too_large = find_overflow(other).has_value();
+  if (too_large != other_too_large) return too_large ? other : plan;
+  return is_better(other, plan) ? other : plan;
 }
 
 bool BestPlan::offer(Plan plan) {

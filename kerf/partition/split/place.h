@@ -13,7 +13,8 @@
 
 namespace kerf::partition {
 
-// The plan in which every unit is on its device, memory limits recorded and not enforced.
+// The plan in which every unit is on its device, memory limits recorded and not enforced. Stages
+// are as few as can be; or short ones, where memory or the objective is better with those.
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
                  const std::string& method);
 
