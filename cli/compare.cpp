@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/comparison_table.h"
 #include "kerf/verify/verify_plan.h"
@@ -24,7 +25,11 @@ int run(const Options& options) {
   const Problem problem = make_problem(options.problem, "compare");
   std::vector<std::string> methods = options.methods;
   if (methods == std::vector<std::string>{"all"}) methods.clear();
-  const Comparison comparison = compare_methods(problem, methods, options.problem.search);
+  const Comparison comparison = [&] {
+    constexpr double kSearching = 4;  // methods that take the whole budget
+    const Progress progress("comparing", options.problem.search.time_budget * kSearching);
+    return compare_methods(problem, methods, options.problem.search);
+  }();
   bool any = false;
   for (const ComparedMethod& row : comparison.methods) {
     if (row.found) check_plan(problem.graph, &problem.profile, row.plan);

@@ -8,6 +8,7 @@
 
 #include "cli/assignment.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 #include "cli/published.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/table.h"
@@ -28,6 +29,11 @@ struct Options {
   bool serial = false;
 };
 
+// The methods whose time is their budget's.
+bool may_search(const std::string& method) {
+  return method == "auto" || method == "ideals" || method == "refine" || method == "exact";
+}
+
 int run(const Options& options) {
   if (options.contiguous || options.serial) {
     throw Error(ErrorKind::invalid_argument,
@@ -37,7 +43,10 @@ int run(const Options& options) {
   partition::Options search = options.problem.search;
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options.problem, "plan");
-  const auto outcome = plan(problem, options.method, search);
+  const auto outcome = [&] {
+    const Progress progress("planning", may_search(options.method) ? search.time_budget : 0);
+    return plan(problem, options.method, search);
+  }();
   if (!outcome) {
     fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
     return kNo;

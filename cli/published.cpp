@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "kerf/base/file.h"
 #include "kerf/ingest/dnn_partitioning.h"
@@ -61,7 +62,10 @@ int plan_published(const PublishedOptions& options) {
   request.options.time_budget = options.time_budget;
   request.options.seed = options.seed;
   request.options.threads = options.threads;
-  const std::optional<LoadPlan> plan = partition::plan_load(problem, request);
+  const std::optional<LoadPlan> plan = [&] {
+    const Progress progress("planning", options.time_budget);
+    return partition::plan_load(problem, request);
+  }();
   if (!plan) {
     fmt::print(
         stderr,
