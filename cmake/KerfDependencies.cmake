@@ -90,3 +90,11 @@ if(KERF_WITH_PYTHON)
     target_include_directories(kerf_pybind11 SYSTEM INTERFACE ${pybind11_dirs})
   endif()
 endif()
+
+# METIS is wanted and not needed: without it searches have other starts.
+find_path(KERF_METIS_INCLUDE_DIR metis.h)
+find_library(KERF_METIS_LIBRARY metis)
+mark_as_advanced(KERF_METIS_INCLUDE_DIR KERF_METIS_LIBRARY)
+if(NOT KERF_METIS_LIBRARY OR NOT KERF_METIS_INCLUDE_DIR)
+  message(STATUS "METIS was not found: searches go without its starts (Debian: libmetis-dev)")
+endif()

@@ -6,10 +6,13 @@
 // so, the same on any number of threads; no bound above it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "kerf/partition/compare_methods.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/metis/kway.h"
+#include "kerf/partition/metis/metis_starts.h"
 #include "kerf/partition/partition.h"
 #include "kerf/partition/split/form_stages.h"
 #include "kerf/partition/split/methods.h"
@@ -254,6 +257,34 @@ TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {
       }
     }
   }
+}
+
+TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
+  if (!partition::has_metis()) GTEST_SKIP() << "built without METIS";
+  UnitProblem problem;
+  problem.num_accelerators = 3;
+  problem.has_cpu = true;
+  constexpr std::uint32_t kUnits = 60;
+  for (std::uint32_t u = 0; u < kUnits; ++u) {
+    problem.units.push_back({.nodes = {u}, .accelerator_time = 1, .cpu_time = 10, .nets = {}});
+  }
+  problem.units[5].on_accelerator = false;
+  for (std::uint32_t u = 0; u + 1 < kUnits; ++u) problem.nets.push_back({1, u, {u, u + 1}});
+  const auto starts = partition::metis_starts(problem, 1);
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(starts, partition::metis_starts(problem, 1));
+  for (const auto& start : starts) {
+    ASSERT_EQ(start.size(), kUnits);
+    EXPECT_EQ(start[5], problem.cpu());
+  }
+  std::vector<int> count(4);
+  int cut = 0;
+  for (std::uint32_t u = 0; u < kUnits; ++u) {
+    ++count[starts[0][u]];
+    cut += u > 0 && starts[0][u] != starts[0][u - 1] ? 1 : 0;
+  }
+  EXPECT_LE(*std::max_element(count.begin(), count.end()), 22);
+  EXPECT_LE(cut, 6) << "a chain in three pieces, and the unit on the CPU";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "kerf/partition/ideals/chain_of_groups.h"
 #include "kerf/partition/ideals/ideals.h"
+#include "kerf/partition/metis/metis_starts.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mincut/prove.h"
 #include "kerf/partition/refine/refine.h"
@@ -36,14 +37,17 @@ struct Shares {
   double last_proof = 0;
 };
 
-// Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
-// of sums alone, and searching pays better than proving.
-Shares shares_for(const UnitProblem& problem) {
+bool tensors_are_dear(const UnitProblem& problem) {
   constexpr double kDear = 0.05;
   double tensors = 0;
   for (const LoadNet& net : problem.nets) tensors += net.cost;
-  const bool dear = tensors > kDear * problem.total_accelerator_time();
-  return dear ? Shares{0.45, 0.6, 0.1} : Shares{0.05, 1.2, 0.05};
+  return tensors > kDear * problem.total_accelerator_time();
+}
+
+// Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
+// of sums alone, and searching pays better than proving.
+Shares shares_for(const UnitProblem& problem) {
+  return tensors_are_dear(problem) ? Shares{0.45, 0.6, 0.1} : Shares{0.05, 1.2, 0.05};
 }
 
 }  // namespace
@@ -134,6 +138,7 @@ void SplitDriver::contiguous(double seconds) {
 void SplitDriver::any_split(double seconds) {
   search([&](const LoadProblem&, const UnitProblem& units) {
     std::vector<std::vector<std::uint32_t>> starts;
+    if (tensors_are_dear(problem_.bound)) starts = metis_starts(units, options_.seed);
     if (!best_.device.empty()) starts.push_back(best_.device);
     return refine(units, options(seconds), starts);
   });
@@ -158,7 +163,12 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
   if (method == "refine") return any_split(budget);
   contiguous(budget * 0.25);
   if (met()) return;
-  if (method == "exact") return prove_it(budget * 0.8);
+  if (method == "exact") {
+    prove_it(budget * 0.35);
+    if (!met()) any_split(budget * 0.2);
+    if (!met()) prove_it(budget * 0.3);
+    return;
+  }
   const Shares shares = shares_for(problem_.bound);
   const auto turn = [&](double seconds) {
     if (!met()) prove_it(seconds * shares.proof);

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kerf/plan/load/load_problem.h"
+
+namespace kerf::partition {
+
+// Splits to start an any-split search from: METIS over units, each tensor an edge from its maker to
+// every reader, three imbalances; nothing on the CPU, and units that cannot be elsewhere go there.
+// None without METIS.
+std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
+                                                     std::uint64_t seed);
+
+}  // namespace kerf::partition
