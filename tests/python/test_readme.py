@@ -39,6 +39,12 @@ def test_the_example_of_the_fx_page_runs(capsys):
     assert "submod_0" in capsys.readouterr().out
 
 
+def test_the_example_of_the_planning_page_runs(capsys):
+    for snippet in blocks("docs/planning.md", "python"):
+        exec(snippet, {"__name__": "example"})
+    assert "lower bound" in capsys.readouterr().out
+
+
 def test_graphs_in_the_documents_parse_and_print_back():
     shown = blocks("docs/formats.md", "graph")
     assert shown
@@ -53,7 +59,7 @@ def test_json_in_the_documents_is_json():
         assert json.loads(text)["format"].startswith("kerf-")
 
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/fx.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/fx.md", "docs/planning.md"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
