@@ -23,7 +23,7 @@ namespace kerf::partition {
 //     orders and splits follows, exact too unless it meets Options::work_limit (default 2 million
 //     interval evaluations); it does not go on to the second criterion.
 //   - Where it does meet that limit, or the classes make too many states (more than 2^24 cells, or
-//     2 billion steps), only some orders are tried: the one given, by speed, by memory, host
+//     400 million steps), only some orders are tried: the one given, by speed, by memory, host
 //     devices first and last, and changes of neighbours. The plan is then marked `truncated`; an
 //     Infeasible says that it is not proved.
 // Never worse than chain_in_order.

@@ -15,7 +15,7 @@ namespace kerf::partition {
 namespace {
 
 constexpr std::size_t kMostCells = std::size_t{1} << 24;
-constexpr std::int64_t kMostWork = 2'000'000'000;
+constexpr std::int64_t kMostWork = 400'000'000;
 
 }  // namespace
 
