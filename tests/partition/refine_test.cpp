@@ -18,6 +18,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/partition/refine/anneal.h"
 #include "kerf/partition/refine/contract.h"
 #include "kerf/partition/refine/latency_search.h"
 #include "kerf/partition/refine/latency_timer.h"
@@ -164,6 +165,40 @@ TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
         EXPECT_NEAR(state.load(d), loads.compute[d] + loads.transfer[d], 1e-9);
       }
     }
+  }
+}
+
+// No tensors: loads can be all but even, and the least max load is then all work over all speed.
+TEST(Anneal, FillsSlowDevicesAsFullAsFastOnes) {
+  struct Case {
+    std::vector<double> slowness;
+    double cpu_slowness;  // 0: no CPU
+  };
+  for (const Case& its : {Case{{1, 1, 1}, 10}, Case{{1, 1, 1}, 30}, Case{{1, 2, 8}, 0}}) {
+    LoadProblem problem;
+    problem.num_accelerators = 3;
+    problem.num_cpus = its.cpu_slowness > 0 ? 1 : 0;
+    problem.memory = kInfinity;
+    problem.slowness = its.slowness;
+    Rng rng(1);
+    double work = 0;
+    for (int n = 0; n < 300; ++n) {
+      LoadNode node;
+      node.id = n;
+      node.accelerator_time = 1 + rng.uniform();
+      node.cpu_time = node.accelerator_time * its.cpu_slowness;
+      work += node.accelerator_time;
+      problem.nodes.push_back(node);
+      problem.successors.emplace_back();
+    }
+    double speed = its.cpu_slowness > 0 ? 1 / its.cpu_slowness : 0;
+    for (const double slowness : its.slowness) speed += 1 / slowness;
+    const UnitProblem units = to_units(problem);
+    const Annealed found =
+        anneal(FlatUnits(units), Split(300, 0), {.work = 10'000'000}, 0, StopClock(600), rng);
+    EXPECT_EQ(found.device.size(), 300U);
+    EXPECT_GE(found.busiest, work / speed * (1 - 1e-9));
+    EXPECT_LE(found.busiest, work / speed * 1.0002);
   }
 }
 

@@ -4,6 +4,8 @@
 // Problem: a split of units over devices with the least max load. Method: simulated annealing
 // (Kirkpatrick, Gelatt, Vecchi 1983) on a soft maximum of the loads that sharpens as it cools. The
 // true maximum is flat almost everywhere; the soft one rewards every saved tensor on every device.
+// Devices are weighed by their speed: what a slow one takes over costs it several times what it
+// saves another, and weighed alike it would be left well below the load of the others.
 // O(nets of the unit) a proposal; the answer is a local optimum at best.
 #include "kerf/partition/refine/anneal.h"
 
@@ -24,10 +26,35 @@ const std::array<double, 4096> kWaits = [] {
   return waits;
 }();
 
+// By device, in accelerators of slowness 1; a CPU's as the units that have the choice see it.
+// Bounded: a device that counts for nothing would be filled without end.
+std::vector<double> speeds_of(const FlatUnits& units) {
+  constexpr double kLeast = 1e-3;
+  constexpr double kMost = 1e3;
+  std::vector<double> speeds;
+  for (const double slowness : units.slowness) {
+    speeds.push_back(1 / std::clamp(slowness, 1 / kMost, 1 / kLeast));
+  }
+  if (!units.has_cpu()) return speeds;
+  double accelerator = 0;
+  double cpu = 0;
+  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+    if (units.on_accelerator[u] == 0) continue;
+    accelerator += units.accelerator_time[u];
+    cpu += units.cpu_time[u];
+  }
+  speeds.push_back(cpu > 0 ? std::clamp(accelerator / cpu, kLeast, kMost) : 1.0);
+  return speeds;
+}
+
 class Annealer {
  public:
   Annealer(const FlatUnits& units, std::span<const std::uint32_t> start, Rng& rng)
-      : units_(units), rng_(rng), state_(units, start), energy_(units.num_devices, 0) {
+      : units_(units),
+        rng_(rng),
+        state_(units, start),
+        speed_(speeds_of(units)),
+        energy_(units.num_devices, 0) {
     best_.device.assign(start.begin(), start.end());
     best_.busiest = state_.busiest();
   }
@@ -58,15 +85,15 @@ class Annealer {
     slack_ = heat * sharpness;
     total_ = 0;
     for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
-      total_ += energy_[d] = energy_of(state_.load(d));
+      total_ += energy_[d] = energy_of(d, state_.load(d));
     }
   }
 
   // exp(x) as (1 + x / 64)^64: as good a stand-in, and a fraction of the time.
-  double energy_of(double load) const {
+  double energy_of(std::uint32_t device, double load) const {
     double power = std::max(0.0, 1 + scale_ * (load - zero_));
     for (int i = 0; i < 6; ++i) power *= power;
-    return power;
+    return speed_[device] * power;
   }
 
   // Two choices from one draw: dividing, as Rng::below does, takes longer than a peek.
@@ -105,8 +132,8 @@ class Annealer {
     const std::uint32_t from = state_.device(unit);
     if (from == to || !state_.fits(unit, to)) return;
     const SplitState::Change change = state_.peek(unit, to);
-    const double left = energy_of(state_.load(from) + change.from);
-    const double joined = energy_of(state_.load(to) + change.to);
+    const double left = energy_of(from, state_.load(from) + change.from);
+    const double joined = energy_of(to, state_.load(to) + change.to);
     if (!accepts(from, to, left, joined)) return;
     state_.move(unit, to, change);
     note(unit);
@@ -120,8 +147,8 @@ class Annealer {
     best_.work += static_cast<std::int64_t>(units_.nets(other).size());
     if (!state_.swap_fits(unit, other)) return;
     const SplitState::Change change = state_.peek_swap(unit, other);
-    const double left = energy_of(state_.load(from) + change.from);
-    const double joined = energy_of(state_.load(to) + change.to);
+    const double left = energy_of(from, state_.load(from) + change.from);
+    const double joined = energy_of(to, state_.load(to) + change.to);
     if (!accepts(from, to, left, joined)) return;
     state_.move(unit, to);
     state_.move(other, from);
@@ -164,6 +191,7 @@ class Annealer {
   SplitState state_;
   Annealed best_;
   std::vector<std::uint32_t> moved_;  // since best_; as many as there are units: any
+  std::vector<double> speed_;         // by device
   std::vector<double> energy_;        // by device
   double total_ = 0;
   double scale_ = 0;  // sharpness / 64, in loads

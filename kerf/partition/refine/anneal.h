@@ -15,9 +15,9 @@
 
 namespace kerf::partition {
 
-// Energy: log(sum over devices of exp(sharpness x load / best)) / sharpness, in units of the best
-// load. A low sharpness looks at the sum of the loads, so at communication; a high one at the
-// busiest device alone. Both run from first to last geometrically.
+// Energy: log(sum over devices of speed x exp(sharpness x load / best)) / sharpness, in units of
+// the best load. A low sharpness looks at the sum of the loads, so at communication; a high one at
+// the busiest device alone. Both run from first to last geometrically.
 struct AnnealSchedule {
   double first_heat = 2e-3;
   double last_heat = 1e-5;
