@@ -359,6 +359,40 @@ TEST(AProof, EndsInTimeOnLargeProblems) {
   }
 }
 
+// One tensor that every other node reads.
+UnitProblem star(Charging charging, std::uint32_t nodes) {
+  LoadProblem problem;
+  problem.num_accelerators = 4;
+  problem.charging = charging;
+  problem.memory = kNever;
+  problem.successors.resize(nodes);
+  for (std::uint32_t n = 0; n < nodes; ++n) {
+    LoadNode node;
+    node.id = n;
+    node.accelerator_time = 1 + n % 7;
+    node.cpu_time = 20 * node.accelerator_time;
+    node.transfer = n == 0 ? 3 : 0;
+    problem.nodes.push_back(node);
+    if (n > 0) problem.successors[0].push_back(n);
+  }
+  return to_units(problem);
+}
+
+// Counted, not timed. The first is small enough to be fused, the second is not.
+TEST(AProof, KeepsToItsWorkWhereOneTensorHasManyReaders) {
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    for (const std::uint32_t nodes : {2'100U, 20'000U}) {
+      const UnitProblem units = star(charging, nodes);
+      ProofOptions options;
+      options.work_budget = 2'000'000;
+      options.known = work_bound(units);
+      const Proof proof = prove(units, {}, options);
+      EXPECT_LE(proof.answer.work, options.work_budget) << nodes;
+      EXPECT_GE(proof.bound.value, options.known->value);
+    }
+  }
+}
+
 // The published problems lie outside the repository.
 std::filesystem::path data_folder() {
   const char* named = std::getenv("KERF_DATA");

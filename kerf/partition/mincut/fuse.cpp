@@ -21,16 +21,7 @@ class Fuser {
 
   // Class by class; equal for classes that stay together.
   std::vector<std::uint32_t> run() {
-    for (const CutProblem::Net& net : problem_->nets) {
-      if (scratch_->out_of_budget()) break;
-      for (std::size_t i = 1; i < net.classes.size(); ++i) {
-        const std::uint32_t a = net.classes[i - 1];
-        const std::uint32_t b = net.classes[i];
-        if (find(a) != find(b) && !can_part(a, b)) root_[find(b)] = find(a);
-        const std::uint32_t first = net.classes[0];
-        if (i > 1 && find(first) != find(b) && !can_part(first, b)) root_[find(b)] = find(first);
-      }
-    }
+    for (const CutProblem::Net& net : problem_->nets) fuse_net(net);
     std::vector<std::uint32_t> out;
     for (std::uint32_t c = 0; c < root_.size(); ++c) out.push_back(find(c));
     return out;
@@ -40,6 +31,19 @@ class Fuser {
   std::uint32_t find(std::uint32_t c) {
     while (root_[c] != c) c = root_[c] = root_[root_[c]];
     return c;
+  }
+
+  // Each class with the one before it and with the first. The budget is asked for each of them: a
+  // single net may hold all classes.
+  void fuse_net(const CutProblem::Net& net) {
+    for (std::size_t i = 1; i < net.classes.size() && !scratch_->out_of_budget(); ++i) {
+      fuse(net.classes[i - 1], net.classes[i]);
+      if (i > 1) fuse(net.classes[0], net.classes[i]);
+    }
+  }
+
+  void fuse(std::uint32_t a, std::uint32_t b) {
+    if (find(a) != find(b) && !can_part(a, b)) root_[find(b)] = find(a);
   }
 
   // Can a device of this kind hold `in` and not `out`, below the limit?

@@ -23,6 +23,11 @@ double slowness_of(const UnitProblem& problem, std::uint32_t device) {
   return problem.slowness.empty() ? 1 : problem.slowness[device];
 }
 
+double least_slowness(const UnitProblem& problem) {
+  const std::vector<double>& all = problem.slowness;
+  return all.empty() ? 1 : *std::min_element(all.begin(), all.end());
+}
+
 // Times on an accelerator of slowness 1, where some accelerator can hold the unit.
 std::vector<PackItem> to_items(const UnitProblem& problem) {
   double largest = -1;
@@ -77,7 +82,9 @@ LoadBound unit_bound(const UnitProblem& problem) {
 LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget, std::int64_t placements) {
   const int bins = problem.num_accelerators;
   double low = std::max(work_bound(problem).value, unit_bound(problem).value);
-  std::vector<PackItem> items = to_items(with_equal_accelerators(problem));
+  std::vector<PackItem> items = to_items(problem);
+  const double fastest = least_slowness(problem);
+  for (PackItem& item : items) item.time *= fastest;
   keep_largest(items);
   // A placement looks at all items and bins.
   const auto looks = static_cast<std::int64_t>(items.size()) + 8 * std::int64_t{bins} + 64;

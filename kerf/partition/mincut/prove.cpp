@@ -24,9 +24,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 enum class Verdict { refuted, unknown, too_large };
 
-// Every net asks at least one flow, and a flow looks at every unit.
+// Nodes keep a bit for each pair of classes and device: past this they do not fit memory.
+constexpr std::size_t kMostClasses = 2000;
+
+// At the least. Every net asks a flow, so does every class less, and a flow looks at every unit.
 std::int64_t fusing_steps(const UnitProblem& problem) {
-  return static_cast<std::int64_t>(problem.units.size() * problem.nets.size() / 8);
+  const std::size_t units = problem.units.size();
+  const std::size_t fewer = units - std::min(units, kMostClasses);
+  return static_cast<std::int64_t>(units * std::max(problem.nets.size(), fewer) / 8);
 }
 
 // Splits below a limit that falls as they are found.
@@ -92,8 +97,6 @@ class CutSearch {
     limit_ = std::min(limit_, problem_->to_limit(loads.busiest * (1 - gap_)));
   }
 
-  // Nodes keep a bit for each pair of classes and device: past this they do not fit memory.
-  static constexpr std::size_t kMostClasses = 2000;
   static constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of nodes to come back to
   // For each class: what a node costs beside its cuts.
   static constexpr std::int64_t kNodeWork = 16;
