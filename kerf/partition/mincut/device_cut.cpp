@@ -24,6 +24,7 @@ DeviceCut::DeviceCut(const CutProblem& problem, const DeviceKind& kind, double r
       reward_(reward),
       words_(static_cast<std::uint32_t>((problem.num_classes() + 63) / 64)),
       closed_(problem.graph.num_nodes(), 0),
+      closed_side_(words_, 0),
       with_(problem.num_classes(), -kEndless),
       valid_(problem.num_classes(), 0),
       sides_(problem.num_classes() * words_, 0) {
@@ -60,17 +61,18 @@ bool DeviceCut::settle(FlowScratch& scratch, Flow limit) {
   least_ = flow_.value() + offset_;
   if (reached) return false;
   if (scratch.stopped) return least_ < limit;
-  for (std::uint32_t n = 0; n < closed_.size(); ++n) closed_[n] = scratch.reached(n) ? 1 : 0;
+  std::fill(closed_side_.begin(), closed_side_.end(), 0);
+  for (std::uint32_t n = 0; n < closed_.size(); ++n) {
+    closed_[n] = scratch.reached(n) ? 1 : 0;
+    if (closed_[n] != 0 && n < with_.size()) closed_side_[n / 64] |= std::uint64_t{1} << (n % 64);
+  }
   dirty_ = false;
   return true;
 }
 
 void DeviceCut::keep_side(const FlowScratch& scratch, std::uint32_t test) {
   std::uint64_t* side = &sides_[test * words_];
-  std::fill(side, side + words_, 0);
-  for (std::uint32_t c = 0; c < with_.size(); ++c) {
-    if (closed_[c] != 0) side[c / 64] |= std::uint64_t{1} << (c % 64);
-  }
+  std::copy(closed_side_.begin(), closed_side_.end(), side);
   for (const std::uint32_t n : scratch.queue) {
     if (n < with_.size()) side[n / 64] |= std::uint64_t{1} << (n % 64);
   }

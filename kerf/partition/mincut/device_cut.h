@@ -51,10 +51,11 @@ class DeviceCut {
   bool dirty_ = true;
   Flow least_ = 0;
   std::uint32_t words_ = 0;
-  std::vector<std::uint8_t> closed_;  // by flow node: source side of the least cost
-  std::vector<Flow> with_;            // by class
-  std::vector<std::uint8_t> valid_;   // by class: with_ and sides_ still hold
-  std::vector<std::uint64_t> sides_;  // by class, words_ each
+  std::vector<std::uint8_t> closed_;        // by flow node: source side of the least cost
+  std::vector<std::uint64_t> closed_side_;  // its classes, words_: every test starts from them
+  std::vector<Flow> with_;                  // by class
+  std::vector<std::uint8_t> valid_;         // by class: with_ and sides_ still hold
+  std::vector<std::uint64_t> sides_;        // by class, words_ each
 };
 
 }  // namespace kerf::partition
