@@ -423,13 +423,131 @@ TEST(LatencySearch, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   EXPECT_GE(equal, all * 95 / 100) << "of " << all;
 }
 
+// Three accelerators and a CPU, memory tight or loose, tensors cheap or dear.
+LoadProblem latency_problem(std::uint64_t seed, std::size_t nodes) {
+  LoadProblem problem = random_problem(seed, nodes);
+  double bytes = 0;
+  for (LoadNode& node : problem.nodes) {
+    bytes += node.bytes;
+    if (seed % 3 == 0) node.transfer *= 10;
+  }
+  problem.num_accelerators = 3;
+  problem.num_cpus = 1;
+  problem.memory = seed % 4 < 2 ? bytes : std::floor(bytes * (seed % 4 == 2 ? 0.25 : 0.4));
+  return problem;
+}
+
+// Of all splits that number the accelerators in the order of their first units: they are equal, so
+// that the others only repeat these.
+double least_latency(const LoadProblem& problem, bool serial) {
+  const UnitProblem units = to_units(problem);
+  LatencyTimer timer(problem, serial);
+  double best = kInfinity;
+  Split device;
+  std::vector<double> bytes(units.num_devices(), 0);
+  const std::function<void(std::uint32_t)> extend = [&](std::uint32_t used) {
+    if (device.size() == units.units.size()) {
+      best = std::min(best, timer.latency(to_nodes(units, device)));
+      return;
+    }
+    const LoadUnit& unit = units.units[device.size()];
+    for (std::uint32_t d = 0; d <= units.cpu(); ++d) {
+      const bool runs = d == units.cpu() || (unit.on_accelerator && d <= used);
+      if (!runs || bytes[d] + unit.bytes > units.memory_of(d)) continue;
+      bytes[d] += unit.bytes;  // whole numbers
+      device.push_back(d);
+      extend(d == used ? used + 1 : used);
+      device.pop_back();
+      bytes[d] -= unit.bytes;
+    }
+  };
+  extend(0);
+  return best;
+}
+
+// At the smaller budget there are more splits than it may try: moves and restarts find the best.
+TEST(LatencySearch, FindsTheBestOfNearlyAllSmallProblems) {
+  int equal[] = {0, 0}, proved[] = {0, 0}, all = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed, ++all) {
+    const LoadProblem problem = latency_problem(seed, 7 + seed % 3);
+    const UnitProblem units = to_units(problem);
+    const bool serial = seed % 5 < 2;
+    const double best = least_latency(problem, serial);
+    for (const std::size_t large : {0U, 1U}) {
+      const LoadAnswer answer = latency_search(
+          problem, {.time_budget = large == 1 ? 0.3 : 0.01, .clock = 60, .seed = seed}, serial);
+      ASSERT_TRUE(is_valid(units, answer.device)) << "seed " << seed;
+      EXPECT_EQ(answer.objective, find_latency(problem, to_nodes(units, answer.device), serial));
+      EXPECT_GE(answer.objective, best * (1 - 1e-12)) << "seed " << seed;
+      EXPECT_FALSE(answer.truncated);
+      const bool equals = answer.objective <= best * (1 + 1e-9);
+      EXPECT_TRUE(equals || !answer.optimal) << "seed " << seed;
+      equal[large] += equals ? 1 : 0;
+      proved[large] += answer.optimal ? 1 : 0;
+    }
+  }
+  EXPECT_GE(equal[0], all * 97 / 100);
+  EXPECT_LT(proved[0], all * 95 / 100) << "nothing is left to the search";
+  EXPECT_EQ(equal[1], all);
+  EXPECT_EQ(proved[1], all);
+}
+
+// Nodes 2 and 7 share a dear tensor: apart from the others they gain only when they leave together.
+TEST(LatencySearch, MovesWhatHangsTogether) {
+  LoadProblem problem;
+  problem.num_accelerators = 3;
+  problem.memory = 100;
+  const auto add = [&](double accelerator, double cpu, double transfer,
+                       std::vector<std::uint32_t> readers) {
+    LoadNode node;
+    node.id = static_cast<std::int64_t>(problem.nodes.size());
+    node.accelerator_time = accelerator;
+    node.cpu_time = cpu;
+    node.transfer = transfer;
+    problem.nodes.push_back(node);
+    problem.successors.push_back(std::move(readers));
+  };
+  add(0.404, 8.644, 12.466, {4, 6});
+  add(2.983, 29.83, 18.765, {4});
+  add(4.4, 0.4, 0, {});
+  add(2.3, 6.403, 6.735, {1, 6});
+  add(4.794, 4.7, 0, {});
+  add(6.015, 1.6, 18.438, {4});
+  add(6.375, 3.591, 0, {});
+  add(3.2, 32, 29.928, {2});
+  add(1.633, 16.333, 0, {});
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const LoadAnswer answer =
+        latency_search(problem, {.time_budget = 0.01, .clock = 60, .seed = seed}, false);
+    EXPECT_FALSE(answer.optimal) << "for the search, not for trying all";
+    EXPECT_NEAR(answer.objective, 22.871, 1e-9) << "seed " << seed;
+  }
+}
+
+// Restarts and all.
 TEST(LatencySearch, GivesTheSameSplitOnAnyNumberOfThreads) {
-  const LoadProblem problem = random_problem(5, 20);
-  const LoadAnswer one = latency_search(problem, {.time_budget = 600, .seed = 4}, false);
-  const LoadAnswer two =
-      latency_search(problem, {.time_budget = 600, .seed = 4, .threads = 2}, false);
-  EXPECT_EQ(one.device, two.device);
-  EXPECT_EQ(one.work, two.work);
+  for (const double enough : {0.0, 1.02}) {
+    const LoadProblem problem = random_problem(5, 20);
+    LoadOptions options{.time_budget = 0.2, .clock = 600, .seed = 4};
+    if (enough > 0)
+      options.good_enough = enough * latency_search(problem, options, false).objective;
+    const LoadAnswer one = latency_search(problem, options, false);
+    EXPECT_FALSE(one.truncated);
+    for (const int threads : {2, 4}) {
+      options.threads = threads;
+      const LoadAnswer same = latency_search(problem, options, false);
+      EXPECT_EQ(one.device, same.device);
+      EXPECT_EQ(one.work, same.work);
+    }
+  }
+}
+
+TEST(LatencySearch, UsesTheWorkItsBudgetBuys) {
+  const LoadProblem problem = latency_problem(1, 16);
+  const LoadAnswer little = latency_search(problem, {.time_budget = 0.1, .clock = 60}, false);
+  const LoadAnswer much = latency_search(problem, {.time_budget = 0.4, .clock = 60}, false);
+  EXPECT_GT(much.work, 3 * little.work);
+  EXPECT_LE(much.objective, little.objective);
 }
 
 std::filesystem::path data_folder() {

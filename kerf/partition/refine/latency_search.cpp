@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Problem: the split whose one sample takes least time (spec of find_latency), memory respected.
-// Method: simulated annealing from several starts, then from the best of them again at lower heat.
-// Moves take single units, runs of a topological order, or the rest of a device's run, so that
-// borders of pieces wander and whole pieces change places. O(edges) a proposal; not optimal in
-// general.
+// Method: few units: all splits. Else simulated annealing from several starts, then from the best
+// of them again at lower heat, then again and again from the best at higher heats until the work is
+// used up. Moves take single units, runs of a topological order, the rest of a device's run, the
+// holders of a tensor, or what hangs together on a device, so that borders of pieces wander and
+// whole pieces change places. O(edges) a proposal; not optimal in general.
 #include "kerf/partition/refine/latency_search.h"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
 #include "kerf/partition/refine/anneal.h"
+#include "kerf/partition/refine/latency_enumeration.h"
 #include "kerf/partition/refine/latency_starts.h"
 #include "kerf/partition/refine/latency_timer.h"
 #include "kerf/partition/refine/tasks.h"
@@ -27,8 +29,9 @@ namespace {
 using Split = std::vector<std::uint32_t>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kWorkPerSecond = 5e7;  // about 0.5 s of a core of 2.8 GHz
-constexpr double kWorkPerSquaredUnit = 3e4;
+constexpr double kWorkPerSecond = 5e7;       // about 0.5 s of a core of 2.8 GHz
+constexpr double kWorkPerSquaredUnit = 3e3;  // before the first restart
+constexpr std::int64_t kWorkPerSplit = 16;   // what does not grow with the edges
 constexpr double kEqual = 1e-9;
 
 struct Found {
@@ -40,6 +43,12 @@ struct Found {
 struct Heat {
   double first;
   double last;
+};
+
+// An annealing to do.
+struct Attempt {
+  Split start;
+  Heat heat;
 };
 
 // What all tasks read.
@@ -61,9 +70,10 @@ class LatencyAnnealer {
         device_(start),
         node_device_(to_nodes(setting.units, start)),
         bytes_(setting.flat.num_devices, 0),
-        place_(start.size()) {
+        place_(start.size()),
+        seen_(start.size(), 0) {
     for (std::uint32_t i = 0; i < setting.order.size(); ++i) place_[setting.order[i]] = i;
-    for (std::size_t u = 0; u < start.size(); ++u) bytes_[start[u]] += units_.bytes[u];
+    sum_bytes();
     now_ = timer_.latency(node_device_);
     best_ = {start, now_, 0};
   }
@@ -86,18 +96,24 @@ class LatencyAnnealer {
   std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(rng_.below(bound)); }
 
   void propose(double warmth) {
-    best_.work += 1;
+    best_.work += kWorkPerSplit;
     const std::uint32_t unit = below(units_.num_units());
     moved_.clear();
-    const std::uint32_t kind = below(10);
+    const std::uint32_t kind = below(12);
     if (kind < 4) {
       put(unit, target(unit));
     } else if (kind < 5) {
       swap(unit, below(units_.num_units()));
     } else if (kind < 8) {
       put_run(place_[unit], run_length(), target(unit), false);
-    } else {
+    } else if (kind < 10) {
       put_run(place_[unit], units_.num_units(), target(unit), true);
+    } else if (kind < 11) {
+      put_connected(unit, below(units_.num_devices));
+    } else if (below(2) == 0) {
+      put_holders(unit, below(units_.num_devices));
+    } else {
+      swap_connected(unit, below(units_.num_units()));
     }
     if (moved_.empty()) return;
     if (!fits()) return undo();
@@ -106,6 +122,8 @@ class LatencyAnnealer {
     if (after > now_ && after - now_ > -warmth * std::log(rng_.uniform())) return undo();
     now_ = after;
     if (now_ >= best_.objective * (1 - kEqual)) return;
+    sum_bytes();
+    if (!fits()) return;
     best_.objective = now_;
     best_.device = device_;
   }
@@ -143,6 +161,46 @@ class LatencyAnnealer {
     put(unit, to);
   }
 
+  // All that hold one of its tensors.
+  void put_holders(std::uint32_t unit, std::uint32_t to) {
+    const auto nets = units_.nets(unit);
+    if (nets.empty()) return put(unit, to);
+    for (const std::uint32_t pin : units_.pins(nets[below(nets.size())])) put(pin, to);
+  }
+
+  void put_connected(std::uint32_t unit, std::uint32_t to) {
+    find_connected(unit);
+    for (const std::uint32_t each : connected_) put(each, to);
+  }
+
+  void swap_connected(std::uint32_t unit, std::uint32_t other) {
+    const std::uint32_t from = device_[unit];
+    const std::uint32_t to = device_[other];
+    if (from == to) return;
+    find_connected(unit);
+    const Split first = connected_;
+    find_connected(other);
+    for (const std::uint32_t each : first) put(each, to);
+    for (const std::uint32_t each : connected_) put(each, from);
+  }
+
+  // The units of its device that tensors join to it, over others of that device.
+  void find_connected(std::uint32_t unit) {
+    ++sight_;
+    connected_.assign(1, unit);
+    seen_[unit] = sight_;
+    for (std::size_t i = 0; i < connected_.size(); ++i) {
+      for (const std::uint32_t net : units_.nets(connected_[i])) {
+        best_.work += 1;
+        for (const std::uint32_t pin : units_.pins(net)) {
+          if (seen_[pin] == sight_ || device_[pin] != device_[unit]) continue;
+          seen_[pin] = sight_;
+          connected_.push_back(pin);
+        }
+      }
+    }
+  }
+
   void put(std::uint32_t unit, std::uint32_t to) {
     if (device_[unit] == to || !units_.runs_on(unit, to)) return;
     moved_.emplace_back(unit, device_[unit]);
@@ -154,6 +212,12 @@ class LatencyAnnealer {
     bytes_[to] += units_.bytes[unit];
     device_[unit] = to;
     for (const std::uint32_t node : setting_.units.units[unit].nodes) node_device_[node] = to;
+  }
+
+  // From scratch: additions and subtractions leave rests.
+  void sum_bytes() {
+    std::fill(bytes_.begin(), bytes_.end(), 0.0);
+    for (std::size_t u = 0; u < device_.size(); ++u) bytes_[device_[u]] += units_.bytes[u];
   }
 
   bool fits() const {
@@ -175,6 +239,9 @@ class LatencyAnnealer {
   std::vector<double> bytes_;                                   // by device
   std::vector<std::uint32_t> place_;                            // by unit, in the order
   std::vector<std::pair<std::uint32_t, std::uint32_t>> moved_;  // unit, device before
+  Split connected_;
+  std::vector<std::uint64_t> seen_;  // by unit: when find_connected last met it
+  std::uint64_t sight_ = 0;
   double now_ = 0;
   Found best_;
 };
@@ -183,9 +250,7 @@ class LatencySearch {
  public:
   LatencySearch(const LoadProblem& problem, const LoadOptions& options, bool serial)
       : options_(options), clock_(options.safety_stop()), setting_(make_setting(problem, serial)) {
-    const auto count = static_cast<double>(setting_.flat.num_units());
-    work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
-                     kWorkPerSquaredUnit * count * count);
+    work_ = kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6);
   }
 
   LoadAnswer run() {
@@ -194,12 +259,17 @@ class LatencySearch {
          latency_starts(setting_.units, setting_.flat, setting_.order, clock_, rng)) {
       add_start(std::move(start));
     }
-    if (setting_.flat.num_units() > 0) {
-      // The first rounds choose, the last ones finish.
-      round(8, 0.4, {3e-3, 3e-5});
-      round(3, 0.3, {1e-3, 1e-5});
-      round(2, 0.3, {3e-4, 1e-6});
+    if (may_try_all()) {
+      try_all();
+      return answer();
     }
+    const auto count = static_cast<double>(setting_.flat.num_units());
+    const double first = std::min(work_, kWorkPerSquaredUnit * count * count);
+    // The first rounds choose, the last ones finish.
+    cool(8, 0.4 * first, {3e-3, 3e-5});
+    cool(3, 0.3 * first, {1e-3, 1e-5});
+    cool(2, 0.3 * first, {3e-4, 1e-6});
+    while (!over()) restart();
     return answer();
   }
 
@@ -239,21 +309,62 @@ class LatencySearch {
     found_.insert(place, std::move(found));
   }
 
-  void round(std::size_t kept, double share, Heat heat) {
-    if (found_.empty() || good(found_.front().objective) || clock_.struck()) return;
+  bool may_try_all() const {
+    const LatencyTimer timer(setting_.problem, setting_.serial);
+    const auto each = static_cast<double>(timer.work() + kWorkPerSplit);
+    const double splits = count_splits(setting_.flat);
+    return splits <= 1 || splits * each <= 0.5 * work_;
+  }
+
+  void try_all() {
+    if (!found_.empty() && good(found_.front().objective)) return;
+    LatencyTimer timer(setting_.problem, setting_.serial);
+    LoadAnswer all =
+        try_all_splits(setting_.units, setting_.flat, timer, options_.good_enough, clock_);
+    tried_all_ = all.optimal;
+    Found best{std::move(all.device), all.objective, all.work};
+    if (!best.device.empty()) check(best);
+    keep(std::move(best));
+  }
+
+  bool over() const {
+    return found_.empty() || good(found_.front().objective) ||
+           static_cast<double>(work_done_) >= work_ || clock_.struck();
+  }
+
+  // The best `kept` again.
+  void cool(std::size_t kept, double work, Heat heat) {
+    if (over()) return;
     found_.resize(std::min(found_.size(), kept));
-    const std::vector<Found> from = found_;
-    std::vector<Found> results(from.size());
-    const auto work = static_cast<std::int64_t>(share * work_ / static_cast<double>(from.size()));
-    const std::size_t counted = run_tasks(from.size(), options_.threads, [&](std::size_t i) {
+    std::vector<Attempt> attempts;
+    for (const Found& found : found_) attempts.push_back({found.device, heat});
+    round(attempts, work);
+  }
+
+  // From the best two with heats that let go of a little or of nearly everything; ever longer.
+  void restart() {
+    constexpr double kHeats[] = {0.3, 0.1, 0.03, 0.01};
+    found_.resize(std::min<std::size_t>(found_.size(), 2));
+    std::vector<Attempt> attempts;
+    for (const Found& found : found_) {
+      for (const double heat : kHeats) attempts.push_back({found.device, {heat, 1e-3 * heat}});
+    }
+    const auto done = static_cast<double>(work_done_);
+    round(attempts, std::min(work_ - done, 0.5 * done));
+  }
+
+  void round(const std::vector<Attempt>& attempts, double work) {
+    std::vector<Found> results(attempts.size());
+    const auto each = static_cast<std::int64_t>(work / static_cast<double>(attempts.size())) + 1;
+    const std::size_t counted = run_tasks(attempts.size(), options_.threads, [&](std::size_t i) {
       Rng mixed(options_.seed ^ (next_task_ + i) * 0xd1342543de82ef95ULL);
       Rng rng(mixed.next());
-      LatencyAnnealer annealer(setting_, from[i].device, rng);
-      results[i] = annealer.run(work, heat, options_.good_enough, clock_);
+      LatencyAnnealer annealer(setting_, attempts[i].start, rng);
+      results[i] = annealer.run(each, attempts[i].heat, options_.good_enough, clock_);
       check(results[i]);
       return good(results[i].objective);
     });
-    next_task_ += from.size();
+    next_task_ += attempts.size();
     for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
   }
 
@@ -270,8 +381,8 @@ class LatencySearch {
     out.work = work_done_;
     out.objective = found_.empty() ? kInfinity : found_.front().objective;
     if (!found_.empty()) out.device = found_.front().device;
-    out.optimal = !found_.empty() && good(out.objective);
-    out.truncated = !out.optimal && clock_.struck();
+    out.optimal = !found_.empty() && (tried_all_ || good(out.objective));
+    out.truncated = !tried_all_ && !out.optimal && clock_.struck();
     return out;
   }
 
@@ -280,6 +391,7 @@ class LatencySearch {
   Setting setting_;
   double work_;
   std::int64_t work_done_ = 0;
+  bool tried_all_ = false;
   std::uint64_t next_task_ = 1;
   std::vector<Found> found_;  // best first
 };

@@ -8,10 +8,12 @@
 
 namespace kerf::partition {
 
-// From all on the CPU, greedy fills and best cuts of lines of units (for least total time, for
-// least max load): units and runs of units move, annealed. `objective` is the latency, `device` by
-// unit of to_units(problem). `serial` as in find_latency. Memory is hard; work, clock and threads
-// as for refine(). When nothing that fits was found, `device` is empty and the objective infinite.
+// All splits when they are few for the time budget (`optimal` then). Else from all on the CPU,
+// greedy fills and best cuts of lines of units (for least total time, for least max load): units
+// and groups of units move, annealed, until the work that the time budget buys is used up.
+// `objective` is the latency, `device` by unit of to_units(problem). `serial` as in find_latency.
+// Memory is hard; work, clock and threads as for refine(). When nothing that fits was found,
+// `device` is empty and the objective infinite.
 LoadAnswer latency_search(const LoadProblem& problem, const LoadOptions& options, bool serial);
 
 }  // namespace kerf::partition
