@@ -24,6 +24,7 @@ struct Options {
 int run(const Options& options) {
   const Problem problem = make_problem(options.problem, "compare");
   std::vector<std::string> methods = options.methods;
+  for (std::string& method : methods) method = CLI::detail::trim_copy(method);
   if (methods == std::vector<std::string>{"all"}) methods.clear();
   const Comparison comparison = [&] {
     constexpr double kSearching = 4;  // methods that take the whole budget

@@ -57,16 +57,24 @@ int run(const Options& options) {
   return kOk;
 }
 
-int run_published(const Options& options, bool method_given) {
+int run_published(const Options& options, const CLI::App& verb) {
   const ProblemOptions& given = options.problem;
   if (!given.devices.empty() || !given.cluster.empty() || !given.profile.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 "[kerf.plan] --devices, --cluster or --profile beside --from; expected neither: a "
                 "published problem has its own devices and costs");
   }
+  for (const char* option : {"--schedule", "--comm-model", "--assignment", "--saturate-host",
+                             "--work-limit", "--n-microbatches", "--batch"}) {
+    if (verb.count(option) == 0) continue;
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[kerf.plan] {} beside --from; a published problem has no use for it; "
+                            "leave it out",
+                            option));
+  }
   PublishedOptions published;
   published.problem = given.graph;
-  published.method = method_given ? options.method : "auto";
+  published.method = verb.count("--method") > 0 ? options.method : "auto";
   published.objective = given.objective;
   published.contiguous = options.contiguous;
   published.serial = options.serial;
@@ -100,8 +108,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   published->add_flag("--serial", options->serial,
                       "latency: the pieces of a device one after the other");
   verb->callback([options, verb, &exit_code] {
-    const bool method_given = verb->count("--method") > 0;
-    exit_code = options->from.empty() ? run(*options) : run_published(*options, method_given);
+    exit_code = options->from.empty() ? run(*options) : run_published(*options, *verb);
   });
 }
 

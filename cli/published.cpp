@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "cli/progress.h"
@@ -50,6 +51,28 @@ int list_bounds(const std::string& path) {
   return kOk;
 }
 
+// There is no split: proved so by the bounds, or not found.
+std::string why_nothing(const LoadProblem& problem, const PublishedOptions& options) {
+  double largest = 0;
+  for (const partition::LoadBound& bound : partition::load_bounds(problem)) {
+    largest = std::max(largest, bound.value);
+  }
+  if (std::isinf(largest)) {
+    return fmt::format(
+        "no split fits the memory of {:.6g} that each of {} accelerators has; raise "
+        "maxSizePerFPGA, "
+        "or add accelerators or a CPU",
+        problem.memory, problem.num_accelerators);
+  }
+  const bool contiguous =
+      options.contiguous || options.method == "ideals" || options.method == "chain";
+  return fmt::format(
+      "no {}split was found in {:.3g} s that fits the memory of {:.6g} of each accelerator and "
+      "waits for itself nowhere, which does not prove that there is none; raise --time-budget or "
+      "maxSizePerFPGA, or try --method auto",
+      contiguous ? "contiguous " : "", options.time_budget, problem.memory);
+}
+
 }  // namespace
 
 int plan_published(const PublishedOptions& options) {
@@ -67,17 +90,13 @@ int plan_published(const PublishedOptions& options) {
     return partition::plan_load(problem, request);
   }();
   if (!plan) {
-    fmt::print(
-        stderr,
-        "kerf: error: [partition.{}] no split fits the accelerators' memory of {:.4g} bytes, "
-        "or none was found in {:.3g} s; raise maxSizePerFPGA or --time-budget\n",
-        options.method, problem.memory, options.time_budget);
+    fmt::print(stderr, "kerf: error: [partition.{}] {}\n", options.method,
+               why_nothing(problem, options));
     return kNo;
   }
-  const std::string text = print_load_plan(problem, *plan);
-  if (!options.out.empty()) write_file(options.out, text);
+  if (!options.out.empty()) write_file(options.out, print_load_plan(problem, *plan));
   if (options.json) {
-    fmt::print("{}", text);
+    fmt::print("{}", print_load_plan(problem, *plan));
   } else {
     print_plan_table(problem, *plan);
   }

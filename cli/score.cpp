@@ -37,7 +37,9 @@ int run(const Options& options) {
       "turn\n",
       find_latency(problem, device, false), find_latency(problem, device, true));
   fmt::print("contiguous            {}\n", is_contiguous(problem, device) ? "yes" : "no");
-  return loads.fits ? kOk : kNo;
+  const std::vector<std::string> faults = find_faults(problem, device);
+  for (const std::string& fault : faults) fmt::print("not allowed           {}\n", fault);
+  return loads.fits && faults.empty() ? kOk : kNo;
 }
 
 }  // namespace

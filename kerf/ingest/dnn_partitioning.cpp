@@ -50,7 +50,9 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
   problem.name = std::string(source);
   problem.num_accelerators = static_cast<int>(reader.integer("maxFPGAs", 0, 1 << 20));
   problem.num_cpus = static_cast<int>(reader.integer("maxCPUs", 0, 1 << 20));
-  problem.memory = reader.number("maxSizePerFPGA");
+  // Sums of sizes are rounded: what is over by no more than that fits.
+  constexpr double kRounding = 1e-12;
+  problem.memory = reader.number("maxSizePerFPGA") * (1 + kRounding);
   std::unordered_map<std::int64_t, std::uint32_t> by_id;
   for (const JsonReader& child : reader.children("nodes")) {
     LoadNode node = read_node(child);
@@ -165,7 +167,15 @@ class SplitReader {
       read_nodes(device, next++);
     }
     if (!reader_.has("cpus")) return;
-    for (const JsonReader& device : reader_.children("cpus")) read_nodes(device, problem_.cpu());
+    int cpus = 0;
+    for (const JsonReader& device : reader_.children("cpus")) {
+      const bool bare = device.json().is_array();
+      const bool empty = (bare ? device.elements() : device.children("nodes")).empty();
+      if (!empty && ++cpus > problem_.num_cpus) {
+        device.fail("one CPU too many", fmt::format("{}", problem_.num_cpus));
+      }
+      read_nodes(device, problem_.cpu());
+    }
   }
   void read_nodes(const JsonReader& device, std::uint32_t number) {
     const bool bare = device.json().is_array();

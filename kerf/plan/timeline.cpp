@@ -94,28 +94,32 @@ Nanoseconds Timeline::end() const {
   return last;
 }
 
+// Events may overlap: a device that receives while it computes is busy once.
 Nanoseconds Timeline::busy(DeviceId device) const {
-  Nanoseconds sum;
+  std::vector<std::pair<Nanoseconds, Nanoseconds>> spans;
   for (const Event& event : events) {
-    if (event.device == device) sum += event.end - event.start;
+    if (event.device == device) spans.emplace_back(event.start, event.end);
+  }
+  std::sort(spans.begin(), spans.end());
+  Nanoseconds sum;
+  Nanoseconds until;
+  for (const auto& [start, end] : spans) {
+    if (end > until) sum += end - std::max(start, until);
+    until = std::max(until, end);
   }
   return sum;
 }
 
 double Timeline::bubble() const {
   const Nanoseconds span = end();
-  std::vector<Nanoseconds> busy_of(devices.size());
   std::vector<bool> used(devices.size());
-  for (const Event& event : events) {
-    used[event.device.index()] = true;
-    busy_of[event.device.index()] += event.end - event.start;
-  }
+  for (const Event& event : events) used[event.device.index()] = true;
   double idle = 0;
   double count = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (!used[i]) continue;
     ++count;
-    idle += span.count > 0 ? 1 - busy_of[i] / span : 0;
+    idle += span.count > 0 ? 1 - busy(DeviceId{i}) / span : 0;
   }
   // Sums of many small times may pass the span by a rounding error.
   return count > 0 ? std::clamp(idle / count, 0.0, 1.0) : 0;

@@ -177,6 +177,7 @@ def _check_request(
     seed: int,
     time_budget: float,
     threads: int,
+    names: Mapping[str, object],
 ) -> None:
     if not isinstance(graph, Graph):
         raise TypeError(
@@ -187,6 +188,9 @@ def _check_request(
     check_whole(where, "batch", batch or 0, least=0, most=2**40)
     check_whole(where, "seed", seed, least=0, most=2**63 - 1)
     check_whole(where, "threads", threads, least=1, most=1024)
+    for name, value in names.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{where} {name} is {value!r}; expected a name, a string")
     if isinstance(time_budget, bool) or not isinstance(time_budget, int | float):
         raise TypeError(f"{where} time_budget is {time_budget!r}; expected seconds, such as 1.0")
 
@@ -221,7 +225,7 @@ def plan(
     - ``batch``: samples a step; the traced example's unless given.
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
       or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
-    - ``method``: one of ``kerf.methods()``; ``objective``: ``"throughput"``, and for the methods
+    - ``method``: one of the names in ``kerf.methods()``; ``objective``: ``"throughput"``, and for the methods
       auto, refine and exact also ``"latency"``, ``"step"`` or ``"memory"``.
     - ``time_budget``: seconds for the methods that search; ``threads`` change the time, never the
       plan.
@@ -235,7 +239,13 @@ def plan(
     the arguments.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    _check_request("[kerf.plan]", graph, n_microbatches, batch, seed, time_budget, threads)
+    named = {
+        "method": method,
+        "objective": objective,
+        "schedule": schedule,
+        "comm_model": comm_model,
+    }
+    _check_request("[kerf.plan]", graph, n_microbatches, batch, seed, time_budget, threads, named)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)

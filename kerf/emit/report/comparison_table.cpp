@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "kerf/emit/report/text_table.h"
 
@@ -33,45 +34,63 @@ double unit(Objective objective, double value) {
 }  // namespace
 
 std::string comparison_table(const Comparison& comparison) {
-  const std::string objective(to_string(comparison.objective));
-  TextTable table({{"method", Align::left},
-                   {objective, Align::right},
-                   {"bound", Align::right},
-                   {"gap", Align::right},
-                   {"stages", Align::right},
-                   {"step", Align::right},
-                   {"memory", Align::right},
-                   {"seconds", Align::right},
-                   {"", Align::left}});
+  // A column that would say the objective again is left out.
+  const bool with_step = comparison.objective != Objective::step;
+  const bool with_memory = comparison.objective != Objective::memory;
+  std::vector<TextTable::Column> columns{
+      {"method", Align::left},
+      {std::string(to_string(comparison.objective)), Align::right},
+      {"bound", Align::right},
+      {"gap", Align::right},
+      {"stages", Align::right}};
+  if (with_step) columns.push_back({"step", Align::right});
+  if (with_memory) columns.push_back({"memory", Align::right});
+  columns.push_back({"seconds", Align::right});
+  columns.push_back({"", Align::left});
+  TextTable table(columns);
+  std::map<std::string, std::string> reasons;  // methods by what they say
   for (const ComparedMethod& row : comparison.methods) {
     const std::string seconds = fmt::format("{:.3f}", row.cpu_seconds);
-    if (!row.found) {
-      table.add({row.method, "-", "-", "-", "-", "-", "-", seconds, "no plan"});
-      continue;
+    std::vector<std::string> cells{row.method};
+    if (row.found) {
+      const Plan& plan = row.plan;
+      cells.push_back(objective_text(comparison.objective, plan.objective_value()));
+      cells.push_back(objective_text(comparison.objective, plan.lower_bound.value));
+      cells.push_back(gap_text(plan));
+      cells.push_back(std::to_string(plan.num_stages()));
+      if (with_step) cells.push_back(to_string(plan.step_time));
+      if (with_memory) cells.push_back(to_string(fullest(plan)));
+      cells.push_back(seconds);
+      cells.emplace_back(plan.truncated ? "stopped early" : "");
+    } else {
+      cells.resize(columns.size() - 2, "-");
+      cells.push_back(seconds);
+      cells.emplace_back("no plan");
+      // "[partition.chain] ..." but for the name.
+      const std::string text = row.reason.substr(row.reason.find("] ") + 2);
+      std::string& methods = reasons[text];
+      methods += (methods.empty() ? "" : ", ") + row.method;
     }
-    const Plan& plan = row.plan;
-    table.add({row.method, objective_text(comparison.objective, plan.objective_value()),
-               objective_text(comparison.objective, plan.lower_bound.value), gap_text(plan),
-               std::to_string(plan.num_stages()), to_string(plan.step_time),
-               to_string(fullest(plan)), seconds, plan.truncated ? "stopped early" : ""});
+    table.add(std::move(cells));
   }
   std::string out = table.str();
   if (!comparison.bound.name.empty()) {
     out +=
         fmt::format("\nlower bound ({}): {}\n", comparison.bound.name, comparison.bound.argument);
   }
-  for (const ComparedMethod& row : comparison.methods) {
-    if (!row.found) out += fmt::format("{}: {}\n", row.method, row.reason);
-  }
+  for (const auto& [text, methods] : reasons) out += fmt::format("{}: {}\n", methods, text);
   return out;
 }
 
 Json comparison_json(const Comparison& comparison) {
   Json json = format_header("kerf-comparison", kVersion);
   json["objective"] = to_string(comparison.objective);
-  json["lower_bound"] = {{"name", comparison.bound.name},
-                         {"value", unit(comparison.objective, comparison.bound.value)},
-                         {"argument", comparison.bound.argument}};
+  json["lower_bound"] = nullptr;
+  if (!comparison.bound.name.empty()) {
+    json["lower_bound"] = {{"name", comparison.bound.name},
+                           {"value", unit(comparison.objective, comparison.bound.value)},
+                           {"argument", comparison.bound.argument}};
+  }
   json["methods"] = Json::array();
   for (const ComparedMethod& row : comparison.methods) {
     Json entry;

@@ -157,7 +157,10 @@ std::string predictions(const Plan& plan) {
 std::string plan_table(const Plan& plan, const Graph* graph) {
   std::string out = heading(plan) + '\n' + stage_rows(plan, graph) + '\n' + device_rows(plan) +
                     '\n' + predictions(plan);
-  for (const std::string& note : plan.cluster.notes) out += "note: " + note + '\n';
+  for (const std::string& note : plan.cluster.notes) {
+    const bool again = std::find(plan.notes.begin(), plan.notes.end(), note) != plan.notes.end();
+    if (!again) out += "note: " + note + '\n';
+  }
   for (const std::string& note : plan.notes) out += "note: " + note + '\n';
   return out;
 }

@@ -128,6 +128,8 @@ class Search {
   }
 
   void finish() {
+    constexpr std::int64_t kPlanWork = 100;
+    work_left_ -= kPlanWork;
     std::vector<DeviceId> device;
     for (const std::size_t d : unit_device_) device.emplace_back(d);
     if (best_.offer(place_units(problem_, model_, device, "exact"))) {

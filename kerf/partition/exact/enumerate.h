@@ -12,7 +12,7 @@
 namespace kerf::partition {
 
 struct EnumerateLimits {
-  std::int64_t work = 20'000'000;  // branches
+  std::int64_t work = 20'000'000;  // branches; a plan that is made counts for some hundred
   double seconds = 1e6;            // a safety stop
 };
 struct Enumeration {

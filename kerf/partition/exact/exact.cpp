@@ -3,39 +3,37 @@
 #include "kerf/partition/exact/exact.h"
 
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/enumerate.h"
+#include "kerf/partition/split/methods.h"
 #include "kerf/partition/split/traced_search.h"
 
 namespace kerf::partition {
 
 Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) {
   constexpr double kSearchShare = 0.5;
+  constexpr std::size_t kMostUnits = 40;  // no budget lets an enumeration of more end
   const bool by_cuts = problem.objective == Objective::throughput;
-  TracedSearch search(problem, options, options.time_budget * kSearchShare);
+  Options half = options;
+  half.time_budget *= kSearchShare;
+  TracedSearch search(problem, options, half.time_budget);
   BestPlan& best = search.best();
-  search.offer(chain(problem, options));
+  search.offer(by_cuts ? start_plan(problem, options) : refine_plan(problem, half));
   if (by_cuts) {
     search.run("exact");
-    if (search.met()) {
-      return std::move(best).answer("exact", search.busiest_bound(), false);
-    }
+    if (search.met()) return std::move(best).answer("exact", search.busiest_bound(), false);
   }
-  constexpr std::size_t kMostUnits = 40;  // no budget lets an enumeration of more end
+  const auto bound = [&] { return by_cuts ? search.busiest_bound() : best_lower_bound(problem); };
   if (search.model().units.size() > kMostUnits) {
-    const LowerBound bound = by_cuts ? search.busiest_bound() : best_lower_bound(problem);
-    return std::move(best).answer("exact", bound, search.truncated());
+    return std::move(best).answer("exact", bound(), search.truncated());
   }
   EnumerateLimits limits;
   if (options.work_limit > 0) limits.work = options.work_limit;
-  limits.seconds = options.time_budget * (1 - kSearchShare);
+  limits.seconds = half.time_budget;
   const Enumeration enumeration = enumerate_splits(problem, search.model(), best, limits);
   // Loads do not depend on how a split's units are put into stages, other figures do.
   const bool all_seen = by_cuts && enumeration.complete && best.plan().has_value();
-  const LowerBound bound = all_seen  ? tried_all(*best.plan())
-                           : by_cuts ? search.busiest_bound()
-                                     : best_lower_bound(problem);
-  return std::move(best).answer("exact", bound, !enumeration.complete);
+  const LowerBound proved = all_seen ? tried_all(*best.plan()) : bound();
+  return std::move(best).answer("exact", proved, !enumeration.complete);
 }
 
 }  // namespace kerf::partition

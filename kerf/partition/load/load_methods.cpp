@@ -23,19 +23,34 @@ namespace {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
+// No more accelerators than there are units for.
+LoadProblem with_useful_accelerators(LoadProblem problem) {
+  const auto nodes = static_cast<int>(std::min<std::size_t>(problem.nodes.size(), 1U << 20));
+  if (!problem.slowness.empty() || !problem.memories.empty()) return problem;
+  problem.num_accelerators = std::min(problem.num_accelerators, std::max(nodes, 1));
+  return problem;
+}
+
 std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
   const double start = cpu_seconds();
-  const UnitProblem units = to_units(problem);
-  const DriverProblem model{problem, units, true};
+  const LoadProblem searched = with_useful_accelerators(with_one_cpu(problem));
+  const UnitProblem units = to_units(searched);
+  const DriverProblem model{searched, units, problem.num_cpus < 2};
+  const auto on_problem = [&](std::span<const std::uint32_t> device) {
+    std::vector<std::uint32_t> out = to_nodes(units, device);
+    std::replace(out.begin(), out.end(), searched.cpu(), problem.cpu());
+    return out;
+  };
   SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
-    const Loads loads = find_loads(units, device);
+    const Loads loads =
+        model.exact ? find_loads(units, device) : find_loads(problem, on_problem(device));
     return Verdict{loads.fits, loads.busiest, 0};
   });
   driver.run(request.method, request.contiguous);
   if (driver.best().device.empty()) return std::nullopt;
   LoadPlan out;
   out.method = request.method;
-  out.device = to_nodes(units, driver.best().device);
+  out.device = on_problem(driver.best().device);
   const Loads loads = find_loads(problem, out.device);
   KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
   out.value = loads.busiest;
@@ -57,13 +72,15 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
   const LoadBound bound = latency_bound(problem);
   LoadOptions options = request.options;
   options.good_enough = bound.value;
-  const LoadAnswer answer = latency_search(problem, options, request.serial);
+  const LoadProblem searched = with_useful_accelerators(problem);
+  const LoadAnswer answer = latency_search(searched, options, request.serial);
   if (answer.device.empty()) return std::nullopt;
-  const UnitProblem units = to_units(problem);
+  const UnitProblem units = to_units(searched);
   LoadPlan out;
   out.method = request.method;
   out.objective = Objective::latency;
   out.device = to_nodes(units, answer.device);
+  std::replace(out.device.begin(), out.device.end(), searched.cpu(), problem.cpu());
   out.value = find_latency(problem, out.device, request.serial);
   out.lower_bound = std::min(bound.value, out.value);
   out.bound_name = bound.name;
@@ -87,6 +104,17 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse(fmt::format("method '{}'", request.method),
            fmt::format("one of {}", fmt::join(names, ", ")));
   }
+  const bool is_latency = request.objective == Objective::latency;
+  if (request.contiguous && (is_latency || request.method == "refine")) {
+    refuse(fmt::format("only contiguous splits for {} '{}'", is_latency ? "objective" : "method",
+                       is_latency ? "latency" : "refine"),
+           "objective throughput and a method of chain, ideals, exact, auto (leave out "
+           "--contiguous, or change the other)");
+  }
+  if (request.serial && !is_latency) {
+    refuse("pieces of a device in turn (--serial) for another objective than latency",
+           "--objective latency, or no --serial");
+  }
   if (!(request.options.time_budget > 0)) {
     refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
   }
@@ -100,7 +128,7 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
 }
 
 std::vector<LoadBound> load_bounds(const LoadProblem& problem) {
-  return find_load_bounds(to_units(problem));
+  return find_load_bounds(to_units(with_one_cpu(problem)));
 }
 
 LoadBound latency_bound(const LoadProblem& problem) {

@@ -138,7 +138,11 @@ void SplitDriver::contiguous(double seconds) {
 void SplitDriver::any_split(double seconds) {
   search([&](const LoadProblem&, const UnitProblem& units) {
     std::vector<std::vector<std::uint32_t>> starts;
-    if (tensors_are_dear(problem_.bound)) starts = metis_starts(units, options_.seed);
+    constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
+    const bool short_enough = static_cast<double>(units.units.size()) < kUnitsASecond * seconds;
+    if (short_enough && tensors_are_dear(problem_.bound)) {
+      starts = metis_starts(units, options_.seed);
+    }
     if (!best_.device.empty()) starts.push_back(best_.device);
     return refine(units, options(seconds), starts);
   });

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/bounds/bounds.h"
@@ -32,40 +32,34 @@ LowerBound objective_bound(const Problem& problem, const LowerBound& busiest) {
   return best;
 }
 
-// Are there so few splits that all can be looked at?
-bool is_small(const Problem& problem, const SplitModel& model) {
-  constexpr double kFew = 50'000;
-  const auto devices = static_cast<double>(problem.cluster.num_devices());
-  return std::pow(devices, static_cast<double>(model.units.size())) <= kFew;
-}
+using Clock = std::chrono::steady_clock;
 
-Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
-                                            std::string_view method) {
-  TracedSearch search(problem, options, options.time_budget);
-  search.offer(chain(problem, options));
-  search.run(method);
-  // Memory and links that the searches do not know to the last byte leave something to gain.
-  if (method != "ideals" && !search.met()) {
-    polish(problem, search.model(), search.best(), {options.time_budget * 0.1, problem.seed});
+// When the whole budget has passed. Shares of the work are counted; this is the safety stop.
+class Deadline {
+ public:
+  explicit Deadline(double seconds)
+      : end_(Clock::now() +
+             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+  double left() const {
+    constexpr double kLittle = 0.002;
+    return std::max(kLittle, std::chrono::duration<double>(end_ - Clock::now()).count());
   }
-  if (method == "auto" && !search.met() && is_small(problem, search.model())) {
-    const Enumeration all = enumerate_splits(problem, search.model(), search.best());
-    if (all.complete && search.best().plan()) {
-      const LowerBound bound = tried_all(*search.best().plan());
-      return std::move(search.best()).answer("auto", bound, false);
-    }
-  }
-  return std::move(search.best())
-      .answer(std::string(method), search.busiest_bound(), search.truncated());
-}
+  bool passed() const { return Clock::now() >= end_; }
+
+ private:
+  Clock::time_point end_;
+};
 
 // The least limit at which `chain` still finds a split, and that split.
-void halve_memory(const Problem& problem, const Options& options, BestPlan& best) {
+void halve_memory(const Problem& problem, const Options& options, const Deadline& deadline,
+                  BestPlan& best) {
   if (!best.plan()) return;
   constexpr int kRounds = 12;
+  Options quick = options;
+  quick.work_limit = 500;
   double low = best_lower_bound(problem).value;
   double high = best.plan()->objective_value();
-  for (int round = 0; round < kRounds && low < high * 0.999; ++round) {
+  for (int round = 0; round < kRounds && low < high * 0.999 && !deadline.passed(); ++round) {
     const double middle = (low + high) / 2;
     Problem tighter = problem;
     for (Device& device : tighter.cluster.devices) {
@@ -73,42 +67,121 @@ void halve_memory(const Problem& problem, const Options& options, BestPlan& best
       device.memory = device.memory_limited ? std::min(device.memory, limit) : limit;
       device.memory_limited = true;
     }
-    const auto outcome = chain(tighter, options);
+    const auto outcome = chain_in_order(tighter, quick);
     if (!outcome) {
       low = middle;
       continue;
     }
-    auto found = replace_problem(*outcome, problem);
-    best.offer(found);
+    best.offer(replace_problem(*outcome, problem));
     high = middle;
   }
+}
+
+// Where nothing was found that fits: the plan that needs least memory may.
+void look_for_room(const Problem& problem, const SplitModel& model, const Options& options,
+                   const Deadline& deadline, BestPlan& best) {
+  Problem roomy = problem;
+  roomy.objective = Objective::memory;
+  for (Device& device : roomy.cluster.devices) device.memory_limited = false;
+  BestPlan smallest;
+  smallest.offer(single(roomy, options));
+  smallest.offer(chain_in_order(roomy, options));
+  halve_memory(roomy, options, deadline, smallest);
+  polish(roomy, model, smallest,
+         {.seconds = options.time_budget * 0.2, .clock = deadline.left(), .seed = problem.seed});
+  if (smallest.plan()) best.offer(replace_problem(*smallest.plan(), problem));
+}
+
+// Few units: all splits, as far as a share of the budget goes. True: all of them were seen.
+bool try_all(const Problem& problem, const SplitModel& model, const Options& options,
+             const Deadline& deadline, BestPlan& best, bool& timed_out) {
+  constexpr std::size_t kMostUnits = 40;
+  constexpr double kBranchesASecond = 400'000;
+  if (model.units.size() > kMostUnits) return false;
+  EnumerateLimits limits;
+  limits.work = static_cast<std::int64_t>(options.time_budget * kBranchesASecond);
+  limits.seconds = deadline.left();
+  const Enumeration all = enumerate_splits(problem, model, best, limits);
+  timed_out = timed_out || all.timed_out;
+  return all.complete && best.plan().has_value();
+}
+
+// What a heuristic did not find need not be impossible.
+Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
+  if (outcome) return outcome;
+  Infeasible reason = outcome.reason();
+  reason.what_would_help += " (none was found; not proved impossible)";
+  return reason;
+}
+
+Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
+                                            std::string_view method) {
+  const Deadline deadline(options.time_budget);
+  TracedSearch search(problem, options, options.time_budget);
+  BestPlan& best = search.best();
+  search.offer(start_plan(problem, options));
+  search.run(method);
+  bool timed_out = search.truncated();
+  if (!best.plan()) look_for_room(problem, search.model(), options, deadline, best);
+  // Memory and links that the searches do not know to the last byte leave something to gain.
+  if (method != "ideals" && !search.met()) {
+    timed_out |= !polish(
+        problem, search.model(), best,
+        {.seconds = options.time_budget * 0.1, .clock = deadline.left(), .seed = problem.seed});
+  }
+  if (method == "auto" && !search.met() &&
+      try_all(problem, search.model(), options, deadline, best, timed_out)) {
+    const LowerBound bound = tried_all(*best.plan());
+    return std::move(best).answer("auto", bound, false);
+  }
+  return say_not_proved(
+      std::move(best).answer(std::string(method), search.busiest_bound(), timed_out));
 }
 
 Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options& options,
                                            std::string_view method) {
   constexpr double kSearchShare = 0.3;
+  const Deadline deadline(options.time_budget);
   const bool wide = method == "auto";
   TracedSearch search(problem, options, options.time_budget * kSearchShare);
   BestPlan& best = search.best();
   best.offer(single(problem, options));
-  search.offer(chain(problem, options));
-  if (problem.objective == Objective::memory) halve_memory(problem, options, best);
+  search.offer(start_plan(problem, options));
+  if (problem.objective == Objective::memory) halve_memory(problem, options, deadline, best);
   constexpr std::size_t kManyNodes = 5'000;  // beyond, these take longer than the search
   if (wide && problem.graph.num_nodes() <= kManyNodes) {
-    best.offer(cost_aware(problem, options));
-    best.offer(kl(problem, options));
+    for (const Method family : {cost_aware, kl}) {
+      // Their memory is another: only their plans are of use here, not their reasons.
+      if (const auto outcome = family(problem, options)) best.offer(outcome);
+    }
   }
-  if (wide) search.run("auto");
-  const bool finished = polish(problem, search.model(), best,
-                               {options.time_budget * (1 - kSearchShare), problem.seed});
-  if (wide && is_small(problem, search.model())) {
-    enumerate_splits(problem, search.model(), best);
+  bool timed_out = false;
+  if (wide) {
+    search.run("auto");
+    timed_out = search.truncated();
   }
-  return std::move(best).answer(std::string(method),
-                                objective_bound(problem, search.busiest_bound()), !finished);
+  if (!best.plan()) look_for_room(problem, search.model(), options, deadline, best);
+  timed_out |= !polish(problem, search.model(), best,
+                       {.seconds = options.time_budget * (1 - kSearchShare),
+                        .clock = deadline.left(),
+                        .seed = problem.seed});
+  if (wide) try_all(problem, search.model(), options, deadline, best, timed_out);
+  return say_not_proved(std::move(best).answer(
+      std::string(method), objective_bound(problem, search.busiest_bound()), timed_out));
 }
 
 }  // namespace
+
+Outcome<Plan, Infeasible> start_plan(const Problem& problem, const Options& options) {
+  constexpr double kEvaluationsASecond = 20'000;
+  constexpr std::size_t kManyNodes = 2'000;
+  Options quick = options;
+  quick.work_limit = std::max<std::int64_t>(
+      500, static_cast<std::int64_t>(options.time_budget * kEvaluationsASecond));
+  if (options.work_limit > 0) quick.work_limit = std::min(quick.work_limit, options.work_limit);
+  const bool many = problem.graph.num_nodes() > kManyNodes;
+  return many ? chain_in_order(problem, quick) : chain(problem, quick);
+}
 
 Outcome<Plan, Infeasible> ideals(const Problem& problem, const Options& options) {
   return search_throughput(problem, options, "ideals");

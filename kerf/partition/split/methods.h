@@ -3,7 +3,8 @@
 //
 // The searches over ideals, any splits and cuts, for traced problems. Each keeps to
 // Options::time_budget; memory is the engine's (simulate/memory.h), and what does not fit is
-// searched again with less of it. None is ever worse than `chain`.
+// searched again with less of it. They start from a contiguous plan, chain's unless looking for the
+// best order of unlike devices would take too long.
 #pragma once
 
 #include <vector>
@@ -11,6 +12,10 @@
 #include "kerf/partition/partition.h"
 
 namespace kerf::partition {
+
+// `chain`, as far as a start may go: looking for the best order of unlike devices can take longer
+// than all that follows.
+Outcome<Plan, Infeasible> start_plan(const Problem& problem, const Options& options);
 
 // Throughput. The best contiguous split over all orders of the graph: chains of order ideals,
 // devices in any order. Exact when links are alike and memory is ample; `truncated` when there were

@@ -28,12 +28,16 @@ class Polisher {
   Polisher(const Problem& problem, const SplitModel& model, BestPlan& best,
            const PolishOptions& options)
       : problem_(problem), model_(model), best_(best), rng_(options.seed) {
-    // Some two million nodes a second are placed, simulated and counted.
-    constexpr double kNodesASecond = 2e6;
+    // What is placed, simulated and counted in a second: nodes, and actions of the schedule.
+    constexpr double kNodesASecond = 8e5;
     const auto nodes = static_cast<double>(problem.graph.num_nodes() + 50);
-    plans_left_ = static_cast<std::int64_t>(options.seconds * kNodesASecond / nodes) + 1;
-    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                              std::chrono::duration<double>(options.seconds));
+    const double actions =
+        4.0 * problem.n_microbatches * static_cast<double>(problem.cluster.num_devices() + 4);
+    plans_left_ =
+        static_cast<std::int64_t>(options.seconds * kNodesASecond / (nodes + actions)) + 1;
+    const double clock = options.clock > 0 ? options.clock : 2 * options.seconds;
+    end_ = Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(clock));
   }
 
   bool run() {

@@ -9,7 +9,8 @@
 namespace kerf::partition {
 
 struct PolishOptions {
-  double seconds = 1;  // fixes the number of plans tried; the clock stops it only well beyond
+  double seconds = 1;  // fixes the number of plans tried
+  double clock = 0;    // seconds until the safety stop; 0: twice as many
   std::uint64_t seed = 0;
 };
 

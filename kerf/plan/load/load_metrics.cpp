@@ -1,7 +1,12 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
+#include <queue>
 
 #include "kerf/plan/load/load_problem.h"
 
@@ -81,6 +86,65 @@ std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
 
 }  // namespace
 
+namespace {
+
+// The load of the fullest of several CPUs.
+double share_among_cpus(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  std::map<std::int64_t, double> classes;
+  std::vector<double> times;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    if (device[n] != problem.cpu()) continue;
+    const LoadNode& node = problem.nodes[n];
+    if (node.colour == LoadNode::kNoColour) {
+      times.push_back(node.cpu_time);
+    } else {
+      classes[node.colour] += node.cpu_time;
+    }
+  }
+  for (const auto& [colour, time] : classes) times.push_back(time);
+  std::sort(times.begin(), times.end(), std::greater<>());
+  std::priority_queue<double, std::vector<double>, std::greater<>> cpus;
+  for (int c = 0; c < problem.num_cpus; ++c) cpus.push(0);
+  double fullest = 0;
+  for (const double time : times) {
+    const double load = cpus.top() + time;
+    cpus.pop();
+    cpus.push(load);
+    fullest = std::max(fullest, load);
+  }
+  return fullest;
+}
+
+}  // namespace
+
+LoadProblem with_one_cpu(const LoadProblem& problem) {
+  LoadProblem out = problem;
+  if (problem.num_cpus < 2) return out;
+  for (LoadNode& node : out.nodes) node.cpu_time /= problem.num_cpus;
+  out.num_cpus = 1;
+  return out;
+}
+
+std::vector<std::string> find_faults(const LoadProblem& problem,
+                                     std::span<const std::uint32_t> device) {
+  constexpr std::size_t kMostShown = 5;
+  std::vector<std::string> faults;
+  std::map<std::int64_t, std::size_t> first;  // by colour
+  for (std::size_t n = 0; n < problem.nodes.size() && faults.size() < kMostShown; ++n) {
+    const LoadNode& node = problem.nodes[n];
+    if (device[n] != problem.cpu() && !node.on_accelerator) {
+      faults.push_back(
+          fmt::format("node {} is on accelerator {} and runs on CPUs alone", node.id, device[n]));
+    }
+    if (node.colour == LoadNode::kNoColour) continue;
+    const std::size_t other = first.try_emplace(node.colour, n).first->second;
+    if (device[other] == device[n]) continue;
+    faults.push_back(fmt::format("nodes {} and {} share colour {} and are on different devices",
+                                 problem.nodes[other].id, node.id, node.colour));
+  }
+  return faults;
+}
+
 Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device) {
   Loads loads = empty_loads(problem.num_devices());
   std::vector<bool> reads(problem.num_devices());
@@ -98,6 +162,7 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
     reads[own] = true;
     if (leaves) charge(loads, problem, node.transfer, own, reads);
   }
+  if (problem.num_cpus > 1) loads.compute[problem.cpu()] = share_among_cpus(problem, device);
   sum_up(loads, problem);
   return loads;
 }

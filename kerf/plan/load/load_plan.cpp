@@ -20,20 +20,20 @@ std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan) {
   json["lower_bound"] = plan.lower_bound;
   json["bound"] = plan.bound_name;
   json["bound_argument"] = plan.bound_argument;
-  json["gap"] = plan.gap();
+  const bool known = plan.lower_bound > 0 || plan.value <= 0;
+  json["gap"] = known ? Json(plan.gap()) : Json(nullptr);
   json["contiguous"] = plan.contiguous;
   json["truncated"] = plan.truncated;
   json["cpu_seconds"] = plan.cpu_seconds;
   json["seed"] = plan.seed;
-  Json assignment = Json::object();
+  // Ids differ: keys are appended, where looking each up first would take quadratic time.
+  Json::object_t entries;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    Json& device = assignment[std::to_string(problem.nodes[n].id)];
-    if (plan.device[n] == problem.cpu()) {
-      device = "cpu";
-    } else {
-      device = plan.device[n];
-    }
+    const bool on_cpu = plan.device[n] == problem.cpu();
+    entries.Json::object_t::Container::emplace_back(std::to_string(problem.nodes[n].id),
+                                                    on_cpu ? Json("cpu") : Json(plan.device[n]));
   }
+  Json assignment(std::move(entries));
   json["assignment"] = std::move(assignment);
   return json.dump(1) + "\n";
 }

@@ -66,6 +66,7 @@ void check_load_problem(const LoadProblem& problem) {
   if (std::isnan(problem.memory) || problem.memory < 0) {
     refuse(fmt::format("a memory of {} for each accelerator", problem.memory), "a number from 0");
   }
+  if (problem.nodes.empty()) refuse("no nodes", "at least one: there is nothing to place");
   const auto accelerators = static_cast<std::size_t>(problem.num_accelerators);
   for (const std::vector<double>* list : {&problem.slowness, &problem.memories}) {
     if (!list->empty() && list->size() != accelerators) {
@@ -93,6 +94,13 @@ void check_load_problem(const LoadProblem& problem) {
     }
   }
   check_acyclic(problem);
+  double sum = 0;
+  for (const LoadNode& node : problem.nodes) {
+    sum += node.accelerator_time + node.cpu_time + node.bytes + 3 * node.transfer;
+  }
+  if (!std::isfinite(sum)) {
+    refuse("times or sizes whose sum is too large to count", "smaller ones: use another unit");
+  }
 }
 
 }  // namespace kerf

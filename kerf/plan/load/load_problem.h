@@ -26,7 +26,7 @@ enum class Charging : std::uint8_t {
 
 struct LoadNode {
   std::int64_t id = 0;  // the file's
-  std::string name;
+  std::string name = {};
   double accelerator_time = 0;
   double cpu_time = 0;
   double bytes = 0;                 // of an accelerator's memory
@@ -34,7 +34,7 @@ struct LoadNode {
   bool backward = false;            // follows its colour class; contiguity is about the others
   std::int64_t colour = kNoColour;  // nodes of one colour share a device
   double transfer = 0;              // of its output tensor
-  static constexpr std::int64_t kNoColour = -1;
+  static constexpr std::int64_t kNoColour = std::numeric_limits<std::int64_t>::min();
 };
 
 struct LoadProblem {
@@ -62,7 +62,9 @@ struct LoadProblem {
 // devices they can share. Throws Error(invalid_graph) naming the node; a cycle is printed.
 void check_load_problem(const LoadProblem& problem);
 
-// device[node]. What every device pays a sample; the largest is the objective `throughput`.
+// device[node]. What every device pays a sample; the largest is the objective `throughput`. Several
+// CPUs share what is on the CPU: colour classes, the longest first, each to the CPU with least; the
+// figure is that of the fullest.
 struct Loads {
   std::vector<double> compute;   // by device
   std::vector<double> transfer;  // by device
@@ -78,6 +80,15 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
 // its outputs out. `serial`: the pieces of one accelerator run one after the other; else each when
 // it can.
 double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device, bool serial);
+
+// The problem with its CPUs as one that is as fast as all of them: no split has a smaller max load
+// than the best of this one. The problem itself when it has at most one.
+LoadProblem with_one_cpu(const LoadProblem& problem);
+
+// What is wrong with a split beside its memory: nodes on devices that cannot run them, colour
+// classes on several devices. A sentence each; the first few.
+std::vector<std::string> find_faults(const LoadProblem& problem,
+                                     std::span<const std::uint32_t> device);
 
 // Each device's forward nodes: no path leaves them and comes back.
 bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device);
