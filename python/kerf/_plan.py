@@ -225,8 +225,9 @@ def plan(
     - ``batch``: samples a step; the traced example's unless given.
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
       or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
-    - ``method``: one of the names in ``kerf.methods()``; ``objective``: ``"throughput"``, and for the methods
-      auto, refine and exact also ``"latency"``, ``"step"`` or ``"memory"``.
+    - ``method``: one of the names in ``kerf.methods()``.
+    - ``objective``: ``"throughput"``; for the methods auto, refine and exact also ``"latency"``,
+      ``"step"`` or ``"memory"``.
     - ``time_budget``: seconds for the methods that search; ``threads`` change the time, never the
       plan.
     - ``comm_model``: how transfers are costed, ``"link"``, ``"host_staged"`` or ``"overlapped"``.
@@ -296,10 +297,15 @@ def compare_methods(
     plan has been verified; a method that finds none has ``plan`` None and a ``reason``.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    _check_request(
-        "[kerf.compare_methods]", graph, n_microbatches, batch, seed, time_budget, threads
-    )
-    names = [methods] if isinstance(methods, str) else [str(method) for method in methods]
+    where = "[kerf.compare_methods]"
+    named = {"objective": objective, "schedule": schedule, "comm_model": comm_model}
+    _check_request(where, graph, n_microbatches, batch, seed, time_budget, threads, named)
+    if not isinstance(methods, Iterable):
+        raise TypeError(f"{where} methods is {methods!r}; expected 'all' or a list of names")
+    names = methods.split(",") if isinstance(methods, str) else [str(name) for name in methods]
+    names = [name.strip() for name in names]
+    if not names:
+        raise ValueError(f"{where} methods is empty; expected 'all' or at least one name")
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     return _core.compare_methods(

@@ -133,7 +133,7 @@ def test_wrong_requests_are_refused_with_what_to_do(traced, wrong, error, words)
         kerf.plan(graph, DEVICES, **{"method": "auto", **wrong})
 
 
-@pytest.mark.parametrize("methods", [["best"], ["chain", "chain"], "aot"])
+@pytest.mark.parametrize("methods", [["best"], ["chain", "chain"], "aot", []])
 def test_wrong_methods_are_not_compared(traced, methods):
     _, _, graph = traced
     with pytest.raises(ValueError, match="expected"):
