@@ -28,12 +28,6 @@ Problem limited_problem(std::uint64_t seed, const RandomProblemOptions& options)
   return problem;
 }
 
-// `best`: -1 when nothing fits.
-void consider(const Plan& plan, double& best) {
-  if (find_overflow(plan)) return;
-  if (best < 0 || plan.busiest.count < best) best = plan.busiest.count;
-}
-
 void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
   for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
     ADD_FAILURE() << "seed " << seed << ", " << plan.method << ": " << violation.rule << ": "
