@@ -7,6 +7,7 @@ here again. `device[v]` is an accelerator's number, or CPU.
 """
 
 import dataclasses
+import heapq
 import json
 import math
 
@@ -99,7 +100,10 @@ def order_of(problem):
 
 
 def max_load(problem, device):
-    """Compute, every tensor that comes in once, every tensor that goes out once; CPUs lumped."""
+    """Compute, every tensor that comes in once, every tensor that goes out once.
+
+    Several CPUs share their classes, the longest first, each to the CPU with least.
+    """
     load = dict.fromkeys(range(problem.accelerators), 0.0) | {CPU: 0.0}
     for v, own in enumerate(device):
         load[own] += problem.cpu_time[v] if own == CPU else problem.accelerator_time[v]
@@ -107,7 +111,21 @@ def max_load(problem, device):
         if readers:
             for payer in (readers | {own}) - {CPU}:
                 load[payer] += problem.transfer[v]
+    if problem.cpus > 1:
+        load[CPU] = shared_among_cpus(problem, device)
     return max(load.values())
+
+
+def shared_among_cpus(problem, device):
+    times = [
+        sum(problem.cpu_time[v] for v in members)
+        for members in problem.classes
+        if device[members[0]] == CPU
+    ]
+    cpus = [0.0] * problem.cpus
+    for time in sorted(times, reverse=True):
+        heapq.heapreplace(cpus, cpus[0] + time)
+    return max(cpus)
 
 
 def fits(problem, device):
