@@ -6,14 +6,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 
+#include "kerf/base/cpu_seconds.h"
 #include "kerf/partition/finish.h"
 
 namespace kerf {
 namespace {
-
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void check_names(const std::vector<std::string>& methods) {
   const std::vector<std::string> known = comparable_methods();

@@ -47,6 +47,10 @@ std::optional<Infeasible> find_overflow(const Plan& plan) {
   return worst;
 }
 
+void keep_closest(std::optional<Infeasible>& closest, const Infeasible& reason) {
+  if (!closest || reason.short_by < closest->short_by) closest = reason;
+}
+
 Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
                                       std::vector<std::vector<NodeId>> stages,
                                       std::vector<DeviceId> devices, std::string method) {

@@ -24,6 +24,9 @@ Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
 // The device that exceeds its limit by most, if any does.
 std::optional<Infeasible> find_overflow(const Plan& plan);
 
+// Keeps the reason that is least short of memory; of equals the first.
+void keep_closest(std::optional<Infeasible>& closest, const Infeasible& reason);
+
 // The same stages on the same devices, replicas included, under another problem (micro-batches,
 // batch, limits, profile): re-simulated and checked against memory again.
 Outcome<Plan, Infeasible> replace_problem(const Plan& plan, const Problem& problem);

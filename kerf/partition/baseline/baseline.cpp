@@ -24,7 +24,7 @@ Outcome<Plan, Infeasible> single(const Problem& problem, const Options&) {
   for (const std::size_t device : order) {
     auto outcome = finish_plan(problem, {all}, {DeviceId{device}}, "single");
     if (outcome) return outcome;
-    if (!least || outcome.reason().short_by < least->short_by) least = outcome.reason();
+    keep_closest(least, outcome.reason());
   }
   return *least;
 }

@@ -88,9 +88,7 @@ class ChainSearch {
         {model_.ids.begin(), model_.ids.begin() + static_cast<std::ptrdiff_t>(cuts_.size() - 1)},
         "chain");
     if (!outcome) {
-      if (!result_.closest || outcome.reason().short_by < result_.closest->short_by) {
-        result_.closest = outcome.reason();
-      }
+      keep_closest(result_.closest, outcome.reason());
       return;
     }
     const double value = std::max(busiest, outcome->busiest.count);

@@ -116,9 +116,7 @@ class OrderSearch {
     const auto outcome =
         finish_plan(problem_, partition::intervals(current_.cuts), current_.devices, "chain");
     if (!outcome) {
-      if (!result_.closest || outcome.reason().short_by < result_.closest->short_by) {
-        result_.closest = outcome.reason();
-      }
+      keep_closest(result_.closest, outcome.reason());
       return;
     }
     const double value = std::max(busiest, outcome->busiest.count);

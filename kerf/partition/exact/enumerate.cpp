@@ -8,13 +8,13 @@
 #include "kerf/partition/exact/enumerate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
+
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
@@ -29,8 +29,7 @@ class Search {
         units_(model.units),
         best_(best),
         work_left_(limits.work),
-        end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                std::chrono::duration<double>(limits.seconds))),
+        clock_(limits.seconds),
         bounded_(problem.objective == Objective::throughput),
         charges_links_(problem.comm_model == "link"),
         unit_device_(units_.size(), kNone),
@@ -55,7 +54,7 @@ class Search {
   void place(std::size_t depth) {
     if (work_left_ <= 0 || timed_out_) return;
     constexpr std::int64_t kLookAtTheClock = 256;
-    if (--work_left_ % kLookAtTheClock == 0) timed_out_ = Clock::now() >= end_;
+    if (--work_left_ % kLookAtTheClock == 0) timed_out_ = clock_.struck();
     if (bounded_ && bound() >= value_) return;
     if (depth == model_.order.size()) return finish();
     const std::size_t unit = model_.order[depth];
@@ -144,7 +143,7 @@ class Search {
   const std::vector<Unit>& units_;
   BestPlan& best_;
   std::int64_t work_left_;
-  Clock::time_point end_;
+  StopClock clock_;
   bool timed_out_ = false;
   bool bounded_;
   bool charges_links_;
@@ -160,6 +159,11 @@ class Search {
 };
 
 }  // namespace
+
+bool is_enumerable(const SplitModel& model) {
+  constexpr std::size_t kMostUnits = 40;
+  return model.units.size() <= kMostUnits;
+}
 
 Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
                              const EnumerateLimits& limits) {

@@ -20,6 +20,9 @@ struct Enumeration {
   bool timed_out = false;  // the clock stopped it
 };
 
+// So few units that it may end; no budget lets one of more end.
+bool is_enumerable(const SplitModel& model);
+
 // Improves `best` for the problem's objective; memory is the engine's. Exponential: for up to about
 // twenty units.
 Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,

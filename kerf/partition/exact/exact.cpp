@@ -11,7 +11,6 @@ namespace kerf::partition {
 
 Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) {
   constexpr double kSearchShare = 0.5;
-  constexpr std::size_t kMostUnits = 40;  // no budget lets an enumeration of more end
   const bool by_cuts = problem.objective == Objective::throughput;
   Options half = options;
   half.time_budget *= kSearchShare;
@@ -23,7 +22,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
     if (search.met()) return std::move(best).answer("exact", search.busiest_bound(), false);
   }
   const auto bound = [&] { return by_cuts ? search.busiest_bound() : best_lower_bound(problem); };
-  if (search.model().units.size() > kMostUnits) {
+  if (!is_enumerable(search.model())) {
     return std::move(best).answer("exact", bound(), search.truncated());
   }
   EnumerateLimits limits;

@@ -73,9 +73,6 @@ Outcome<Plan, Infeasible> otherwise(const Problem& problem, const Options& optio
 
 Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx::Mode mode) {
   std::optional<Infeasible> least;
-  const auto keep = [&](Infeasible reason) {
-    if (!least || reason.short_by < least->short_by) least = std::move(reason);
-  };
   for (const double share : kShares) {
     fx::FromProblem from = fx::from_problem(problem, mode, limited(problem.cluster) ? share : 1);
     from.request.work_limit = options.work_limit;
@@ -83,9 +80,9 @@ Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx
     if (answer) {
       auto plan = to_plan(problem, from, *answer, mode);
       if (plan) return plan;
-      keep(plan.reason());
+      keep_closest(least, plan.reason());
     } else {
-      keep(answer.reason());
+      keep_closest(least, answer.reason());
       break;  // more to hold will not fit either
     }
     if (!limited(problem.cluster)) break;

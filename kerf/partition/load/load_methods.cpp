@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 
+#include "kerf/base/cpu_seconds.h"
 #include "kerf/base/error.h"
 #include "kerf/partition/load/split_driver.h"
 #include "kerf/partition/mincut/load_bounds.h"
@@ -21,8 +21,6 @@ namespace {
               fmt::format("[partition.plan_load] {}; expected {}", found, expected));
 }
 
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
 // No more accelerators than there are units for.
 LoadProblem with_useful_accelerators(LoadProblem problem) {
   const auto nodes = static_cast<int>(std::min<std::size_t>(problem.nodes.size(), 1U << 20));
@@ -31,15 +29,37 @@ LoadProblem with_useful_accelerators(LoadProblem problem) {
   return problem;
 }
 
+// From device[unit] of the problem that was searched to device[node] of the one that was asked.
+std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoadProblem& searched,
+                                       const UnitProblem& units,
+                                       std::span<const std::uint32_t> device) {
+  std::vector<std::uint32_t> out = to_nodes(units, device);
+  std::replace(out.begin(), out.end(), searched.cpu(), problem.cpu());
+  return out;
+}
+
+LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
+                  std::vector<std::uint32_t> device, double value, const LoadBound& bound) {
+  LoadPlan out;
+  out.method = request.method;
+  out.objective = request.objective;
+  out.contiguous = is_contiguous(problem, device);
+  out.device = std::move(device);
+  out.value = value;
+  out.lower_bound = std::min(bound.value, value);
+  out.bound_name = bound.name;
+  out.bound_argument = bound.argument;
+  out.seed = request.options.seed;
+  return out;
+}
+
 std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
   const double start = cpu_seconds();
   const LoadProblem searched = with_useful_accelerators(with_one_cpu(problem));
   const UnitProblem units = to_units(searched);
   const DriverProblem model{searched, units, problem.num_cpus < 2};
   const auto on_problem = [&](std::span<const std::uint32_t> device) {
-    std::vector<std::uint32_t> out = to_nodes(units, device);
-    std::replace(out.begin(), out.end(), searched.cpu(), problem.cpu());
-    return out;
+    return place_nodes(problem, searched, units, device);
   };
   SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
     const Loads loads =
@@ -48,19 +68,12 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
   });
   driver.run(request.method, request.contiguous);
   if (driver.best().device.empty()) return std::nullopt;
-  LoadPlan out;
-  out.method = request.method;
-  out.device = on_problem(driver.best().device);
-  const Loads loads = find_loads(problem, out.device);
+  const std::vector<std::uint32_t> device = on_problem(driver.best().device);
+  const Loads loads = find_loads(problem, device);
   KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
-  out.value = loads.busiest;
-  out.lower_bound = std::min(driver.bound().value, out.value);
-  out.bound_name = driver.bound().name;
-  out.bound_argument = driver.bound().argument;
-  out.contiguous = is_contiguous(problem, out.device);
+  LoadPlan out = describe(problem, request, device, loads.busiest, driver.bound());
   out.truncated = driver.truncated();
   out.cpu_seconds = cpu_seconds() - start;
-  out.seed = request.options.seed;
   return out;
 }
 
@@ -76,19 +89,11 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
   const LoadAnswer answer = latency_search(searched, options, request.serial);
   if (answer.device.empty()) return std::nullopt;
   const UnitProblem units = to_units(searched);
-  LoadPlan out;
-  out.method = request.method;
-  out.objective = Objective::latency;
-  out.device = to_nodes(units, answer.device);
-  std::replace(out.device.begin(), out.device.end(), searched.cpu(), problem.cpu());
-  out.value = find_latency(problem, out.device, request.serial);
-  out.lower_bound = std::min(bound.value, out.value);
-  out.bound_name = bound.name;
-  out.bound_argument = bound.argument;
-  out.contiguous = is_contiguous(problem, out.device);
+  const std::vector<std::uint32_t> device = place_nodes(problem, searched, units, answer.device);
+  const double value = find_latency(problem, device, request.serial);
+  LoadPlan out = describe(problem, request, device, value, bound);
   out.truncated = answer.truncated;
   out.cpu_seconds = cpu_seconds() - start;
-  out.seed = request.options.seed;
   return out;
 }
 
@@ -132,19 +137,9 @@ std::vector<LoadBound> load_bounds(const LoadProblem& problem) {
 }
 
 LoadBound latency_bound(const LoadProblem& problem) {
-  std::vector<std::size_t> waiting(problem.nodes.size(), 0);
-  for (const auto& next : problem.successors) {
-    for (const std::uint32_t n : next) ++waiting[n];
-  }
-  std::vector<std::uint32_t> ready;
-  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
-    if (waiting[n] == 0) ready.push_back(n);
-  }
   std::vector<double> start(problem.nodes.size(), 0);
   double longest = 0;
-  while (!ready.empty()) {
-    const std::uint32_t n = ready.back();
-    ready.pop_back();
+  for (const std::uint32_t n : topological_order(problem)) {
     const LoadNode& node = problem.nodes[n];
     double time = node.cpu_time;
     if (problem.num_accelerators > 0 && node.on_accelerator) {
@@ -154,7 +149,6 @@ LoadBound latency_bound(const LoadProblem& problem) {
     longest = std::max(longest, end);
     for (const std::uint32_t next : problem.successors[n]) {
       start[next] = std::max(start[next], end);
-      if (--waiting[next] == 0) ready.push_back(next);
     }
   }
   return {"path", longest,

@@ -57,24 +57,16 @@ SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judg
       units_(to_units(problem.search)),
       options_(options),
       judge_(std::move(judge)),
-      end_(std::chrono::steady_clock::now() +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-               std::chrono::duration<double>(options.time_budget))) {
+      clock_(options.time_budget) {
   constexpr double kBoundShare = 0.25;
   bound_ = tightest(find_load_bounds(problem.bound, options.time_budget * kBoundShare));
-}
-
-double SplitDriver::left() const {
-  constexpr double kLittle = 0.005;
-  const std::chrono::duration<double> seconds = end_ - std::chrono::steady_clock::now();
-  return std::max(kLittle, seconds.count());
 }
 
 // Shares of the budget, not of what is left of it: measured time must not decide the work.
 LoadOptions SplitDriver::options(double seconds) const {
   LoadOptions out = options_;
   out.time_budget = seconds;
-  out.clock = left();
+  out.clock = clock_.left();
   if (problem_.exact) out.good_enough = bound_.value;
   return out;
 }
@@ -83,8 +75,9 @@ bool SplitDriver::met() const {
   return !best_.device.empty() && best_.objective <= bound_.value * (1 + kGap);
 }
 
-void SplitDriver::offer(std::span<const std::uint32_t> device) {
-  const Verdict verdict = judge_(device);
+void SplitDriver::offer(std::span<const std::uint32_t> device) { take(device, judge_(device)); }
+
+void SplitDriver::take(std::span<const std::uint32_t> device, const Verdict& verdict) {
   if (!verdict.fits) return;
   if (!best_.device.empty() && verdict.value >= best_.objective) return;
   best_.device.assign(device.begin(), device.end());
@@ -96,8 +89,7 @@ void SplitDriver::search(
   constexpr int kRounds = 6;
   double reserve = 0;
   double known_too_much = -1;
-  for (int round = 0; round < kRounds && (round == 0 || std::chrono::steady_clock::now() < end_);
-       ++round) {
+  for (int round = 0; round < kRounds && (round == 0 || !clock_.struck()); ++round) {
     LoadAnswer answer;
     if (reserve == 0) {
       answer = solve(problem_.search, units_);
@@ -114,7 +106,7 @@ void SplitDriver::search(
       continue;
     }
     const Verdict verdict = judge_(answer.device);
-    if (verdict.fits) return offer(answer.device);
+    if (verdict.fits) return take(answer.device, verdict);
     const double more = std::max(verdict.overhead, reserve * 1.25);
     if (known_too_much > 0 && more >= known_too_much) return;
     reserve = more;
@@ -151,7 +143,7 @@ void SplitDriver::any_split(double seconds) {
 void SplitDriver::prove_it(double seconds) {
   constexpr double kArcsASecond = 1.5e8;
   ProofOptions proof_options;
-  proof_options.time_budget = left();
+  proof_options.time_budget = clock_.left();
   proof_options.work_budget = static_cast<std::int64_t>(seconds * kArcsASecond);
   proof_options.known = bound_;
   Proof proof = prove(problem_.bound, best_, proof_options);

@@ -5,12 +5,12 @@
 // load problems and that of traced ones run through here.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <span>
 #include <string_view>
 
 #include "kerf/partition/load/load_search.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 
@@ -46,8 +46,8 @@ class SplitDriver {
   bool truncated() const { return truncated_ && !met(); }
 
  private:
-  double left() const;  // of the clock, at least a little
   LoadOptions options(double seconds) const;
+  void take(std::span<const std::uint32_t> device, const Verdict& verdict);
   // Searches, and again with less memory while the judge finds what comes out too large.
   void search(const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.
@@ -60,7 +60,7 @@ class SplitDriver {
   UnitProblem units_;  // of problem_.search
   LoadOptions options_;
   Judge judge_;
-  std::chrono::steady_clock::time_point end_;
+  StopClock clock_;
   LoadAnswer best_;
   LoadBound bound_;
   bool truncated_ = false;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kerf/base/rng.h"
-#include "kerf/partition/refine/stop_clock.h"
+#include "kerf/partition/stop_clock.h"
 #include "kerf/plan/load/load_problem.h"
 
 namespace kerf::partition {

@@ -7,7 +7,7 @@
 #include "kerf/partition/load/load_search.h"
 #include "kerf/partition/refine/latency_timer.h"
 #include "kerf/partition/refine/split_state.h"
-#include "kerf/partition/refine/stop_clock.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 

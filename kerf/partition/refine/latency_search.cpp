@@ -8,6 +8,7 @@
 // holders of a tensor, or what hangs together on a device, so that borders of pieces wander and
 // whole pieces change places. O(edges) a proposal; not optimal in general.
 #include "kerf/partition/refine/latency_search.h"
+#include "kerf/partition/refine/found_splits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,12 +34,6 @@ constexpr double kWorkPerSecond = 5e7;       // about 0.5 s of a core of 2.8 GHz
 constexpr double kWorkPerSquaredUnit = 3e3;  // before the first restart
 constexpr std::int64_t kWorkPerSplit = 16;   // what does not grow with the edges
 constexpr double kEqual = 1e-9;
-
-struct Found {
-  Split device;
-  double objective = kInfinity;
-  std::int64_t work = 0;
-};
 
 struct Heat {
   double first;
@@ -299,14 +294,7 @@ class LatencySearch {
 
   void keep(Found found) {
     work_done_ += found.work;
-    if (found.objective == kInfinity) return;
-    for (const Found& other : found_) {
-      if (other.device == found.device) return;
-    }
-    const auto place =
-        std::upper_bound(found_.begin(), found_.end(), found,
-                         [](const Found& a, const Found& b) { return a.objective < b.objective; });
-    found_.insert(place, std::move(found));
+    keep_found(found_, std::move(found));
   }
 
   bool may_try_all() const {

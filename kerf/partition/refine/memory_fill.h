@@ -10,7 +10,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/refine/split_state.h"
-#include "kerf/partition/refine/stop_clock.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 

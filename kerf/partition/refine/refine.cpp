@@ -8,6 +8,7 @@
 // most of the work. What no split below the incumbent can separate is merged first. Not optimal in
 // general.
 #include "kerf/partition/refine/refine.h"
+#include "kerf/partition/refine/found_splits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,12 +40,6 @@ constexpr double kWorkOfOrder = 250;
 constexpr double kWorkOfContraction = 60;
 constexpr double kWorkOfCoarsening = 300;
 constexpr double kWorkPerAnnealedUnit = 1000;  // less than that hardly changes a split
-
-struct Found {
-  Split device;
-  double objective = kInfinity;
-  std::int64_t work = 0;
-};
 
 bool is_split(const UnitProblem& problem, const Split& device) {
   if (device.size() != problem.units.size()) return false;
@@ -106,17 +101,9 @@ class Refiner {
   bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
   bool done() const { return found_.empty() || good(found_.front().objective) || clock_.struck(); }
 
-  // Best first; of equal ones the earlier, so that the order of tasks decides, not of threads.
   void keep(Found found) {
     work_done_ += found.work;
-    if (found.objective == kInfinity) return;
-    for (const Found& other : found_) {
-      if (other.device == found.device) return;
-    }
-    const auto place =
-        std::upper_bound(found_.begin(), found_.end(), found,
-                         [](const Found& a, const Found& b) { return a.objective < b.objective; });
-    found_.insert(place, std::move(found));
+    keep_found(found_, std::move(found));
   }
 
   void add_order(const FlatUnits& units, const std::vector<std::uint32_t>& order) {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/bounds/bounds.h"
@@ -16,6 +15,7 @@
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/split/polish.h"
 #include "kerf/partition/split/traced_search.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -32,26 +32,8 @@ LowerBound objective_bound(const Problem& problem, const LowerBound& busiest) {
   return best;
 }
 
-using Clock = std::chrono::steady_clock;
-
-// When the whole budget has passed. Shares of the work are counted; this is the safety stop.
-class Deadline {
- public:
-  explicit Deadline(double seconds)
-      : end_(Clock::now() +
-             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
-  double left() const {
-    constexpr double kLittle = 0.002;
-    return std::max(kLittle, std::chrono::duration<double>(end_ - Clock::now()).count());
-  }
-  bool passed() const { return Clock::now() >= end_; }
-
- private:
-  Clock::time_point end_;
-};
-
 // The least limit at which `chain` still finds a split, and that split.
-void halve_memory(const Problem& problem, const Options& options, const Deadline& deadline,
+void halve_memory(const Problem& problem, const Options& options, const StopClock& clock,
                   BestPlan& best) {
   if (!best.plan()) return;
   constexpr int kRounds = 12;
@@ -59,7 +41,7 @@ void halve_memory(const Problem& problem, const Options& options, const Deadline
   quick.work_limit = 500;
   double low = best_lower_bound(problem).value;
   double high = best.plan()->objective_value();
-  for (int round = 0; round < kRounds && low < high * 0.999 && !deadline.passed(); ++round) {
+  for (int round = 0; round < kRounds && low < high * 0.999 && !clock.struck(); ++round) {
     const double middle = (low + high) / 2;
     Problem tighter = problem;
     for (Device& device : tighter.cluster.devices) {
@@ -79,28 +61,27 @@ void halve_memory(const Problem& problem, const Options& options, const Deadline
 
 // Where nothing was found that fits: the plan that needs least memory may.
 void look_for_room(const Problem& problem, const SplitModel& model, const Options& options,
-                   const Deadline& deadline, BestPlan& best) {
+                   const StopClock& clock, BestPlan& best) {
   Problem roomy = problem;
   roomy.objective = Objective::memory;
   for (Device& device : roomy.cluster.devices) device.memory_limited = false;
   BestPlan smallest;
   smallest.offer(single(roomy, options));
   smallest.offer(chain_in_order(roomy, options));
-  halve_memory(roomy, options, deadline, smallest);
+  halve_memory(roomy, options, clock, smallest);
   polish(roomy, model, smallest,
-         {.seconds = options.time_budget * 0.2, .clock = deadline.left(), .seed = problem.seed});
+         {.seconds = options.time_budget * 0.2, .clock = clock.left(), .seed = problem.seed});
   if (smallest.plan()) best.offer(replace_problem(*smallest.plan(), problem));
 }
 
 // Few units: all splits, as far as a share of the budget goes. True: all of them were seen.
 bool try_all(const Problem& problem, const SplitModel& model, const Options& options,
-             const Deadline& deadline, BestPlan& best, bool& timed_out) {
-  constexpr std::size_t kMostUnits = 40;
+             const StopClock& clock, BestPlan& best, bool& timed_out) {
   constexpr double kBranchesASecond = 400'000;
-  if (model.units.size() > kMostUnits) return false;
+  if (!is_enumerable(model)) return false;
   EnumerateLimits limits;
   limits.work = static_cast<std::int64_t>(options.time_budget * kBranchesASecond);
-  limits.seconds = deadline.left();
+  limits.seconds = clock.left();
   const Enumeration all = enumerate_splits(problem, model, best, limits);
   timed_out = timed_out || all.timed_out;
   return all.complete && best.plan().has_value();
@@ -116,21 +97,21 @@ Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
 
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
                                             std::string_view method) {
-  const Deadline deadline(options.time_budget);
+  const StopClock clock(options.time_budget);
   TracedSearch search(problem, options, options.time_budget);
   BestPlan& best = search.best();
   search.offer(start_plan(problem, options));
   search.run(method);
   bool timed_out = search.truncated();
-  if (!best.plan()) look_for_room(problem, search.model(), options, deadline, best);
+  if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
   // Memory and links that the searches do not know to the last byte leave something to gain.
   if (method != "ideals" && !search.met()) {
     timed_out |= !polish(
         problem, search.model(), best,
-        {.seconds = options.time_budget * 0.1, .clock = deadline.left(), .seed = problem.seed});
+        {.seconds = options.time_budget * 0.1, .clock = clock.left(), .seed = problem.seed});
   }
   if (method == "auto" && !search.met() &&
-      try_all(problem, search.model(), options, deadline, best, timed_out)) {
+      try_all(problem, search.model(), options, clock, best, timed_out)) {
     const LowerBound bound = tried_all(*best.plan());
     return std::move(best).answer("auto", bound, false);
   }
@@ -141,13 +122,13 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
 Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options& options,
                                            std::string_view method) {
   constexpr double kSearchShare = 0.3;
-  const Deadline deadline(options.time_budget);
+  const StopClock clock(options.time_budget);
   const bool wide = method == "auto";
   TracedSearch search(problem, options, options.time_budget * kSearchShare);
   BestPlan& best = search.best();
   best.offer(single(problem, options));
   search.offer(start_plan(problem, options));
-  if (problem.objective == Objective::memory) halve_memory(problem, options, deadline, best);
+  if (problem.objective == Objective::memory) halve_memory(problem, options, clock, best);
   constexpr std::size_t kManyNodes = 5'000;  // beyond, these take longer than the search
   if (wide && problem.graph.num_nodes() <= kManyNodes) {
     for (const Method family : {cost_aware, kl}) {
@@ -160,12 +141,12 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
     search.run("auto");
     timed_out = search.truncated();
   }
-  if (!best.plan()) look_for_room(problem, search.model(), options, deadline, best);
+  if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
   timed_out |= !polish(problem, search.model(), best,
                        {.seconds = options.time_budget * (1 - kSearchShare),
-                        .clock = deadline.left(),
+                        .clock = clock.left(),
                         .seed = problem.seed});
-  if (wide) try_all(problem, search.model(), options, deadline, best, timed_out);
+  if (wide) try_all(problem, search.model(), options, clock, best, timed_out);
   return say_not_proved(std::move(best).answer(
       std::string(method), objective_bound(problem, search.busiest_bound()), timed_out));
 }

@@ -53,8 +53,8 @@ bool BestPlan::offer(Plan plan) {
 void BestPlan::offer(const Outcome<Plan, Infeasible>& outcome) {
   if (outcome) {
     offer(*outcome);
-  } else if (!closest_ || outcome.reason().short_by < closest_->short_by) {
-    closest_ = outcome.reason();
+  } else {
+    keep_closest(closest_, outcome.reason());
   }
 }
 

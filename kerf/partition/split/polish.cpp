@@ -3,17 +3,16 @@
 #include "kerf/partition/split/polish.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "kerf/base/rng.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Devices = std::vector<DeviceId>;
 
 // A step from one placement to another: some units go to a device, or two devices swap theirs.
@@ -27,7 +26,11 @@ class Polisher {
  public:
   Polisher(const Problem& problem, const SplitModel& model, BestPlan& best,
            const PolishOptions& options)
-      : problem_(problem), model_(model), best_(best), rng_(options.seed) {
+      : problem_(problem),
+        model_(model),
+        best_(best),
+        rng_(options.seed),
+        clock_(options.clock > 0 ? options.clock : 2 * options.seconds) {
     // What is placed, simulated and counted in a second: nodes, and actions of the schedule.
     constexpr double kNodesASecond = 8e5;
     const auto nodes = static_cast<double>(problem.graph.num_nodes() + 50);
@@ -35,9 +38,6 @@ class Polisher {
         4.0 * problem.n_microbatches * static_cast<double>(problem.cluster.num_devices() + 4);
     plans_left_ =
         static_cast<std::int64_t>(options.seconds * kNodesASecond / (nodes + actions)) + 1;
-    const double clock = options.clock > 0 ? options.clock : 2 * options.seconds;
-    end_ = Clock::now() +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(clock));
   }
 
   bool run() {
@@ -56,7 +56,7 @@ class Polisher {
     bool gained = false;
     for (const Move& move : moves) {
       if (--plans_left_ < 0) return false;
-      if (Clock::now() >= end_) {
+      if (clock_.struck()) {
         stopped_ = true;
         return false;
       }
@@ -121,7 +121,7 @@ class Polisher {
   BestPlan& best_;
   Rng rng_;
   std::int64_t plans_left_ = 0;
-  Clock::time_point end_;
+  StopClock clock_;
   bool stopped_ = false;
 };
 

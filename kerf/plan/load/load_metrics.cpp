@@ -40,23 +40,6 @@ void charge(Loads& loads, const AnyProblem& problem, double cost, std::uint32_t 
   }
 }
 
-std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
-  std::vector<std::uint32_t> waiting(problem.nodes.size(), 0);
-  for (const auto& next : problem.successors) {
-    for (const std::uint32_t n : next) ++waiting[n];
-  }
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
-    if (waiting[n] == 0) order.push_back(n);
-  }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    for (const std::uint32_t n : problem.successors[order[i]]) {
-      if (--waiting[n] == 0) order.push_back(n);
-    }
-  }
-  return order;
-}
-
 // piece[node]: how often paths to it have left its accelerator and come back, at most. Pieces of
 // one accelerator are numbered by it.
 std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
@@ -85,6 +68,23 @@ std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
+  std::vector<std::uint32_t> waiting(problem.nodes.size(), 0);
+  for (const auto& next : problem.successors) {
+    for (const std::uint32_t n : next) ++waiting[n];
+  }
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
+    if (waiting[n] == 0) order.push_back(n);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const std::uint32_t n : problem.successors[order[i]]) {
+      if (--waiting[n] == 0) order.push_back(n);
+    }
+  }
+  return order;
+}
 
 namespace {
 

@@ -62,6 +62,9 @@ struct LoadProblem {
 // devices they can share. Throws Error(invalid_graph) naming the node; a cycle is printed.
 void check_load_problem(const LoadProblem& problem);
 
+// All nodes, each after its predecessors.
+std::vector<std::uint32_t> topological_order(const LoadProblem& problem);
+
 // device[node]. What every device pays a sample; the largest is the objective `throughput`. Several
 // CPUs share what is on the CPU: colour classes, the longest first, each to the CPU with least; the
 // figure is that of the fullest.

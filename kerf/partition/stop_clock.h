@@ -12,6 +12,8 @@ class StopClock {
  public:
   explicit StopClock(double seconds);
   bool struck() const;
+  // Seconds until it strikes, and a little when it has: what is started then can still answer.
+  double left() const;
 
  private:
   std::chrono::steady_clock::time_point end_;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/refine/stop_clock.h"
+#include "kerf/partition/stop_clock.h"
 
 #include <algorithm>
 
@@ -18,6 +18,12 @@ bool StopClock::struck() const {
   if (std::chrono::steady_clock::now() < end_) return false;
   struck_.store(true, std::memory_order_relaxed);
   return true;
+}
+
+double StopClock::left() const {
+  constexpr double kLittle = 0.005;
+  const std::chrono::duration<double> seconds = end_ - std::chrono::steady_clock::now();
+  return std::max(kLittle, seconds.count());
 }
 
 }  // namespace kerf::partition
