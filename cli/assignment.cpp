@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdint>
 
-#include "kerf/base/file.h"
 #include "kerf/base/json.h"
 
 namespace kerf::cli {
@@ -18,8 +17,8 @@ constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 // The fields of an object that has at least one.
 JsonReader object_at(const JsonReader& reader, std::string_view key, std::string_view expected) {
   const JsonReader field = reader.child(key);
-  if (!field.json().is_object()) field.fail(field.json().type_name(), expected);
-  if (field.json().empty()) field.fail("nothing", expected);
+  if (field.type() != JsonType::object) field.fail(to_string(field.type()), expected);
+  if (field.fields().empty()) field.fail("nothing", expected);
   return field;
 }
 
@@ -34,24 +33,31 @@ std::int64_t partition_of(const JsonReader& reader, const std::string& key) {
   return number;
 }
 
+std::int64_t partition_number(const JsonReader& value) {
+  const std::int64_t number = value.as_integer();
+  if (number < 0 || number > kMost) {
+    value.fail(std::to_string(number), fmt::format("a number from 0 to {}", kMost));
+  }
+  return number;
+}
+
 }  // namespace
 
 void load_assignment(const std::string& path, partition::Options& options) {
-  constexpr auto kKind = ErrorKind::invalid_argument;
-  const Json json = parse_json(read_file(path), path, kKind);
-  const JsonReader reader(json, path, kKind);
+  const JsonDocument document = load_json(path, ErrorKind::invalid_argument);
+  const JsonReader reader(document);
   const JsonReader nodes = object_at(reader, "nodes", "an object of node names and partitions");
   const JsonReader devices = object_at(reader, "devices", "an object of partitions and devices");
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& [key, value] : reader.fields()) {
     if (key != "nodes" && key != "devices") {
       reader.fail(fmt::format("the key '{}'", key), "\"nodes\" and \"devices\" alone");
     }
   }
-  for (const auto& [name, value] : nodes.json().items()) {
-    options.node_to_partition[name] = nodes.integer(name, 0, kMost);
+  for (const auto& [name, value] : nodes.fields()) {
+    options.node_to_partition[name] = partition_number(value);
   }
-  for (const auto& [key, value] : devices.json().items()) {
-    options.partition_to_device[partition_of(devices, key)] = devices.text(key);
+  for (const auto& [key, value] : devices.fields()) {
+    options.partition_to_device[partition_of(devices, key)] = value.as_text();
   }
 }
 

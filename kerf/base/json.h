@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON at the border: parsing with line and column, fields read with their path in the message,
-// and the format header every file of Kerf carries.
+// JSON at the border: fields read with their path in the message, and the format header every file
+// of Kerf carries. Reading goes through JsonDocument, made for files of a million entries; what is
+// written is built as a Json.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,12 @@
 #include <vector>
 
 #include "kerf/base/error.h"
+#include "kerf/base/json_document.h"
 
 namespace kerf {
 
 // Keys keep the order they were written in: files are read by people and compared with diff.
 using Json = nlohmann::ordered_json;
-
-// Throws Error(kind) with line and column; `source` (a file name) goes into the message. Nesting is
-// limited, so that a hostile file cannot exhaust the stack; NaN and infinities are not JSON.
-Json parse_json(std::string_view text, std::string_view source, ErrorKind kind);
 
 struct FormatVersion {
   int major = 1;
@@ -30,27 +28,28 @@ struct FormatVersion {
 // {"format": "kerf-plan", "version": "1.0"}: put first into every file.
 Json format_header(std::string_view format, FormatVersion version);
 // An older minor version is accepted; another format, another major or a newer minor version throws
-// Error(kind) that names both versions.
-void check_format_header(const Json& json, std::string_view format, FormatVersion supported,
-                         std::string_view source, ErrorKind kind);
+// Error of the document's kind that names both versions.
+void check_format_header(const JsonDocument& document, std::string_view format,
+                         FormatVersion supported);
 
-// Reads typed fields of one object and says where it stands when something is wrong:
-//   JsonReader reader(json, "plan.json", ErrorKind::invalid_plan);
-//   auto count = reader.child("cluster").integer("n", 1, 1024);
-// Keeps a pointer to `json`, which must outlive it.
+// Reads typed fields of one value and says where it stands when something is wrong:
+//   const JsonDocument document = load_json("plan.json", ErrorKind::invalid_plan);
+//   auto count = JsonReader(document).child("cluster").integer("n", 1, 1024);
+// Two words that refer to the document, which must outlive it.
 class JsonReader {
  public:
-  JsonReader(const Json& json, std::string path, ErrorKind kind)
-      : json_(&json), path_(std::move(path)), kind_(kind) {}
-  JsonReader(Json&&, std::string, ErrorKind) = delete;
+  explicit JsonReader(const JsonDocument& document) : document_(&document) {}
+  explicit JsonReader(JsonDocument&&) = delete;
 
-  const Json& json() const { return *json_; }
-  const std::string& path() const { return path_; }
+  JsonType type() const { return document_->type(value_); }
+  std::string path() const { return document_->path(value_); }
   bool has(std::string_view key) const;
 
   JsonReader child(std::string_view key) const;
   std::vector<JsonReader> children(std::string_view key) const;  // elements of an array field
   std::vector<JsonReader> elements() const;                      // this value is the array
+  // This value is the object: its fields in order, each name once.
+  std::vector<std::pair<std::string, JsonReader>> fields() const;
 
   std::string text(std::string_view key) const;
   bool boolean(std::string_view key) const;
@@ -60,15 +59,27 @@ class JsonReader {
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const;
 
   std::string as_text() const;
+  bool as_boolean() const;
   double as_number() const;
   std::int64_t as_integer() const;
+  std::uint64_t as_unsigned() const;
+
+  // The whole value, to be changed or printed.
+  Json to_json() const;
 
   [[noreturn]] void fail(std::string_view found, std::string_view expected) const;
 
  private:
-  const Json* json_;
-  std::string path_;
-  ErrorKind kind_;
+  using Index = JsonDocument::Index;
+  JsonReader(const JsonDocument* document, Index value) : document_(document), value_(value) {}
+  JsonReader at(Index value) const { return {document_, value}; }
+  // The value of the last field of that name; 0: there is none.
+  Index find(std::string_view key) const;
+  bool is_whole_number() const;
+  [[noreturn]] void refuse_type(std::string_view expected) const;
+
+  const JsonDocument* document_;
+  Index value_ = 0;
 };
 
 }  // namespace kerf

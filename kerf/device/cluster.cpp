@@ -201,9 +201,9 @@ void save_cluster(const Cluster& cluster, const std::string& path) {
 }
 
 Cluster load_cluster(const std::string& path) {
-  const Json json = parse_json(read_file(path), path, ErrorKind::invalid_argument);
-  check_format_header(json, "kerf-cluster", kVersion, path, ErrorKind::invalid_argument);
-  return cluster_from_json(JsonReader(json, path, ErrorKind::invalid_argument));
+  const JsonDocument document = load_json(path, ErrorKind::invalid_argument);
+  check_format_header(document, "kerf-cluster", kVersion);
+  return cluster_from_json(JsonReader(document));
 }
 
 }  // namespace kerf

@@ -18,6 +18,12 @@ namespace {
 
 constexpr double kEqualCost = 1e-6;
 
+// true or 1, false or 0.
+bool read_flag(const JsonReader& json, std::string_view key) {
+  return json.child(key).type() == JsonType::boolean ? json.boolean(key)
+                                                     : json.integer(key, 0, 1) == 1;
+}
+
 LoadNode read_node(const JsonReader& json) {
   LoadNode node;
   node.id = json.integer("id");
@@ -26,16 +32,12 @@ LoadNode read_node(const JsonReader& json) {
   node.cpu_time = json.number("cpuLatency");
   if (json.has("size")) node.bytes = json.number("size");
   if (json.has("supportedOnFpga")) {
-    const Json& supported = json.json().at("supportedOnFpga");
-    node.on_accelerator =
-        supported.is_boolean() ? supported.get<bool>() : json.integer("supportedOnFpga", 0, 1) == 1;
+    node.on_accelerator = read_flag(json, "supportedOnFpga");
   }
   if (json.has("isBackwardNode")) {
-    const Json& backward = json.json().at("isBackwardNode");
-    node.backward =
-        backward.is_boolean() ? backward.get<bool>() : json.integer("isBackwardNode", 0, 1) == 1;
+    node.backward = read_flag(json, "isBackwardNode");
   }
-  if (json.has("colorClass") && !json.json().at("colorClass").is_null()) {
+  if (json.has("colorClass") && json.child("colorClass").type() != JsonType::null) {
     node.colour = json.integer("colorClass");
   }
   return node;
@@ -44,8 +46,8 @@ LoadNode read_node(const JsonReader& json) {
 }  // namespace
 
 LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view source) {
-  const Json json = parse_json(text, source, ErrorKind::invalid_graph);
-  const JsonReader reader(json, std::string(source), ErrorKind::invalid_graph);
+  const JsonDocument document = parse_json(text, source, ErrorKind::invalid_graph);
+  const JsonReader reader(document);
   LoadProblem problem;
   problem.name = std::string(source);
   problem.num_accelerators = static_cast<int>(reader.integer("maxFPGAs", 0, 1 << 20));
@@ -105,12 +107,10 @@ class SplitReader {
   }
 
   std::vector<std::uint32_t> run() {
-    const Json& json = reader_.json();
-    if (json.is_object() && json.contains("fpgas")) {
+    if (reader_.has("fpgas")) {
       read_published();
     } else {
-      read_map(json.is_object() && json.contains("assignment") ? reader_.child("assignment")
-                                                               : reader_);
+      read_map(reader_.has("assignment") ? reader_.child("assignment") : reader_);
     }
     for (std::size_t n = 0; n < device_.size(); ++n) {
       if (device_[n] == kNowhere) {
@@ -137,21 +137,22 @@ class SplitReader {
 
   // {"<id>": 0, "<id>": "cpu"}.
   void read_map(const JsonReader& map) {
-    if (!map.json().is_object()) map.fail("no object", "node ids with their devices");
-    for (const auto& [key, value] : map.json().items()) {
+    if (map.type() != JsonType::object) map.fail("no object", "node ids with their devices");
+    for (const auto& [key, value] : map.fields()) {
       std::int64_t id = 0;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (error != std::errc() || end != key.data() + key.size()) {
         map.fail(fmt::format("the key '{}'", key), "the id of a node");
       }
-      if (value.is_string() && value.get<std::string>() == "cpu" && problem_.num_cpus > 0) {
+      const Json device = value.to_json();
+      if (device == "cpu" && problem_.num_cpus > 0) {
         place(map, id, problem_.cpu());
-      } else if (value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
-                 value.get<std::int64_t>() < problem_.num_accelerators) {
-        place(map, id, static_cast<std::uint32_t>(value.get<std::int64_t>()));
+      } else if (device.is_number_integer() && device.get<std::int64_t>() >= 0 &&
+                 device.get<std::int64_t>() < problem_.num_accelerators) {
+        place(map, id, static_cast<std::uint32_t>(device.get<std::int64_t>()));
       } else {
         map.fail(
-            fmt::format("node {} on {}", key, value.dump()),
+            fmt::format("node {} on {}", key, device.dump()),
             fmt::format("an accelerator from 0 to {}, or \"cpu\"", problem_.num_accelerators - 1));
       }
     }
@@ -169,7 +170,7 @@ class SplitReader {
     if (!reader_.has("cpus")) return;
     int cpus = 0;
     for (const JsonReader& device : reader_.children("cpus")) {
-      const bool bare = device.json().is_array();
+      const bool bare = device.type() == JsonType::array;
       const bool empty = (bare ? device.elements() : device.children("nodes")).empty();
       if (!empty && ++cpus > problem_.num_cpus) {
         device.fail("one CPU too many", fmt::format("{}", problem_.num_cpus));
@@ -178,7 +179,7 @@ class SplitReader {
     }
   }
   void read_nodes(const JsonReader& device, std::uint32_t number) {
-    const bool bare = device.json().is_array();
+    const bool bare = device.type() == JsonType::array;
     for (const JsonReader& id : bare ? device.elements() : device.children("nodes")) {
       place(id, id.as_integer(), number);
     }
@@ -194,8 +195,8 @@ class SplitReader {
 
 std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_view text,
                                        std::string_view source) {
-  const Json json = parse_json(text, source, ErrorKind::invalid_plan);
-  const JsonReader reader(json, std::string(source), ErrorKind::invalid_plan);
+  const JsonDocument document = parse_json(text, source, ErrorKind::invalid_plan);
+  const JsonReader reader(document);
   return SplitReader(problem, reader).run();
 }
 

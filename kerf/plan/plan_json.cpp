@@ -226,9 +226,7 @@ void read_origin(const JsonReader& reader, Plan& plan) {
     reader.fail(error.what(), "a known objective");
   }
   plan.comm_model = reader.text("comm_model");
-  const Json& seed = reader.child("seed").json();
-  if (!seed.is_number_integer()) reader.fail("a seed that is no integer", "an integer");
-  plan.seed = seed.get<std::uint64_t>();
+  plan.seed = reader.child("seed").as_unsigned();
   plan.truncated = reader.boolean("truncated");
   plan.contiguous = reader.boolean("contiguous");
   const JsonReader profile = reader.child("profile");
@@ -308,9 +306,9 @@ std::string print_plan(const Plan& plan) {
 }
 
 Plan parse_plan(std::string_view text, std::string_view source) {
-  const Json json = parse_json(text, source, kKind);
-  check_format_header(json, "kerf-plan", kVersion, source, kKind);
-  const JsonReader reader(json, std::string(source), kKind);
+  const JsonDocument document = parse_json(text, source, kKind);
+  check_format_header(document, "kerf-plan", kVersion);
+  const JsonReader reader(document);
   Plan plan;
   read_origin(reader, plan);
   read_predictions(reader, plan);

@@ -140,9 +140,9 @@ std::string print_timeline(const Timeline& timeline) {
 }
 
 Timeline parse_timeline(std::string_view text, std::string_view source) {
-  const Json json = parse_json(text, source, kKind);
-  check_format_header(json, "kerf-timeline", kVersion, source, kKind);
-  const JsonReader reader(json, std::string(source), kKind);
+  const JsonDocument document = parse_json(text, source, kKind);
+  check_format_header(document, "kerf-timeline", kVersion);
+  const JsonReader reader(document);
   Timeline timeline;
   timeline.origin = reader.text("origin");
   timeline.graph_hash = reader.text("graph_hash");

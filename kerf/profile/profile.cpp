@@ -175,9 +175,9 @@ std::string print_profile(const Profile& profile, const Graph& graph) {
 }
 
 Profile parse_profile(std::string_view text, const Graph& graph, std::string_view source) {
-  const Json json = parse_json(text, source, kKind);
-  check_format_header(json, "kerf-profile", kVersion, source, kKind);
-  const JsonReader reader(json, std::string(source), kKind);
+  const JsonDocument document = parse_json(text, source, kKind);
+  check_format_header(document, "kerf-profile", kVersion);
+  const JsonReader reader(document);
   Profile profile;
   profile.graph_hash = reader.text("graph_hash");
   if (profile.graph_hash != graph.hash()) {

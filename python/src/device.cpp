@@ -55,8 +55,8 @@ Cluster build(const std::vector<std::string>& names,
 }
 
 Cluster from_text(const std::string& text) {
-  const Json json = parse_json(text, "pickle", ErrorKind::invalid_argument);
-  return cluster_from_json(JsonReader(json, "pickle", ErrorKind::invalid_argument));
+  const JsonDocument document = parse_json(text, "pickle", ErrorKind::invalid_argument);
+  return cluster_from_json(JsonReader(document));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kerf/base/file.h"
+
 namespace kerf {
 namespace {
 
@@ -24,13 +26,19 @@ std::string refusal(const std::function<void()>& call) {
   return "accepted";
 }
 
-Json parse(std::string_view text) { return parse_json(text, "plan.json", ErrorKind::invalid_plan); }
+JsonDocument parse(std::string_view text) {
+  return parse_json(text, "plan.json", ErrorKind::invalid_plan);
+}
+Json json_of(std::string_view text) {
+  const JsonDocument document = parse(text);
+  return JsonReader(document).to_json();
+}
 std::string parse_refusal(std::string_view text) {
   return refusal([&] { parse(text); });
 }
 
 TEST(Json, KeepsTheOrderOfItsKeys) {
-  EXPECT_EQ(parse(R"({"z":1,"a":[true,null,"x"]})").dump(), R"({"z":1,"a":[true,null,"x"]})");
+  EXPECT_EQ(json_of(R"({"z":1,"a":[true,null,"x"]})").dump(), R"({"z":1,"a":[true,null,"x"]})");
 }
 
 TEST(Json, SaysWhereItIsWrong) {
@@ -76,10 +84,9 @@ TEST(Json, RefusesToNestDeeperThanAStackBears) {
 // ---- the header of a file -----------------------------------------------------------------------
 
 std::string header_refusal(const std::string& version, const std::string& format = "kerf-plan") {
-  const Json json{{"format", format}, {"version", version}};
-  return refusal([&] {
-    check_format_header(json, "kerf-plan", {2, 3}, "plan.json", ErrorKind::invalid_plan);
-  });
+  const std::string text = Json{{"format", format}, {"version", version}}.dump();
+  const JsonDocument document = parse(text);
+  return refusal([&] { check_format_header(document, "kerf-plan", {2, 3}); });
 }
 
 TEST(AFormatHeader, IsWrittenFirst) {
@@ -120,12 +127,8 @@ TEST(AFormatHeader, OfAnotherFormatIsRefusedByName) {
   for (const char* text :
        {"[]", "3", "null", "{}", "{\"format\": 3}", "{\"format\": \"kerf-plan\"}",
         "{\"format\": \"kerf-plan\", \"version\": 2.3}"}) {
-    const Json json = parse(text);
-    EXPECT_NE(refusal([&] {
-                check_format_header(json, "kerf-plan", {2, 3}, "plan.json",
-                                    ErrorKind::invalid_plan);
-              }),
-              "accepted")
+    const JsonDocument document = parse(text);
+    EXPECT_NE(refusal([&] { check_format_header(document, "kerf-plan", {2, 3}); }), "accepted")
         << text;
   }
 }
@@ -135,10 +138,10 @@ TEST(AFormatHeader, OfAnotherFormatIsRefusedByName) {
 
 class AReader : public testing::Test {
  protected:
-  Json json_ = parse(R"({"cluster": {"devices": [{"name": "cpu:0", "n": 3}, {"name": 7}]},
+  JsonDocument json_ = parse(R"({"cluster": {"devices": [{"name": "cpu:0", "n": 3}, {"name": 7}]},
                          "x": 2.5, "big": 18446744073709551615, "low": -9223372036854775808,
                          "t": true, "whole": 5.0})");
-  JsonReader reader_{json_, "plan.json", ErrorKind::invalid_plan};
+  JsonReader reader_{json_};
 };
 
 TEST_F(AReader, GivesTypedFields) {
@@ -175,9 +178,77 @@ TEST_F(AReader, RefusesWhatIsNoWholeNumber) {
   EXPECT_THAT(refusal([&] { reader_.boolean("x"); }), HasSubstr("true or false"));
 }
 
-// It keeps a pointer to the Json: one that dies at the semicolon must not compile.
-static_assert(!std::is_constructible_v<JsonReader, Json, std::string, ErrorKind>);
-static_assert(std::is_constructible_v<JsonReader, const Json&, std::string, ErrorKind>);
+TEST_F(AReader, GivesTheFieldsOfAnObject) {
+  const auto fields = reader_.fields();
+  ASSERT_EQ(fields.size(), 6U);
+  EXPECT_EQ(fields[1].first, "x");
+  EXPECT_EQ(fields[1].second.as_number(), 2.5);
+  EXPECT_THAT(refusal([&] { reader_.child("x").fields(); }), HasSubstr("expected an object"));
+}
+
+TEST_F(AReader, GivesUnsignedNumbers) {
+  EXPECT_EQ(reader_.child("big").as_unsigned(), std::numeric_limits<std::uint64_t>::max());
+  EXPECT_THAT(refusal([&] { reader_.child("low").as_unsigned(); }),
+              HasSubstr("plan.json: low: found -9223372036854775808; expected a whole number"));
+  EXPECT_THAT(refusal([&] { reader_.child("x").as_unsigned(); }), HasSubstr("a whole number"));
+}
+
+TEST(AFieldWrittenTwice, CountsAsItWasWrittenLast) {
+  const JsonDocument document = parse(R"({"a": 1, "b": [2], "\u0061": 3})");
+  const JsonReader reader(document);
+  EXPECT_EQ(reader.integer("a"), 3);
+  const auto fields = reader.fields();
+  ASSERT_EQ(fields.size(), 2U);
+  EXPECT_EQ(fields[0].first, "a");
+  EXPECT_EQ(fields[0].second.as_integer(), 3);
+}
+
+TEST(AKey, IsFoundWhateverItIsWrittenLike) {
+  const JsonDocument document = parse(R"({"a\\b": 1, "q\"": 2, "ab": 3, "\u00e9": 4, "": 5})");
+  const JsonReader reader(document);
+  EXPECT_EQ(reader.integer("a\\b"), 1);
+  EXPECT_EQ(reader.integer("q\""), 2);
+  EXPECT_EQ(reader.integer("ab"), 3);
+  EXPECT_EQ(reader.integer("\xc3\xa9"), 4);
+  EXPECT_EQ(reader.integer(""), 5);
+  for (const char* absent : {"a", "b", "abc", "a\\", "a\\\\b", "q", "q\\\"", "\\u00e9"}) {
+    EXPECT_FALSE(reader.has(absent)) << absent;
+  }
+}
+
+TEST(ANumberTooSmallForADouble, IsZero) {
+  for (const char* text :
+       {"1e-999", "-1e-400", "0e999", "0.000e99999999999999999999", "1e-99999999999999999999"}) {
+    const JsonDocument document = parse(text);
+    EXPECT_EQ(JsonReader(document).as_number(), 0) << text;
+  }
+  for (const char* text : {"1e99999999999999999999", "193.5e306"}) {
+    EXPECT_THAT(parse_refusal(text), HasSubstr("too large")) << text;
+  }
+  EXPECT_THAT(parse_refusal("1" + std::string(400, '0')), HasSubstr("too large"));
+  EXPECT_THAT(parse_refusal("1" + std::string(400, '0') + "e-10"), HasSubstr("too large"));
+  const std::string small = "0." + std::string(400, '0') + "1";
+  const JsonDocument document = parse(small);
+  EXPECT_EQ(JsonReader(document).as_number(), 0);
+}
+
+TEST(ADocument, KeepsTheTextItLoads) {
+  const std::string path = testing::TempDir() + "/json_document_test.json";
+  write_file(path, R"({"a": "b"})");
+  const JsonDocument loaded = load_json(path, ErrorKind::invalid_plan);
+  const JsonDocument moved = load_json(path, ErrorKind::invalid_plan);
+  EXPECT_EQ(JsonReader(loaded).text("a"), "b");
+  EXPECT_EQ(JsonReader(moved).child("a").path(), path + ": a");
+}
+
+// They refer to what they read: one that dies at the semicolon must not compile.
+static_assert(!std::is_constructible_v<JsonReader, JsonDocument>);
+static_assert(std::is_constructible_v<JsonReader, const JsonDocument&>);
+template <class Text>
+concept Parses =
+    requires(Text&& text) { parse_json(std::forward<Text>(text), "a", ErrorKind::io); };
+static_assert(!Parses<std::string>);
+static_assert(Parses<const std::string&> && Parses<const char*> && Parses<std::string_view>);
 
 }  // namespace
 }  // namespace kerf

@@ -5,8 +5,8 @@
 #include "kerf/base/json.h"
 
 kerf::NodeId node{1};
-const kerf::Json json;
-kerf::JsonReader good(json, "a", kerf::ErrorKind::io);
+const kerf::JsonDocument document = kerf::parse_json("{}", "a", kerf::ErrorKind::io);
+kerf::JsonReader good(document);
 #ifdef KERF_MUST_NOT_COMPILE
-kerf::JsonReader bad(kerf::Json{}, "a", kerf::ErrorKind::io);
+kerf::JsonReader bad(kerf::parse_json("{}", "a", kerf::ErrorKind::io));
 #endif
