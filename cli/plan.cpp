@@ -22,17 +22,13 @@ struct Options {
   ProblemOptions problem;
   std::string method{kDefaultMethod};
   std::string assignment;
+  std::string minimise = "stage_time";
   std::string out;
   bool json = false;
   std::string from;  // a published problem instead of a graph
   bool contiguous = false;
   bool serial = false;
 };
-
-// The methods whose time is their budget's.
-bool may_search(const std::string& method) {
-  return method == "auto" || method == "ideals" || method == "refine" || method == "exact";
-}
 
 int run(const Options& options) {
   if (options.contiguous || options.serial) {
@@ -41,10 +37,13 @@ int run(const Options& options) {
                 "problems; for a graph use --method chain or ideals");
   }
   partition::Options search = options.problem.search;
+  search.minimise = partition::parse_minimise(options.minimise);
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options.problem, "plan");
   const auto outcome = [&] {
-    const Progress progress("planning", may_search(options.method) ? search.time_budget : 0);
+    const partition::Entry* method = partition::find_method(options.method);
+    const bool searches = method != nullptr && method->searches;
+    const Progress progress("planning", searches ? search.time_budget : 0);
     return plan(problem, options.method, search);
   }();
   if (!outcome) {
@@ -65,7 +64,7 @@ int run_published(const Options& options, const CLI::App& verb) {
                 "published problem has its own devices and costs");
   }
   for (const char* option : {"--schedule", "--comm-model", "--assignment", "--saturate-host",
-                             "--work-limit", "--n-microbatches", "--batch"}) {
+                             "--work-limit", "--n-microbatches", "--batch", "--no-mixed"}) {
     if (verb.count(option) == 0) continue;
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[kerf.plan] {} beside --from; a published problem has no use for it; "
@@ -81,6 +80,9 @@ int run_published(const Options& options, const CLI::App& verb) {
   published.time_budget = given.search.time_budget;
   published.threads = given.search.threads;
   published.seed = given.seed;
+  published.stages = given.search.stages;
+  published.minimise = options.minimise;
+  published.imbalance = given.search.imbalance;
   published.json = options.json;
   published.out = options.out;
   return plan_published(published);
@@ -95,6 +97,17 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--method", options->method, "how to search")->capture_default_str();
   verb->add_flag("--saturate-host", options->problem.search.saturate_host,
                  "fill idle devices with copies of the plan");
+  verb->add_option("--stages", options->problem.search.stages,
+                   "for method mixed_pipe: blocks to share out; 0: the method finds it")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--minimise", options->minimise,
+                   "for methods acyclic and multilevel: stage_time or edge_cut")
+      ->capture_default_str();
+  verb->add_option("--imbalance", options->problem.search.imbalance,
+                   "with --minimise edge_cut: how much a stage's time may exceed its share")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   verb->add_option("--assignment", options->assignment,
                    "for method aot: JSON of each node's partition and each partition's device");
   verb->add_option("--out", options->out, "plan.json to write");

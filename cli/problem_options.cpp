@@ -38,6 +38,7 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--threads", options.search.threads, "the plan is the same on any number")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  verb.add_flag("!--no-mixed", options.search.mixed, "one stage a device, for every method");
   verb.add_option("--work-limit", options.search.work_limit,
                   "search steps; 0: the method's own limit")
       ->check(CLI::NonNegativeNumber);

@@ -13,6 +13,7 @@
 #include "kerf/base/file.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/load/load_methods.h"
+#include "kerf/partition/partition.h"
 
 namespace kerf::cli {
 namespace {
@@ -85,6 +86,9 @@ int plan_published(const PublishedOptions& options) {
   request.options.time_budget = options.time_budget;
   request.options.seed = options.seed;
   request.options.threads = options.threads;
+  request.options.stages = options.stages;
+  request.options.minimise = partition::parse_minimise(options.minimise);
+  request.options.imbalance = options.imbalance;
   const std::optional<LoadPlan> plan = [&] {
     const Progress progress("planning", options.time_budget);
     return partition::plan_load(problem, request);

@@ -17,6 +17,9 @@ struct PublishedOptions {
   double time_budget = 1;
   std::uint64_t seed = 0;
   int threads = 1;
+  int stages = 0;  // as partition::Options has them
+  std::string minimise = "stage_time";
+  double imbalance = 0.03;
   bool json = false;
   std::string out;
 };

@@ -30,6 +30,12 @@ void check_names(const std::vector<std::string>& methods) {
   }
 }
 
+// A method that is not here, or that has no plan of the kind asked for, is a row that says so.
+bool is_only_this_method(const Error& error, const partition::Options& options) {
+  return error.kind() == ErrorKind::missing_backend ||
+         (error.kind() == ErrorKind::invalid_argument && !options.mixed);
+}
+
 // The method's plan under the problem's objective.
 Outcome<Plan, Infeasible> plan_with(const Problem& problem, const std::string& method,
                                     const partition::Options& options) {
@@ -60,20 +66,27 @@ Comparison compare_methods(const Problem& problem, std::vector<std::string> meth
                            const partition::Options& options) {
   check_names(methods);
   if (methods.empty()) methods = comparable_methods();
+  check_problem(problem);
   Comparison comparison;
   comparison.objective = problem.objective;
   for (const std::string& method : methods) {
     ComparedMethod& row = comparison.methods.emplace_back();
     row.method = method;
     const double start = cpu_seconds();
-    auto outcome = plan_with(problem, method, options);
-    row.cpu_seconds = cpu_seconds() - start;
-    row.found = static_cast<bool>(outcome);
-    if (!outcome) {
-      row.reason = outcome.reason().message();
-      continue;
+    try {
+      auto outcome = plan_with(problem, method, options);
+      row.found = static_cast<bool>(outcome);
+      if (outcome) {
+        row.plan = std::move(*outcome);
+      } else {
+        row.reason = outcome.reason().message();
+      }
+    } catch (const Error& error) {
+      if (!is_only_this_method(error, options)) throw;
+      row.reason = error.what();
     }
-    row.plan = std::move(*outcome);
+    row.cpu_seconds = cpu_seconds() - start;
+    if (!row.found) continue;
     const LowerBound& bound = row.plan.lower_bound;
     const bool first = comparison.bound.name.empty();
     if (first || bound.value > comparison.bound.value * (1 + 1e-9)) comparison.bound = bound;

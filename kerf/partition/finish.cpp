@@ -47,6 +47,15 @@ std::optional<Infeasible> find_overflow(const Plan& plan) {
   return worst;
 }
 
+bool has_mixed_stages(const Plan& plan) {
+  std::vector<bool> used(plan.cluster.num_devices());
+  for (const Stage& stage : plan.stages) {
+    if (used[stage.device.index()]) return true;
+    used[stage.device.index()] = true;
+  }
+  return false;
+}
+
 void keep_closest(std::optional<Infeasible>& closest, const Infeasible& reason) {
   if (!closest || reason.short_by < closest->short_by) closest = reason;
 }

@@ -24,6 +24,9 @@ Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
 // The device that exceeds its limit by most, if any does.
 std::optional<Infeasible> find_overflow(const Plan& plan);
 
+// Whether a device has several stages.
+bool has_mixed_stages(const Plan& plan);
+
 // Keeps the reason that is least short of memory; of equals the first.
 void keep_closest(std::optional<Infeasible>& closest, const Infeasible& reason);
 

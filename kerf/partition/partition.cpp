@@ -8,6 +8,7 @@
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
+#include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
 #include "kerf/partition/replicate.h"
 #include "kerf/partition/split/methods.h"
@@ -15,17 +16,48 @@
 namespace kerf {
 namespace partition {
 
+namespace {
+
+// A family's method: the name is all that tells them apart.
+template <const char* kName>
+Outcome<Plan, Infeasible> family(const Problem& problem, const Options& options) {
+  return family_plan(problem, options, kName);
+}
+
+constexpr char kMixedPipe[] = "mixed_pipe";
+constexpr char kMultilevel[] = "multilevel";
+constexpr char kAcyclic[] = "acyclic";
+constexpr char kMetis[] = "metis";
+constexpr char kPipedream[] = "pipedream";
+constexpr char kBinpack2d[] = "binpack2d";
+
+constexpr bool kAnyObjective = true;
+constexpr bool kSearches = true;
+
+}  // namespace
+
 std::vector<Entry> methods() {
   return {
       {"chain", "best contiguous split of the graph's order, devices in any order (default)",
        chain},
       {"auto", "what suits the problem inside the time budget, with a bound; any objective",
-       auto_plan, true},
-      {"ideals", "best contiguous split over all orders of the graph", ideals},
+       auto_plan, kAnyObjective, kSearches},
+      {"ideals", "best contiguous split over all orders of the graph", ideals, false, kSearches},
       {"refine", "any split, several stages on a device where need be; any objective", refine_plan,
-       true},
+       kAnyObjective, kSearches},
       {"exact", "best split of all, proved by minimum cuts, as far as the budget goes", exact,
-       true},
+       kAnyObjective, kSearches},
+      {"mixed_pipe", "more stages than devices, placed so that time and memory are even",
+       family<kMixedPipe>, false, kSearches},
+      {"multilevel", "one stage a device: coarsened without cycles, cut, refined level by level",
+       family<kMultilevel>, false, kSearches},
+      {"acyclic", "one stage a device: topological orders cut into runs, refined by moves",
+       family<kAcyclic>, false, kSearches},
+      {"metis", "METIS' k-way partition, cut into stages", family<kMetis>},
+      {"pipedream", "PipeDream: runs of the order, transfers hidden behind compute",
+       family<kPipedream>},
+      {"binpack2d", "FTPipe's 2-D bin packing: nodes of like cost shared out together",
+       family<kBinpack2d>},
       {"even", "pieces of equal node counts, blind to cost", even},
       {"single", "everything on the fastest device that holds it", single},
       {"size", "as few devices as hold it, nodes in order, blind to time (fx)", size},
@@ -34,6 +66,18 @@ std::vector<Entry> methods() {
       {"kl", "shortest run of one micro-batch, moves and swaps (fx)", kl},
       {"aot", "partitions and devices as given, checked (fx)", aot},
   };
+}
+
+std::string_view to_string(Minimise minimise) {
+  return minimise == Minimise::edge_cut ? "edge_cut" : "stage_time";
+}
+
+Minimise parse_minimise(std::string_view name) {
+  for (const Minimise minimise : {Minimise::stage_time, Minimise::edge_cut}) {
+    if (to_string(minimise) == name) return minimise;
+  }
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.minimise] '{}'; expected stage_time or edge_cut", name));
 }
 
 const Entry* find_method(std::string_view name) {
@@ -80,6 +124,44 @@ void check_budget(const partition::Options& options) {
   }
 }
 
+// What only some methods know must not be lost on the others in silence.
+void check_family_options(std::string_view method, const partition::Options& options) {
+  const partition::Options defaults;
+  const auto refuse = [&](const std::string& found, std::string_view expected) {
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[partition.plan] {} for method '{}'; expected {}", found, method, expected));
+  };
+  if (options.stages < 0)
+    refuse(fmt::format("{} stages", options.stages), "1 or more, or 0: found");
+  if (options.stages != 0 && method != "mixed_pipe") {
+    refuse(fmt::format("{} stages", options.stages), "method mixed_pipe, or no number of stages");
+  }
+  const bool acyclic = method == "acyclic" || method == "multilevel";
+  if (!(options.imbalance >= 0) || options.imbalance > 1e6) {
+    refuse(fmt::format("an imbalance of {}", options.imbalance), "0 or more, such as 0.03");
+  }
+  if (!acyclic && options.minimise != defaults.minimise) {
+    refuse(fmt::format("minimising {}", to_string(options.minimise)),
+           "method acyclic or multilevel, or stage_time");
+  }
+  if (options.imbalance != defaults.imbalance &&
+      (!acyclic || options.minimise != partition::Minimise::edge_cut)) {
+    refuse(fmt::format("an imbalance of {}", options.imbalance),
+           "method acyclic or multilevel that minimises edge_cut");
+  }
+}
+
+// A method that knows nothing of one stage a device may have given more.
+void check_unmixed(std::string_view method, const Plan& plan) {
+  if (!has_mixed_stages(plan)) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.plan] method '{}' gave a device several stages, and mixed "
+                          "placement is off; expected a method that can do without, such as "
+                          "chain, auto or multilevel",
+                          method));
+}
+
 std::string any_objective_names() {
   std::vector<std::string_view> names;
   for (const partition::Entry& entry : partition::methods()) {
@@ -103,6 +185,7 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   }
   check_problem(problem);
   check_budget(options);
+  check_family_options(method, options);
   if (problem.objective != Objective::throughput && !entry->any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
@@ -115,6 +198,7 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                             problem.graph.name()));
   }
   Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
+  if (outcome && !options.mixed) check_unmixed(method, *outcome);
   if (!outcome || !options.saturate_host) return outcome;
   return saturate_host(problem, std::move(*outcome));
 }

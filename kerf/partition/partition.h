@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kerf/base/outcome.h"
+#include "kerf/partition/load/load_search.h"
 #include "kerf/plan/infeasible.h"
 #include "kerf/plan/plan.h"
 #include "kerf/plan/problem.h"
@@ -27,6 +28,14 @@ struct Options {
   int threads = 1;  // the plan is the same on any number
   // Fill idle devices with copies of the plan (Plan::replicas; partition/replicate.h).
   bool saturate_host = false;
+  // Several stages on a device, for every method but those that never do: acyclic, multilevel,
+  // pipedream, chain, ideals. Off: one stage each.
+  bool mixed = true;
+  int stages = 0;  // mixed_pipe: blocks to share out among the devices; 0: the method finds it
+  // acyclic and multilevel: the largest load of a stage, or the tensors that cross while no stage
+  // has more time than (1 + imbalance) x its share.
+  Minimise minimise = Minimise::stage_time;
+  double imbalance = 0.03;
   // For the method `aot` and for no other: the partition of every node, by name, and the device of
   // every partition, by name.
   std::map<std::string, std::int64_t> node_to_partition = {};
@@ -36,11 +45,15 @@ struct Options {
 // Minimises the problem's objective within the memory limits. Deterministic.
 using Method = Outcome<Plan, Infeasible> (*)(const Problem&, const Options&);
 
+std::string_view to_string(Minimise minimise);
+Minimise parse_minimise(std::string_view name);  // throws Error(invalid_argument), lists the names
+
 struct Entry {
   std::string_view name;
   std::string_view description;  // one line, for --help
   Method method;
   bool any_objective = false;  // false: it knows `throughput` alone, or minimises nothing
+  bool searches = false;       // its time is Options::time_budget's
 };
 
 // In the order a user should read them.

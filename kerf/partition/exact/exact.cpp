@@ -14,7 +14,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   const bool by_cuts = problem.objective == Objective::throughput;
   Options half = options;
   half.time_budget *= kSearchShare;
-  TracedSearch search(problem, options, half.time_budget);
+  TracedSearch search(problem, options, {.seconds = half.time_budget});
   BestPlan& best = search.best();
   search.offer(by_cuts ? start_plan(problem, options) : refine_plan(problem, half));
   if (by_cuts) {

@@ -9,6 +9,7 @@
 
 #include "kerf/base/cpu_seconds.h"
 #include "kerf/base/error.h"
+#include "kerf/partition/load/families.h"
 #include "kerf/partition/load/split_driver.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/refine/latency_search.h"
@@ -100,7 +101,9 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
 }  // namespace
 
 std::vector<std::string> load_method_names() {
-  return {"auto", "chain", "ideals", "refine", "exact"};
+  std::vector<std::string> names{"auto", "chain", "ideals", "refine", "exact"};
+  for (const std::string_view family : family_names()) names.emplace_back(family);
+  return names;
 }
 
 std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest& request) {
@@ -110,11 +113,13 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
            fmt::format("one of {}", fmt::join(names, ", ")));
   }
   const bool is_latency = request.objective == Objective::latency;
-  if (request.contiguous && (is_latency || request.method == "refine")) {
+  const bool unfit = request.method == "refine" || request.method == "metis" ||
+                     request.method == "mixed_pipe" || request.method == "binpack2d";
+  if (request.contiguous && (is_latency || unfit)) {
     refuse(fmt::format("only contiguous splits for {} '{}'", is_latency ? "objective" : "method",
-                       is_latency ? "latency" : "refine"),
-           "objective throughput and a method of chain, ideals, exact, auto (leave out "
-           "--contiguous, or change the other)");
+                       is_latency ? "latency" : request.method),
+           "objective throughput and a method of chain, ideals, exact, auto, multilevel, acyclic, "
+           "pipedream (leave out --contiguous, or change the other)");
   }
   if (request.serial && !is_latency) {
     refuse("pieces of a device in turn (--serial) for another objective than latency",

@@ -15,6 +15,12 @@
 
 namespace kerf::partition {
 
+// What the acyclic methods minimise within their balance.
+enum class Minimise : std::uint8_t {
+  stage_time,  // the largest load of a part: its time, and the tensors it pays for
+  edge_cut,    // over the tensors: cost x parts other than the maker's that hold a reader
+};
+
 struct LoadOptions {
   double time_budget = 1;  // seconds; fixes the counted work
   double clock = 0;        // seconds until the safety stop; 0: the time budget
@@ -22,6 +28,11 @@ struct LoadOptions {
   int threads = 1;
   // Stop as soon as an objective at or below this is found (a proved bound).
   double good_enough = 0;
+  // For the families (load/families.h).
+  bool mixed = true;                         // several stages on a device; false: one each
+  int stages = 0;                            // mixed_pipe: blocks to share out; 0: found
+  Minimise minimise = Minimise::stage_time;  // acyclic, multilevel
+  double imbalance = 0.03;                   // edge_cut: of the heaviest part over its share
 
   double safety_stop() const { return clock > 0 ? clock : time_budget; }
 };

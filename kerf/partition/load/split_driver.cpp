@@ -7,6 +7,7 @@
 
 #include "kerf/partition/ideals/chain_of_groups.h"
 #include "kerf/partition/ideals/ideals.h"
+#include "kerf/partition/load/families.h"
 #include "kerf/partition/metis/metis_starts.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mincut/prove.h"
@@ -59,7 +60,9 @@ SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judg
       judge_(std::move(judge)),
       clock_(options.time_budget) {
   constexpr double kBoundShare = 0.25;
-  bound_ = tightest(find_load_bounds(problem.bound, options.time_budget * kBoundShare));
+  bound_ = problem.known
+               ? *problem.known
+               : tightest(find_load_bounds(problem.bound, options.time_budget * kBoundShare));
 }
 
 // Shares of the budget, not of what is left of it: measured time must not decide the work.
@@ -109,6 +112,7 @@ void SplitDriver::search(
     if (verdict.fits) return take(answer.device, verdict);
     const double more = std::max(verdict.overhead, reserve * 1.25);
     if (known_too_much > 0 && more >= known_too_much) return;
+    if (more <= reserve) return;  // not for lack of memory
     reserve = more;
   }
 }
@@ -132,7 +136,7 @@ void SplitDriver::any_split(double seconds) {
     std::vector<std::vector<std::uint32_t>> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
     const bool short_enough = static_cast<double>(units.units.size()) < kUnitsASecond * seconds;
-    if (short_enough && tensors_are_dear(problem_.bound)) {
+    if (short_enough && tensors_are_dear(units)) {
       starts = metis_starts(units, options_.seed);
     }
     if (!best_.device.empty()) starts.push_back(best_.device);
@@ -140,7 +144,14 @@ void SplitDriver::any_split(double seconds) {
   });
 }
 
+void SplitDriver::family(std::string_view name, double seconds) {
+  search([&](const LoadProblem& load, const UnitProblem&) {
+    return plan_family(name, load, options(seconds));
+  });
+}
+
 void SplitDriver::prove_it(double seconds) {
+  if (problem_.known) return;
   constexpr double kArcsASecond = 1.5e8;
   ProofOptions proof_options;
   proof_options.time_budget = clock_.left();
@@ -154,18 +165,29 @@ void SplitDriver::prove_it(double seconds) {
 
 void SplitDriver::run(std::string_view method, bool only_contiguous) {
   const double budget = options_.time_budget;
+  if (is_family(method)) return family(method, budget);
   if (method == "chain") return chain(budget);
-  if (method == "ideals" || only_contiguous) return contiguous(budget);
+  if (method == "ideals") return contiguous(budget);
+  if (only_contiguous) {
+    contiguous(budget * 0.5);
+    if (!met()) family("multilevel", budget * 0.5);
+    return;
+  }
   if (method == "refine") return any_split(budget);
   contiguous(budget * 0.25);
   if (met()) return;
+  if (method == "auto") {
+    for (const std::string_view name : {"mixed_pipe", "multilevel"}) {
+      if (!met()) family(name, std::min(budget * 0.1, 2.0));
+    }
+  }
   if (method == "exact") {
     prove_it(budget * 0.35);
     if (!met()) any_split(budget * 0.2);
     if (!met()) prove_it(budget * 0.3);
     return;
   }
-  const Shares shares = shares_for(problem_.bound);
+  const Shares shares = shares_for(units_);
   const auto turn = [&](double seconds) {
     if (!met()) prove_it(seconds * shares.proof);
     if (!met()) any_split(seconds * shares.search);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -26,6 +27,8 @@ struct DriverProblem {
   LoadProblem search;
   UnitProblem bound;  // bounds of this one are bounds of what the judge says
   bool exact = true;  // the judge's value is the model's, where it fits
+  // Bounds are not looked for: this one is known. `bound` is then used for nothing.
+  std::optional<LoadBound> known = {};
 };
 
 class SplitDriver {
@@ -35,12 +38,17 @@ class SplitDriver {
 
   // A split from elsewhere.
   void offer(std::span<const std::uint32_t> device);
-  // By method: "chain", "ideals", "refine", "exact", "auto". Stops when the bound is met.
+  // By method: "chain", "ideals", "refine", "exact", "auto" or a family's. Stops when the bound is
+  // met. `contiguous`: only splits with one stage a device.
   void run(std::string_view method, bool contiguous);
+
+  // As if nothing had been found yet: the judge has learned better.
+  void forget() { best_ = {}; }
 
   // Its objective is the judge's value. No devices: nothing that fits was found.
   const LoadAnswer& best() const { return best_; }
   const LoadBound& bound() const { return bound_; }
+  const UnitProblem& units() const { return units_; }  // of the problem searched
   bool met() const;
   // A search was cut short, and the bound is not met.
   bool truncated() const { return truncated_ && !met(); }
@@ -55,6 +63,7 @@ class SplitDriver {
   void contiguous(double seconds);
   void any_split(double seconds);
   void prove_it(double seconds);
+  void family(std::string_view name, double seconds);
 
   const DriverProblem& problem_;
   UnitProblem units_;  // of problem_.search

@@ -58,11 +58,10 @@ std::vector<double> shares_of(const UnitProblem& problem) {
 
 std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
                                                      std::uint64_t seed) {
-  constexpr std::size_t kMostUnits = 200'000;
   const std::size_t units = problem.units.size();
   const bool useful =
       problem.num_accelerators > 1 && units > static_cast<std::size_t>(problem.num_accelerators);
-  if (!has_metis() || !useful || units > kMostUnits) return {};
+  if (!has_metis() || !useful) return {};
   const KwayGraph graph = unit_graph(problem);
   std::vector<std::vector<std::uint32_t>> starts;
   for (const double imbalance : {0.03, 0.1, 0.3}) {

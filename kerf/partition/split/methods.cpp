@@ -87,6 +87,18 @@ bool try_all(const Problem& problem, const SplitModel& model, const Options& opt
   return all.complete && best.plan().has_value();
 }
 
+// The plan of a family as if there were no memory limits, so that one can say what is missing.
+Outcome<Plan, Infeasible> with_ample_memory(const Problem& problem, const Options& options,
+                                            std::string_view family, const SearchScope& scope) {
+  Problem roomy = problem;
+  for (Device& device : roomy.cluster.devices) device.memory_limited = false;
+  TracedSearch search(roomy, options, scope);
+  search.run(family);
+  if (!search.best().plan()) return chain_in_order(problem, options);
+  Outcome<Plan, Infeasible> outcome = replace_problem(*search.best().plan(), problem);
+  return outcome;
+}
+
 // What a heuristic did not find need not be impossible.
 Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
   if (outcome) return outcome;
@@ -98,14 +110,15 @@ Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
                                             std::string_view method) {
   const StopClock clock(options.time_budget);
-  TracedSearch search(problem, options, options.time_budget);
+  TracedSearch search(problem, options, {.seconds = options.time_budget});
   BestPlan& best = search.best();
-  search.offer(start_plan(problem, options));
+  if (!search.is_coarse()) search.offer(start_plan(problem, options));
   search.run(method);
+  if (search.is_coarse() && !best.plan()) search.offer(start_plan(problem, options));
   bool timed_out = search.truncated();
   if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
   // Memory and links that the searches do not know to the last byte leave something to gain.
-  if (method != "ideals" && !search.met()) {
+  if (method != "ideals" && !search.met() && !search.is_coarse()) {
     timed_out |= !polish(
         problem, search.model(), best,
         {.seconds = options.time_budget * 0.1, .clock = clock.left(), .seed = problem.seed});
@@ -124,7 +137,7 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
   constexpr double kSearchShare = 0.3;
   const StopClock clock(options.time_budget);
   const bool wide = method == "auto";
-  TracedSearch search(problem, options, options.time_budget * kSearchShare);
+  TracedSearch search(problem, options, {.seconds = options.time_budget * kSearchShare});
   BestPlan& best = search.best();
   best.offer(single(problem, options));
   search.offer(start_plan(problem, options));
@@ -176,6 +189,20 @@ Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& opt
 Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options) {
   return problem.objective == Objective::throughput ? search_throughput(problem, options, "auto")
                                                     : search_objective(problem, options, "auto");
+}
+
+Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& options,
+                                      std::string_view family) {
+  // Cuts in between nodes are what these are about: coarse only where there is no other way.
+  const SearchScope scope{.seconds = options.time_budget, .prove = false, .most_nodes = 50'000};
+  TracedSearch search(problem, options, scope);
+  search.run(family);
+  if (!search.best().plan()) {
+    search.best().offer(with_ample_memory(problem, options, family, scope));
+  }
+  return say_not_proved(
+      std::move(search.best())
+          .answer(std::string(family), search.busiest_bound(), search.truncated()));
 }
 
 std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {

@@ -7,6 +7,7 @@
 // best order of unlike devices would take too long.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "kerf/partition/partition.h"
@@ -28,6 +29,11 @@ Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& opt
 
 // All of these and `exact` inside the time budget; stops when the bound is met.
 Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options);
+
+// Throughput. What the family (load/families.h) makes of the problem, brought to plans: its own
+// split, stages formed as split/form_stages.h does, memory the engine's.
+Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& options,
+                                      std::string_view family);
 
 // Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
 // ones. `seconds` as for find_load_bounds.

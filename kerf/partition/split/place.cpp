@@ -40,7 +40,12 @@ Plan place_units(const Problem& problem, const SplitModel& model, std::span<cons
   return is_better(other, plan) ? other : plan;
 }
 
+bool BestPlan::accepts(const Plan& plan) const {
+  return !find_overflow(plan) && (mixed_ || !has_mixed_stages(plan));
+}
+
 bool BestPlan::offer(Plan plan) {
+  if (!mixed_ && has_mixed_stages(plan)) return false;
   if (std::optional<Infeasible> overflow = find_overflow(plan)) {
     offer(Outcome<Plan, Infeasible>(*std::move(overflow)));
     return false;

@@ -22,6 +22,11 @@ Plan place_units(const Problem& problem, const SplitModel& model, std::span<cons
 // do not fit the one that is least short of memory.
 class BestPlan {
  public:
+  // `mixed`: plans may have several stages on a device; false: those are turned down.
+  explicit BestPlan(bool mixed = true) : mixed_(mixed) {}
+
+  // It fits, and its stages are as they may be.
+  bool accepts(const Plan& plan) const;
   // True when it became the best.
   bool offer(Plan plan);
   void offer(const Outcome<Plan, Infeasible>& outcome);
@@ -31,6 +36,7 @@ class BestPlan {
   Outcome<Plan, Infeasible> answer(std::string method, const LowerBound& bound, bool truncated) &&;
 
  private:
+  bool mixed_ = true;
   std::optional<Plan> plan_;
   std::optional<Infeasible> closest_;
 };

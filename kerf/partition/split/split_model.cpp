@@ -27,8 +27,8 @@ class ModelMaker {
   ModelMaker(const Problem& problem, ModelUse use)
       : problem_(problem), cluster_(problem.cluster), use_(use) {}
 
-  SplitModel make() {
-    model_.unit_of = indivisible_units(problem_.graph);
+  SplitModel make(std::vector<std::size_t> unit_of) {
+    model_.unit_of = std::move(unit_of);
     model_.units = collect_units(problem_, model_.unit_of);
     model_.order = topological_order(model_.units);
     collect_devices();
@@ -230,7 +230,12 @@ std::vector<std::uint32_t> SplitModel::from_devices(
 }
 
 SplitModel make_split_model(const Problem& problem, ModelUse use) {
-  return ModelMaker(problem, use).make();
+  return make_split_model(problem, use, indivisible_units(problem.graph));
+}
+
+SplitModel make_split_model(const Problem& problem, ModelUse use,
+                            std::vector<std::size_t> unit_of) {
+  return ModelMaker(problem, use).make(std::move(unit_of));
 }
 
 }  // namespace kerf::partition

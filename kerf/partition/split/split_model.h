@@ -37,5 +37,7 @@ struct SplitModel {
   std::vector<std::uint32_t> from_devices(std::span<const DeviceId> device_of_node) const;
 };
 SplitModel make_split_model(const Problem& problem, ModelUse use);
+// Units as given (units.h): larger ones than need be make a coarse model, fit for searches only.
+SplitModel make_split_model(const Problem& problem, ModelUse use, std::vector<std::size_t> unit_of);
 
 }  // namespace kerf::partition

@@ -6,24 +6,98 @@
 
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/mixed_pipe/boundary.h"
+#include "kerf/partition/stop_clock.h"
+#include "kerf/partition/structure/coarse_units.h"
 
 namespace kerf::partition {
+namespace {
 
-TracedSearch::TracedSearch(const Problem& problem, const Options& options, double seconds)
+std::vector<std::size_t> units_for(const Problem& problem, const SearchScope& scope) {
+  constexpr std::size_t kTarget = 4096;
+  if (problem.graph.num_nodes() <= scope.most_nodes) return indivisible_units(problem.graph);
+  return coarse_units(problem, std::max(kTarget, 64 * problem.cluster.num_devices()));
+}
+
+LowerBound best_throughput_bound(const Problem& problem) {
+  std::vector<LowerBound> bounds = throughput_bounds(problem);
+  return *std::max_element(
+      bounds.begin(), bounds.end(),
+      [](const LowerBound& a, const LowerBound& b) { return a.value < b.value; });
+}
+
+}  // namespace
+
+TracedSearch::TracedSearch(const Problem& problem, const Options& options, const SearchScope& scope)
     : problem_(problem),
-      model_(make_split_model(problem, ModelUse::search)),
-      driver_problem_{model_.load, to_units(make_split_model(problem, ModelUse::bound).load),
-                      model_.exact} {
+      options_(options),
+      model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
+      coarse_(problem.graph.num_nodes() > scope.most_nodes),
+      driver_problem_{model_.load, {}, model_.exact},
+      best_(options.mixed) {
+  if (coarse_ || !scope.prove) {
+    const LowerBound bound = best_throughput_bound(problem);
+    driver_problem_.known = LoadBound{bound.name, bound.value, bound.argument};
+  } else {
+    driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
+  }
   LoadOptions load_options;
-  load_options.time_budget = seconds;
+  load_options.time_budget = scope.seconds;
   load_options.seed = problem.seed;
   load_options.threads = options.threads;
+  load_options.mixed = options.mixed;
+  load_options.stages = options.stages;
+  load_options.minimise = options.minimise;
+  load_options.imbalance = options.imbalance;
   driver_ = std::make_unique<SplitDriver>(
       driver_problem_, load_options,
       [this](std::span<const std::uint32_t> device) { return judge(device); });
 }
 
-void TracedSearch::run(std::string_view method) { driver_->run(method, false); }
+void TracedSearch::run(std::string_view method) {
+  constexpr int kRounds = 4;
+  driver_->run(method, !options_.mixed);
+  if (!coarse_) return;
+  for (int round = 1; !settle() && round < kRounds; ++round) {
+    driver_->forget();
+    driver_->run(method, !options_.mixed);
+  }
+  const bool keeps_stages = !options_.mixed || method == "ideals" || method == "acyclic" ||
+                            method == "multilevel" || method == "pipedream";
+  if (!keeps_stages) refine_borders();
+}
+
+bool TracedSearch::settle() {
+  const std::vector<std::uint32_t>& device = driver_->best().device;
+  if (device.empty()) return true;
+  Plan plan = place_units(problem_, model_, model_.to_devices(device), "split");
+  const bool fits = !find_overflow(plan);
+  if (!fits) reserve_ = std::max(reserve_ * 1.25, overhead(plan, model_, device));
+  best_.offer(std::move(plan));
+  return fits;
+}
+
+void TracedSearch::refine_borders() {
+  constexpr std::size_t kMostNodes = 30'000;
+  constexpr std::int64_t kSteps = 100'000'000;
+  const std::vector<std::uint32_t>& found = driver_->best().device;
+  if (found.empty() || !best_.plan()) return;
+  const std::vector<DeviceId> coarse_device = model_.to_devices(found);
+  SplitModel model =
+      make_split_model(problem_, ModelUse::search,
+                       open_borders(problem_, model_.unit_of, coarse_device, kMostNodes));
+  std::vector<DeviceId> device_of_node;
+  for (const std::size_t unit : model_.unit_of) device_of_node.push_back(coarse_device[unit]);
+  const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
+  const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
+  const UnitProblem units = to_units(model.load);
+  FlatUnits flat(units);
+  for (double& memory : flat.memory) memory -= reserve;
+  SplitState state(flat, start);
+  improve_borders(flat, state, kSteps, StopClock(options_.time_budget));
+  if (std::equal(start.begin(), start.end(), state.devices().begin())) return;
+  best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split"));
+}
 
 void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
   best_.offer(outcome);
@@ -47,19 +121,32 @@ LowerBound TracedSearch::busiest_bound() const {
 }
 
 Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
+  if (coarse_) return judge_coarsely(device);
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split");
   Verdict verdict;
-  verdict.fits = !find_overflow(plan);
+  verdict.fits = best_.accepts(plan);
   verdict.value = plan.busiest.count;
-  if (!verdict.fits) verdict.overhead = overhead(plan, device);
+  if (find_overflow(plan)) verdict.overhead = overhead(plan, model_, device);
   best_.offer(std::move(plan));
   return verdict;
 }
 
-double TracedSearch::overhead(const Plan& plan, std::span<const std::uint32_t> device) const {
+Verdict TracedSearch::judge_coarsely(std::span<const std::uint32_t> device) const {
+  const Loads loads = find_loads(driver_->units(), device);
+  Verdict verdict;
+  verdict.value = loads.busiest;
+  verdict.overhead = reserve_;
+  for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
+    verdict.fits = verdict.fits && loads.bytes[d] + reserve_ <= model_.load.memory_of(d);
+  }
+  return verdict;
+}
+
+double TracedSearch::overhead(const Plan& plan, const SplitModel& model,
+                              std::span<const std::uint32_t> device) const {
   std::vector<double> counted(problem_.cluster.num_devices());
   for (std::size_t u = 0; u < device.size(); ++u) {
-    counted[model_.devices[device[u]].index()] += model_.load.nodes[u].bytes;
+    counted[model.devices[device[u]].index()] += model.load.nodes[u].bytes;
   }
   double most = 0;
   for (std::size_t d = 0; d < counted.size(); ++d) {

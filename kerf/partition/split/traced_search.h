@@ -11,11 +11,21 @@
 
 namespace kerf::partition {
 
+// How a traced problem is searched.
+struct SearchScope {
+  double seconds = 1;
+  bool prove = true;  // false: only bounds that cost nothing
+  // A graph of more nodes is searched in runs of nodes (structure/coarse_units.h), and node by node
+  // along the borders of what that finds.
+  std::size_t most_nodes = 20'000;
+};
+
 // The searches over a traced problem's model; every split they come up with is made a plan, and
-// the engine's memory and the problem's own objective decide.
+// the engine's memory and the problem's own objective decide. Where the model is coarse, only the
+// best split of a search is: making plans of many nodes takes long.
 class TracedSearch {
  public:
-  TracedSearch(const Problem& problem, const Options& options, double seconds);
+  TracedSearch(const Problem& problem, const Options& options, const SearchScope& scope);
 
   // As SplitDriver::run.
   void run(std::string_view method);
@@ -23,6 +33,7 @@ class TracedSearch {
   void offer(const Outcome<Plan, Infeasible>& outcome);
 
   const SplitModel& model() const { return model_; }
+  bool is_coarse() const { return coarse_; }
   BestPlan& best() { return best_; }
   // Of the busiest device, whatever the objective is.
   LowerBound busiest_bound() const;
@@ -31,12 +42,22 @@ class TracedSearch {
 
  private:
   Verdict judge(std::span<const std::uint32_t> device);
+  // From the model alone, with what plans were seen to need beside what it counts.
+  Verdict judge_coarsely(std::span<const std::uint32_t> device) const;
   // The most by which a device needs more than the model counts there.
-  double overhead(const Plan& plan, std::span<const std::uint32_t> device) const;
+  double overhead(const Plan& plan, const SplitModel& model,
+                  std::span<const std::uint32_t> device) const;
+  // Makes the driver's best split a plan; false: it does not fit, which the judge now knows.
+  bool settle();
+  // Moves single nodes where the best split's devices meet.
+  void refine_borders();
 
   const Problem& problem_;
+  const Options& options_;
   SplitModel model_;
+  bool coarse_;
   DriverProblem driver_problem_;
+  double reserve_ = 0;  // bytes beside those of the model, where it is coarse
   BestPlan best_;
   std::unique_ptr<SplitDriver> driver_;
 };

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/load/families.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kerf/base/error.h"
+#include "kerf/partition/acyclic/acyclic_split.h"
+#include "kerf/partition/binpack2d/binpack2d.h"
+#include "kerf/partition/metis/metis_split.h"
+#include "kerf/partition/mixed_pipe/mixed_pipe.h"
+#include "kerf/partition/mixed_pipe/one_stage_each.h"
+#include "kerf/partition/pipedream/pipedream.h"
+
+namespace kerf::partition {
+namespace {
+
+struct Family {
+  std::string_view name;
+  LoadAnswer (*solve)(const LoadProblem&, const LoadOptions&);
+  bool mixes;  // it may give a device several stages
+};
+
+LoadAnswer single_level(const LoadProblem& problem, const LoadOptions& options) {
+  return acyclic_split(problem, options, false);
+}
+LoadAnswer multilevel(const LoadProblem& problem, const LoadOptions& options) {
+  return acyclic_split(problem, options, true);
+}
+
+constexpr std::array kFamilies = {
+    Family{"mixed_pipe", mixed_pipe, true}, Family{"multilevel", multilevel, false},
+    Family{"acyclic", single_level, false}, Family{"metis", metis_split, true},
+    Family{"pipedream", pipedream, false},  Family{"binpack2d", binpack2d, true},
+};
+
+const Family* find_family(std::string_view name) {
+  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                  [&](const Family& family) { return family.name == name; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<std::string_view> family_names() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.name);
+  return names;
+}
+
+bool is_family(std::string_view name) { return find_family(name) != nullptr; }
+
+LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
+                       const LoadOptions& options) {
+  const Family* family = find_family(name);
+  KERF_CHECK(family != nullptr, "no such family");
+  LoadAnswer answer = family->solve(problem, options);
+  if (options.mixed || !family->mixes || answer.device.empty()) return answer;
+  return one_stage_each(problem, answer.device, options);
+}
+
+}  // namespace kerf::partition

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ways to split that people know by name, each from a load problem to a split.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "kerf/partition/load/load_search.h"
+
+namespace kerf::partition {
+
+// mixed_pipe, multilevel, acyclic, metis, pipedream, binpack2d.
+std::vector<std::string_view> family_names();
+bool is_family(std::string_view name);
+
+// An answer without devices: it found nothing that fits. With `options.mixed` off every device
+// gets one stage; acyclic, multilevel and pipedream give it no more anyway. Throws
+// Error(missing_backend) for metis where Kerf was built without it.
+LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
+                       const LoadOptions& options);
+
+}  // namespace kerf::partition

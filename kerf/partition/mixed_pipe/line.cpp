@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/mixed_pipe/line.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kerf/base/rng.h"
+#include "kerf/partition/ideals/orders.h"
+
+namespace kerf::partition {
+namespace {
+
+std::vector<double> crossing_costs(const FlatUnits& units, std::span<const std::uint32_t> order) {
+  std::vector<std::uint32_t> place(order.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  std::vector<double> change(order.size() + 1);
+  for (std::uint32_t net = 0; net < units.cost.size(); ++net) {
+    std::uint32_t first = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t last = 0;
+    for (const std::uint32_t unit : units.pins(net)) {
+      first = std::min(first, place[unit]);
+      last = std::max(last, place[unit]);
+    }
+    change[first + 1] += units.cost[net];
+    change[last + 1] -= units.cost[net];
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
+}
+
+std::vector<std::uint32_t> expand(const ideals::Groups& groups,
+                                  const std::vector<std::vector<std::uint32_t>>& members,
+                                  const ideals::Order& order) {
+  std::vector<std::uint32_t> out;
+  out.reserve(groups.group_of.size());
+  for (const std::uint32_t group : order) {
+    out.insert(out.end(), members[group].begin(), members[group].end());
+  }
+  return out;
+}
+
+}  // namespace
+
+Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
+  Line line;
+  const double time =
+      std::accumulate(units.accelerator_time.begin(), units.accelerator_time.end(), 0.0);
+  const double bytes = std::accumulate(units.bytes.begin(), units.bytes.end(), 0.0);
+  // Nothing but zeros: every unit weighs the same.
+  const double least = time + bytes > 0 ? 0 : 1;
+  line.weight_before.push_back(0);
+  for (const std::uint32_t unit : order) {
+    const double weight = std::max({least, time > 0 ? units.accelerator_time[unit] / time : 0.0,
+                                    bytes > 0 ? units.bytes[unit] / bytes : 0.0});
+    line.weight_before.push_back(line.weight_before.back() + weight);
+  }
+  const double total = line.weight_before.back();
+  for (double& weight : line.weight_before) weight /= total > 0 ? total : 1;
+  line.crossing = crossing_costs(units, order);
+  line.order = std::move(order);
+  return line;
+}
+
+std::vector<Line> topological_lines(const ideals::Groups& groups, const FlatUnits& units) {
+  std::vector<std::vector<std::uint32_t>> members(groups.size());
+  for (std::uint32_t u = 0; u < groups.group_of.size(); ++u) {
+    members[groups.group_of[u]].push_back(u);
+  }
+  constexpr int kKinds[] = {2, 0, 1};  // least number first; depth first; little crossing
+  std::vector<Line> lines;
+  Rng rng(0);
+  ideals::Clock clock(ideals::kInfinity);
+  for (const int kind : kKinds) {
+    std::vector<std::uint32_t> order =
+        expand(groups, members, ideals::make_order(groups, {}, kind, rng, clock));
+    const bool known = std::any_of(lines.begin(), lines.end(),
+                                   [&](const Line& line) { return line.order == order; });
+    if (!known) lines.push_back(make_line(units, std::move(order)));
+  }
+  return lines;
+}
+
+std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count) {
+  const std::size_t end = line.order.size();
+  std::vector<std::uint32_t> block(end);
+  const double share = 1 / static_cast<double>(std::max<std::size_t>(count, 1));
+  const auto place_of = [&](double weight) {
+    const auto at = std::lower_bound(line.weight_before.begin(), line.weight_before.end(), weight);
+    return std::min(end, static_cast<std::size_t>(at - line.weight_before.begin()));
+  };
+  constexpr double kPlay = 0.25;  // of a share, either way
+  std::uint32_t number = 0;
+  std::size_t start = 0;
+  for (std::size_t i = 1; start < end; ++i) {
+    std::size_t best = end;
+    if (i < count) {
+      const double middle = share * static_cast<double>(i);
+      const std::size_t low = std::max(start + 1, place_of(middle - kPlay * share));
+      const std::size_t high = std::max(low, place_of(middle + kPlay * share));
+      best = std::min(low, end);
+      for (std::size_t place = low; place <= high && place < end; ++place) {
+        if (line.crossing[place] < line.crossing[best]) best = place;
+      }
+    }
+    for (; start < best; ++start) block[line.order[start]] = number;
+    ++number;
+  }
+  return block;
+}
+
+}  // namespace kerf::partition

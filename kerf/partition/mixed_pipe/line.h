@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Units laid out one after the other, and what it costs to cut the line at each place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kerf/partition/ideals/groups.h"
+#include "kerf/partition/refine/split_state.h"
+
+namespace kerf::partition {
+
+struct Line {
+  std::vector<std::uint32_t> order;   // units
+  std::vector<double> weight_before;  // by place, and one more; 1 at the end
+  std::vector<double> crossing;       // by place: cost of the tensors with units on both sides
+};
+
+// A unit weighs its share of all time or of all memory, whichever is larger: pieces of equal weight
+// are small in both.
+Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order);
+
+// Topological lines of the problem's units, first the one given by their numbers. Groups of units
+// that depend on each other stay together.
+std::vector<Line> topological_lines(const ideals::Groups& groups, const FlatUnits& units);
+
+// The line in pieces of about equal weight, each cut where little crosses: block by unit, numbered
+// along the line. At most `count` of them.
+std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count);
+
+}  // namespace kerf::partition

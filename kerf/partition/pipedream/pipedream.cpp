@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problem: cut a line into at most as many runs as there are devices, in their order, minimising
+// the largest of compute(run) and crossing(border). Whether a limit T can be met is decided by
+// letting every device take as long a run as T, its memory and the borders that cost no more than T
+// allow (longer is never worse: what is left only shrinks); T is bisected. Optimal, which the
+// original's dynamic program over all pairs, O(n^2 devices), is too, but for its borders.
+#include "kerf/partition/pipedream/pipedream.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "kerf/partition/mixed_pipe/line.h"
+
+namespace kerf::partition {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class RunCutter {
+ public:
+  RunCutter(const FlatUnits& units, const Line& line) : units_(units), line_(line) {
+    time_before_.push_back(0);
+    cpu_before_.push_back(0);
+    bytes_before_.push_back(0);
+    for (const std::uint32_t unit : line.order) {
+      time_before_.push_back(time_before_.back() + units.accelerator_time[unit]);
+      cpu_before_.push_back(cpu_before_.back() + units.cpu_time[unit]);
+      bytes_before_.push_back(bytes_before_.back() + units.bytes[unit]);
+    }
+    // By place: where the next unit stands that no accelerator can run.
+    next_odd_.assign(line.order.size() + 1, line.order.size());
+    for (std::size_t i = line.order.size(); i-- > 0;) {
+      next_odd_[i] = units.on_accelerator[line.order[i]] != 0 ? next_odd_[i + 1] : i;
+    }
+  }
+
+  // Ends of the devices' runs, the best there are; nothing: no split fits.
+  std::optional<std::vector<std::size_t>> cut(const std::vector<std::uint32_t>& devices) const {
+    double high = 0;
+    for (const std::uint32_t device : devices) high = std::max(high, compute(device, 0, size()));
+    high = std::max(high, *std::max_element(line_.crossing.begin(), line_.crossing.end()));
+    std::optional<std::vector<std::size_t>> best = within(devices, high);
+    if (!best) return best;
+    constexpr double kPrecision = 1e-9;
+    for (double low = 0; high - low > kPrecision * high;) {
+      const double middle = (low + high) / 2;
+      if (auto ends = within(devices, middle)) {
+        best = std::move(ends);
+        high = middle;
+      } else {
+        low = middle;
+      }
+    }
+    return best;
+  }
+
+ private:
+  std::size_t size() const { return line_.order.size(); }
+  double compute(std::uint32_t device, std::size_t from, std::size_t to) const {
+    return device == units_.cpu ? cpu_before_[to] - cpu_before_[from]
+                                : (time_before_[to] - time_before_[from]) * units_.slowness[device];
+  }
+
+  std::optional<std::vector<std::size_t>> within(const std::vector<std::uint32_t>& devices,
+                                                 double limit) const {
+    std::vector<std::size_t> ends;
+    std::size_t start = 0;
+    for (const std::uint32_t device : devices) {
+      start = farthest(device, start, limit);
+      ends.push_back(start);
+    }
+    if (start < size()) return std::nullopt;
+    return ends;
+  }
+
+  // The last border that costs at most `limit` up to which the device can take everything.
+  std::size_t farthest(std::uint32_t device, std::size_t start, double limit) const {
+    std::size_t low = start;
+    std::size_t high = device == units_.cpu ? size() : next_odd_[start];
+    while (low < high) {
+      const std::size_t middle = (low + high + 1) / 2;
+      const bool fits = compute(device, start, middle) <= limit &&
+                        bytes_before_[middle] - bytes_before_[start] <= units_.memory[device];
+      (fits ? low : high) = fits ? middle : middle - 1;
+    }
+    while (low > start && low < size() && line_.crossing[low] > limit) --low;
+    return low;
+  }
+
+  const FlatUnits& units_;
+  const Line& line_;
+  std::vector<double> time_before_, cpu_before_, bytes_before_;  // by place
+  std::vector<std::size_t> next_odd_;
+};
+
+std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {
+  std::vector<std::uint32_t> given(units.num_devices);
+  std::iota(given.begin(), given.end(), 0U);
+  std::vector<std::uint32_t> fastest_first = given;
+  std::stable_sort(
+      fastest_first.begin(), fastest_first.begin() + units.cpu,
+      [&](std::uint32_t a, std::uint32_t b) { return units.slowness[a] < units.slowness[b]; });
+  if (fastest_first == given) return {given};
+  return {given, fastest_first};
+}
+
+}  // namespace
+
+LoadAnswer pipedream(const LoadProblem& problem, const LoadOptions& /*options*/) {
+  const UnitProblem units = to_units(problem);
+  const FlatUnits flat(units);
+  const std::vector<Line> lines = topological_lines(ideals::to_groups(problem), flat);
+  const Line& line = lines.front();  // PipeDream has one order, the model's
+  LoadAnswer out;
+  out.objective = kInfinity;
+  for (const std::vector<std::uint32_t>& devices : device_orders(flat)) {
+    const auto ends = RunCutter(flat, line).cut(devices);
+    if (!ends) continue;
+    std::vector<std::uint32_t> device(line.order.size());
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      for (; place < (*ends)[i]; ++place) device[line.order[place]] = devices[i];
+    }
+    const Loads loads = find_loads(units, device);
+    if (!loads.fits || loads.busiest >= out.objective) continue;
+    out.device = std::move(device);
+    out.objective = loads.busiest;
+  }
+  return out;
+}
+
+}  // namespace kerf::partition
