@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/acyclic/bisection.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kerf/partition/acyclic/undirected.h"
+
+namespace kerf::partition::acyclic {
+namespace {
+
+constexpr std::uint32_t kNone = ~0U;
+
+// The vertices with half[vertex] == which, and what is among them.
+Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uint32_t which,
+               Numbers& vertices) {
+  Level out;
+  Numbers number(level.size(), kNone);
+  for (std::uint32_t v = 0; v < level.size(); ++v) {
+    if (half[v] != which) continue;
+    number[v] = static_cast<std::uint32_t>(vertices.size());
+    vertices.push_back(v);
+    out.time.push_back(level.time[v]);
+    out.bytes.push_back(level.bytes[v]);
+  }
+  Numbers row;
+  const auto keep = [&](std::span<const std::uint32_t> from) {
+    row.clear();
+    for (const std::uint32_t v : from) {
+      if (number[v] != kNone) row.push_back(number[v]);
+    }
+  };
+  for (const std::uint32_t v : vertices) {
+    keep(level.successors[v]);
+    out.successors.append(row);
+    keep(level.predecessors[v]);
+    out.predecessors.append(row);
+  }
+  Numbers net_number(level.num_nets(), kNone);
+  for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
+    keep(level.pins[net]);
+    if (row.size() < 2) continue;
+    net_number[net] = out.num_nets();
+    out.pins.append(row);
+    // A source that is elsewhere has a stand-in: cuts do not depend on it.
+    const std::uint32_t source = number[level.source[net]];
+    out.source.push_back(source == kNone ? row[0] : source);
+    out.cost.push_back(level.cost[net]);
+  }
+  for (const std::uint32_t v : vertices) {
+    row.clear();
+    for (const std::uint32_t net : level.nets[v]) {
+      if (net_number[net] != kNone) row.push_back(net_number[net]);
+    }
+    out.nets.append(row);
+  }
+  return out;
+}
+
+class Halving {
+ public:
+  Halving(const Goal& goal, Rng& rng, Budget& budget) : goal_(goal), rng_(rng), budget_(budget) {
+    for (std::uint32_t p = 0; p < goal.parts(); ++p) speed_ += 1 / goal.slowness[p];
+  }
+  // Parts first .. last - 1 for the vertices of the level.
+  Numbers run(const Level& level, std::uint32_t first, std::uint32_t last, double share_of_work) {
+    if (last - first == 1 || level.size() == 0) return Numbers(level.size(), first);
+    const std::uint32_t middle = first + (last - first) / 2;
+    const Goal two = goal_of_halves(level, first, middle, last);
+    const auto depth = static_cast<int>(std::bit_width(last - first - 1));
+    const Numbers half = find_halves(level, two, share_of_work / depth);
+    Numbers out(level.size());
+    for (std::uint32_t which = 0; which < 2; ++which) {
+      Numbers vertices;
+      const Level part = one_half(level, half, which, vertices);
+      const double left = share_of_work * (1 - 1.0 / depth) / 2;
+      const Numbers inner =
+          which == 0 ? run(part, first, middle, left) : run(part, middle, last, left);
+      for (std::size_t i = 0; i < vertices.size(); ++i) out[vertices[i]] = inner[i];
+    }
+    return out;
+  }
+
+ private:
+  double speed_of(std::uint32_t first, std::uint32_t last) const {
+    double out = 0;
+    for (std::uint32_t p = first; p < last; ++p) out += 1 / goal_.slowness[p];
+    return out;
+  }
+  // What a part may hold more than its share is spent evenly over the halvings to come.
+  Goal goal_of_halves(const Level& level, std::uint32_t first, std::uint32_t middle,
+                      std::uint32_t last) const {
+    Goal out;
+    out.minimise = Minimise::edge_cut;
+    out.charging = goal_.charging;
+    out.total_time = std::accumulate(level.time.begin(), level.time.end(), 0.0);
+    out.total_bytes = std::accumulate(level.bytes.begin(), level.bytes.end(), 0.0);
+    const double speed = speed_of(first, last);
+    const double part_limit = goal_.is_cut() ? goal_.limit[first] * goal_.slowness[first] * speed_
+                                             : goal_.total_time * 1.02;
+    const double room = part_limit / speed_ * speed / std::max(out.total_time, 1e-300);
+    const auto depth = static_cast<int>(std::bit_width(last - first - 1));
+    const double ratio = std::max(1.0005, std::pow(std::max(room, 1.0), 1.0 / depth));
+    for (const auto& [from, to] : {std::pair{first, middle}, std::pair{middle, last}}) {
+      const double part_speed = speed_of(from, to);
+      out.slowness.push_back(1 / part_speed);
+      out.limit.push_back(ratio * out.total_time * part_speed / speed);
+      double memory = 0;
+      for (std::uint32_t p = from; p < to; ++p) memory += goal_.memory[p];
+      // Several parts are seldom filled to the brim.
+      out.memory.push_back(to - from > 1 ? memory * 0.97 : memory);
+      out.memory_binds = out.memory_binds || memory < out.total_bytes;
+    }
+    out.least_load = out.total_time / speed;
+    return out;
+  }
+  Numbers find_halves(const Level& level, const Goal& two, double share_of_work) {
+    Budget budget{0, share_of_work, budget_.clock};
+    Rounds rounds(level, two, rng_, budget);
+    Found best = rounds.from_order();
+    const auto offer = [&](Found next) {
+      if (is_better(next.score, best.score)) best = std::move(next);
+    };
+    for (Numbers& half : undirected_halves(level, two, rng_.next() % 1000)) {
+      budget.work += 10.0 * (static_cast<double>(level.size()) + level.num_nets());
+      offer(rounds.improved(std::move(half)));
+    }
+    if (!budget.is_over()) offer(rounds.from_coarse());
+    for (int i = 0; i < 3 && !budget.is_over(); ++i) offer(rounds.from_order());
+    for (int fruitless = 0; fruitless < 3 && !budget.is_over(); ++fruitless) {
+      Found next = rounds.again(best);
+      if (is_better(next.score, best.score)) fruitless = -1;
+      offer(std::move(next));
+    }
+    budget_.work += budget.work;
+    return best.part;
+  }
+
+  const Goal& goal_;
+  Rng& rng_;
+  Budget& budget_;
+  double speed_ = 0;
+};
+
+}  // namespace
+
+Numbers bisect(const Level& level, const Goal& goal, Rng& rng, Budget& budget) {
+  return Halving(goal, rng, budget)
+      .run(level, 0, goal.parts(), std::max(0.0, budget.most - budget.work));
+}
+
+}  // namespace kerf::partition::acyclic

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kerf/base/rng.h"
+#include "kerf/partition/acyclic/goal.h"
+#include "kerf/partition/acyclic/level.h"
+#include "kerf/partition/stop_clock.h"
+
+namespace kerf::partition::acyclic {
+
+struct MoveOptions {
+  int passes = 8;
+  double patience = 0.05;  // of the vertices (and some): moves without gain before a pass ends
+};
+
+// Improves a partition by moves of single vertices that keep it acyclic; never worsens it. Adds
+// what it did to `work`.
+void improve(const Level& level, const Goal& goal, const MoveOptions& options, Numbers& part,
+             Rng& rng, const StopClock* clock, double& work);
+
+}  // namespace kerf::partition::acyclic

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rounds of the acyclic search: new partitions, and better ones from those at hand.
+#pragma once
+
+#include <cstdint>
+
+#include "kerf/base/rng.h"
+#include "kerf/partition/acyclic/coarsen.h"
+#include "kerf/partition/acyclic/goal.h"
+#include "kerf/partition/acyclic/level.h"
+#include "kerf/partition/stop_clock.h"
+
+namespace kerf::partition::acyclic {
+
+struct Found {
+  Numbers part;
+  Score score;
+};
+
+// Work done so far, and when to stop.
+struct Budget {
+  double work = 0;
+  double most = 0;
+  const StopClock* clock = nullptr;
+  bool is_over() const { return work >= most || (clock != nullptr && clock->struck()); }
+};
+
+class Rounds {
+ public:
+  Rounds(const Level& base, const Goal& goal, Rng& rng, Budget& budget)
+      : base_(base), goal_(goal), rng_(rng), budget_(budget) {}
+
+  // From the next kind of order, cut into runs; on the base itself.
+  Found from_order() { return from_order(base_); }
+  // From orders of a contracted graph, walking back.
+  Found from_coarse();
+  // From a partition, through graphs contracted inside its parts. Never worse.
+  Found again(const Found& from);
+  Found improved(Numbers part);
+  Found judged(Numbers part) const { return judged(base_, std::move(part)); }
+
+ private:
+  std::uint32_t target() const;
+  Found judged(const Level& level, Numbers part) const;
+  void refine(const Level& level, Numbers& part);
+  Found from_order(const Level& level);
+  Found walk_back(const std::vector<Contraction>& steps, Numbers part);
+
+  const Level& base_;
+  const Goal& goal_;
+  Rng& rng_;
+  Budget& budget_;
+  std::size_t orders_ = 0;
+};
+
+}  // namespace kerf::partition::acyclic

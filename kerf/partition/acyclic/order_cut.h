@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kerf/partition/acyclic/goal.h"
+#include "kerf/partition/acyclic/level.h"
+
+namespace kerf::partition::acyclic {
+
+// The part of every vertex: the order in consecutive runs, the best ones for the goal, by dynamic
+// programming. Long orders are cut between blocks of about equal weight. Where no runs keep the
+// limits they are stretched, memory last. Adds what it did to `work`.
+Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+                  double& work);
+
+}  // namespace kerf::partition::acyclic

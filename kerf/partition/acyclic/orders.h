@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kerf/base/rng.h"
+#include "kerf/partition/acyclic/level.h"
+
+namespace kerf::partition::acyclic {
+
+enum class OrderKind : std::uint8_t {
+  natural,      // as numbered
+  depth_first,  // what became ready last goes first
+  least_cut,    // what adds least to the tensors that are open
+  levels,       // by the longest path from the start; backwards: to the end, so as late as can be
+  random,
+};
+
+// All vertices, each after its predecessors. `backwards`: grown from the end.
+Numbers find_order(const Level& level, OrderKind kind, bool backwards, Rng& rng);
+
+}  // namespace kerf::partition::acyclic
