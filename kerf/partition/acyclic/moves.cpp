@@ -24,15 +24,16 @@ constexpr double kRepair = 1e18;  // a gain of what lessens an excess: before al
 
 class Pass {
  public:
-  Pass(const Level& level, const Goal& goal, PartState& state, int sharpness, double patience,
-       Rng& rng, double& work)
+  Pass(const Level& level, const Goal& goal, PartState& state, int sharpness,
+       const MoveOptions& options, Rng& rng, double& work)
       : level_(level),
         goal_(goal),
         state_(state),
         rng_(rng),
         work_(work),
         sharpness_(sharpness),
-        patience_(200 + patience * level.size()),
+        most_work_(options.most_work),
+        patience_(200 + std::min(3000.0, options.patience * level.size())),
         stamp_(level.size(), 0),
         is_done_(level.size(), false),
         seen_(level.size(), kNone) {
@@ -46,7 +47,7 @@ class Pass {
     fill();
     std::uint32_t since_best = 0;
     std::size_t kept = 0;
-    while (!queue_.empty() && since_best < patience_) {
+    while (!queue_.empty() && since_best < patience_ && work_ < most_work_) {
       const Entry top = queue_.top();
       queue_.pop();
       if (is_done_[top.vertex] || top.stamp != stamp_[top.vertex]) continue;
@@ -201,6 +202,7 @@ class Pass {
   Rng& rng_;
   double& work_;
   int sharpness_;
+  double most_work_;
   double patience_;
   Numbers stamp_;
   std::vector<bool> is_done_;
@@ -221,9 +223,10 @@ void improve(const Level& level, const Goal& goal, const MoveOptions& options, N
   work += 2.0 * (static_cast<double>(level.size()) + level.num_nets());
   int failures = 0;
   for (int i = 0; i < options.passes && failures < (goal.is_cut() ? 1 : 2); ++i) {
+    if (work >= options.most_work) break;
     if (clock != nullptr && clock->struck()) break;
     const int sharpness = i % 2 == 0 ? 3 : 5;
-    Pass pass(level, goal, state, sharpness, options.patience, rng, work);
+    Pass pass(level, goal, state, sharpness, options, rng, work);
     failures = pass.run(clock) ? 0 : failures + 1;
   }
   part = state.part();

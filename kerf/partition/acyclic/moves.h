@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
+
 #include "kerf/base/rng.h"
 #include "kerf/partition/acyclic/goal.h"
 #include "kerf/partition/acyclic/level.h"
@@ -11,7 +13,8 @@ namespace kerf::partition::acyclic {
 
 struct MoveOptions {
   int passes = 8;
-  double patience = 0.05;  // of the vertices (and some): moves without gain before a pass ends
+  double patience = 0.05;  // of the vertices, and some: moves without gain before a pass ends
+  double most_work = std::numeric_limits<double>::infinity();  // a pass ends early at it
 };
 
 // Improves a partition by moves of single vertices that keep it acyclic; never worsens it. Adds

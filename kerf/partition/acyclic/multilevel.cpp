@@ -23,7 +23,10 @@ Found Rounds::judged(const Level& level, Numbers part) const {
 }
 
 void Rounds::refine(const Level& level, Numbers& part) {
-  improve(level, goal_, MoveOptions{}, part, rng_, budget_.clock, budget_.work);
+  MoveOptions options;
+  // The last level of all may go a little further: what is found there is kept.
+  options.most_work = budget_.most * (&level == &base_ ? 1.1 : 1.0);
+  improve(level, goal_, options, part, rng_, budget_.clock, budget_.work);
 }
 
 Found Rounds::improved(Numbers part) {
