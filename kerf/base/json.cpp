@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 
@@ -31,6 +34,33 @@ Json format_header(std::string_view format, FormatVersion version) {
   json["format"] = std::string(format);
   json["version"] = fmt::format("{}.{}", version.major, version.minor);
   return json;
+}
+
+void append_json(std::string& out, std::string_view text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (!plain) {
+    out += Json(text).dump();
+    return;
+  }
+  out += '"';
+  out += text;
+  out += '"';
+}
+
+void append_json(std::string& out, double number) {
+  if (!std::isfinite(number)) {
+    out += "null";
+    return;
+  }
+  const std::size_t start = out.size();
+  fmt::format_to(std::back_inserter(out), "{}", number);
+  if (out.find_first_of(".e", start) == std::string::npos) out += ".0";
+}
+
+void append_json(std::string& out, std::int64_t number) {
+  fmt::format_to(std::back_inserter(out), "{}", number);
 }
 
 void check_format_header(const JsonDocument& document, std::string_view format,

@@ -32,6 +32,12 @@ Json format_header(std::string_view format, FormatVersion version);
 void check_format_header(const JsonDocument& document, std::string_view format,
                          FormatVersion supported);
 
+// For lists of a million entries, which would be too large as a Json: the text of a value is added
+// to `out`, as Json would write it.
+void append_json(std::string& out, std::string_view text);
+void append_json(std::string& out, double number);
+void append_json(std::string& out, std::int64_t number);
+
 // Reads typed fields of one value and says where it stands when something is wrong:
 //   const JsonDocument document = load_json("plan.json", ErrorKind::invalid_plan);
 //   auto count = JsonReader(document).child("cluster").integer("n", 1, 1024);

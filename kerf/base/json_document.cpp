@@ -362,15 +362,13 @@ JsonType JsonDocument::type(Index value) const {
 }
 
 bool JsonDocument::equals(Index value, std::string_view expected) const {
-  // Closed by a quote, with no escape before: the same characters.
-  const std::string_view found = text_.substr(starts_[value] + 1, expected.size() + 1);
-  if (found.size() == expected.size() + 1 && found.back() == '"' && found.starts_with(expected)) {
-    return expected.find('\\') == std::string_view::npos &&
-           expected.find('"') == std::string_view::npos;
+  std::size_t at = starts_[value] + 1;
+  for (const char c : expected) {
+    if (text_[at] == '\\') return string(value) == expected;
+    if (text_[at] != c || c == '"') return false;
+    ++at;
   }
-  const std::size_t end = found.find_first_of("\"\\");
-  if (end == std::string_view::npos || found[end] == '"') return false;
-  return string(value) == expected;
+  return text_[at] == '"';
 }
 
 std::string JsonDocument::string(Index value) const {

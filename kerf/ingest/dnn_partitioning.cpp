@@ -145,7 +145,7 @@ class SplitReader {
         map.fail(fmt::format("the key '{}'", key), "the id of a node");
       }
       const Json device = value.to_json();
-      if (device == "cpu" && problem_.num_cpus > 0) {
+      if (value.type() == JsonType::string && value.as_text() == "cpu" && problem_.num_cpus > 0) {
         place(map, id, problem_.cpu());
       } else if (device.is_number_integer() && device.get<std::int64_t>() >= 0 &&
                  device.get<std::int64_t>() < problem_.num_accelerators) {

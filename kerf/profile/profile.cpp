@@ -25,24 +25,40 @@ Source parse_source(const JsonReader& reader) {
   reader.fail(fmt::format("source '{}'", name), "measured, estimated or given");
 }
 
-Json cost_to_json(const std::string& name, const NodeCost& cost) {
-  Json json;
-  json["node"] = name;
-  json["forward_ns"] = cost.forward.count;
+// {"node": "h", "forward_ns": 5100.0, ...}
+void append_cost(std::string& out, const std::string& name, const NodeCost& cost) {
+  const auto add = [&](std::string_view key, const auto& value) {
+    out += key;
+    append_json(out, value);
+  };
+  add("{\"node\": ", std::string_view(name));
+  add(", \"forward_ns\": ", cost.forward.count);
   if (cost.samples > 0) {
-    json["forward_spread_ns"] = cost.forward_spread.count;
-    json["samples"] = cost.samples;
+    add(", \"forward_spread_ns\": ", cost.forward_spread.count);
+    add(", \"samples\": ", std::int64_t{cost.samples});
   }
-  json["flops"] = cost.flops;
-  json["macs"] = cost.macs;
-  json["moved"] = cost.moved.count;
-  json["weights"] = cost.weights.count;
-  json["inputs"] = cost.inputs.count;
-  json["outputs"] = cost.outputs.count;
-  json["saved"] = cost.saved.count;
-  json["peak"] = cost.peak.count;
-  json["source"] = to_string(cost.source);
-  return json;
+  add(", \"flops\": ", cost.flops);
+  add(", \"macs\": ", cost.macs);
+  add(", \"moved\": ", cost.moved.count);
+  add(", \"weights\": ", cost.weights.count);
+  add(", \"inputs\": ", cost.inputs.count);
+  add(", \"outputs\": ", cost.outputs.count);
+  add(", \"saved\": ", cost.saved.count);
+  add(", \"peak\": ", cost.peak.count);
+  add(", \"source\": ", to_string(cost.source));
+  out += '}';
+}
+
+// The last field, a line a node.
+void append_costs(std::string& out, const Profile& profile, const Graph& graph) {
+  constexpr std::string_view kEnd = "\n}";
+  out.resize(out.size() - kEnd.size());
+  out += ",\n \"nodes\": [";
+  for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
+    out += i == 0 ? "\n  " : ",\n  ";
+    append_cost(out, graph.nodes()[i].name, profile.nodes[i]);
+  }
+  out += profile.nodes.empty() ? "]\n}\n" : "\n ]\n}\n";
 }
 
 double not_negative(const JsonReader& reader, std::string_view key) {
@@ -73,18 +89,42 @@ NodeCost cost_from_json(const JsonReader& reader) {
   return cost;
 }
 
+// Finds nodes by name. Nearly every file lists them in the graph's order, and an index of a million
+// names takes a second: it is made when one is met out of turn.
+class NodeFinder {
+ public:
+  explicit NodeFinder(const Graph& graph) : graph_(graph) {}
+
+  // The number of nodes: there is none of that name.
+  std::size_t find(const std::string& name, std::size_t expected) {
+    const std::vector<Node>& nodes = graph_.nodes();
+    if (expected < nodes.size() && nodes[expected].name == name) return expected;
+    if (index_.empty()) {
+      for (std::size_t i = 0; i < nodes.size(); ++i) index_[nodes[i].name] = i;
+    }
+    const auto found = index_.find(name);
+    return found == index_.end() ? nodes.size() : found->second;
+  }
+
+ private:
+  const Graph& graph_;
+  std::unordered_map<std::string_view, std::size_t> index_;
+};
+
 void read_costs(const JsonReader& reader, const Graph& graph, Profile& profile) {
-  std::unordered_map<std::string_view, std::size_t> index;
-  for (std::size_t i = 0; i < graph.num_nodes(); ++i) index[graph.nodes()[i].name] = i;
+  NodeFinder finder(graph);
   std::vector<bool> seen(graph.num_nodes());
   profile.nodes.resize(graph.num_nodes());
+  std::size_t expected = 0;
   for (const JsonReader& entry : reader.children("nodes")) {
     const std::string name = entry.text("node");
-    const auto found = index.find(name);
-    if (found == index.end()) entry.fail(fmt::format("node '{}'", name), "a node of the graph");
-    if (seen[found->second]) entry.fail(fmt::format("node '{}' twice", name), "each node once");
-    seen[found->second] = true;
-    profile.nodes[found->second] = cost_from_json(entry);
+    const std::size_t node = finder.find(name, expected++);
+    if (node == graph.num_nodes()) {
+      entry.fail(fmt::format("node '{}'", name), "a node of the graph");
+    }
+    if (seen[node]) entry.fail(fmt::format("node '{}' twice", name), "each node once");
+    seen[node] = true;
+    profile.nodes[node] = cost_from_json(entry);
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing != seen.end()) {
@@ -167,11 +207,9 @@ std::string print_profile(const Profile& profile, const Graph& graph) {
     json["unknown_ops"].push_back({{"op", op.op}, {"count", op.count}, {"share", op.share}});
   }
   json["notes"] = profile.notes;
-  json["nodes"] = Json::array();
-  for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
-    json["nodes"].push_back(cost_to_json(graph.nodes()[i].name, profile.nodes[i]));
-  }
-  return json.dump(1) + "\n";
+  std::string out = json.dump(1);
+  append_costs(out, profile, graph);
+  return out;
 }
 
 Profile parse_profile(std::string_view text, const Graph& graph, std::string_view source) {
