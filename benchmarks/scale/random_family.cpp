@@ -50,7 +50,11 @@ class RandomModel {
     if (unused_.empty()) return made_.front();
     const bool oldest = unused_.size() > kNear || rng().below(2) == 0;
     const ValueId id = oldest ? unused_.front() : unused_.back();
-    oldest ? unused_.pop_front() : unused_.pop_back();
+    if (oldest) {
+      unused_.pop_front();
+    } else {
+      unused_.pop_back();
+    }
     return id;
   }
   ValueId any_input() {

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every method on models of every family (benchmarks/scale): on a dozen nodes no plan is better
+// than the exact one and no bound above it, on hundreds every plan is sound. And that the models
+// are what the benchmark says of them.
+#include "benchmarks/scale/families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kerf/base/error.h"
+#include "kerf/device/devices.h"
+#include "kerf/graph/text.h"
+#include "kerf/partition/finish.h"
+#include "kerf/partition/partition.h"
+#include "kerf/simulate/make_plan.h"
+#include "kerf/verify/verify_plan.h"
+
+namespace kerf {
+namespace {
+
+constexpr double kRounding = 1e-9;
+constexpr double kExactSeconds = 2;
+constexpr double kSeconds = 0.05;  // of search, for all others
+
+Problem make_problem(const families::Model& model, const std::string& devices) {
+  Problem problem;
+  problem.graph = model.graph;
+  problem.profile = model.profile;
+  problem.cluster = parse_devices(devices);
+  return problem;
+}
+
+void limit_every_device(Problem& problem, double bytes) {
+  for (Device& device : problem.cluster.devices) {
+    device.memory = Bytes{static_cast<std::int64_t>(bytes)};
+    device.memory_limited = true;
+  }
+}
+
+double bytes_on_one_device(const Problem& problem) {
+  const auto alone = plan(problem, "single");
+  return static_cast<double>(alone->memory[alone->stages[0].device.index()].predicted.count);
+}
+
+// All that plan without being told where each node goes.
+std::vector<std::string> planning_methods() {
+  std::vector<std::string> out;
+  for (const partition::Entry& entry : partition::methods()) {
+    if (entry.name != "aot") out.emplace_back(entry.name);
+  }
+  return out;
+}
+
+void expect_sound(const Problem& problem, const Plan& plan) {
+  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
+    ADD_FAILURE() << plan.method << ": " << violation.rule << ": " << violation.message;
+  }
+  EXPECT_FALSE(find_overflow(plan)) << plan.method;
+  EXPECT_LE(plan.lower_bound.value, plan.objective_value() * (1 + kRounding)) << plan.method;
+}
+
+Outcome<Plan, Infeasible> plan_within(const Problem& problem, const std::string& method,
+                                      double seconds) {
+  partition::Options options;
+  options.time_budget = seconds;
+  return plan(problem, method, options);
+}
+
+// The number of methods that found a plan.
+int check_against_exact(const Problem& problem) {
+  const auto exact = plan_within(problem, "exact", kExactSeconds);
+  if (!exact) return 0;
+#ifdef NDEBUG  // with checks on, the clock may stop it
+  EXPECT_LE(exact->gap(), 1e-5);
+#endif
+  const double best = exact->gap() <= 1e-5 ? exact->objective_value() : exact->lower_bound.value;
+  int found = 0;
+  for (const std::string& method : planning_methods()) {
+    const auto outcome = plan_within(problem, method, kSeconds);
+    if (!outcome) continue;
+    ++found;
+    expect_sound(problem, *outcome);
+    EXPECT_GE(outcome->objective_value(), best * (1 - kRounding)) << method;
+    EXPECT_LE(outcome->lower_bound.value, exact->objective_value() * (1 + kRounding)) << method;
+  }
+  return found;
+}
+
+class Families : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(Families, NoMethodBeatsTheExactOne) {
+  const auto methods = static_cast<int>(planning_methods().size());
+  for (const int devices : {2, 3}) {
+    SCOPED_TRACE(devices);
+    for (const std::uint64_t seed : {1, 2}) {
+      const families::Model model = families::make(GetParam(), 11, seed, 0.05);
+      ASSERT_LE(model.graph.num_nodes(), 15U);
+      const Problem problem = make_problem(model, std::to_string(devices) + "x80GiB");
+      EXPECT_EQ(check_against_exact(problem), methods);
+    }
+  }
+}
+
+TEST_P(Families, NoMethodBeatsTheExactOneWhereMemoryIsShort) {
+  int found = 0;
+  for (const double share : {0.85, 0.65}) {
+    SCOPED_TRACE(share);
+    const families::Model model = families::make(GetParam(), 11, 3, 0.05);
+    Problem problem = make_problem(model, "3x80GiB");
+    limit_every_device(problem, share * bytes_on_one_device(problem));
+    found += check_against_exact(problem);
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodes) {
+  const families::Model model = families::make(GetParam(), 300, 1);
+  const Problem problem = make_problem(model, "4x80GiB");
+  for (const std::string& method : planning_methods()) {
+    const auto outcome = plan_within(problem, method, kSeconds);
+    ASSERT_TRUE(static_cast<bool>(outcome)) << method << ": " << outcome.reason().message();
+    expect_sound(problem, *outcome);
+  }
+}
+
+TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodesWhereMemoryIsShort) {
+  const families::Model model = families::make(GetParam(), 300, 2);
+  Problem problem = make_problem(model, "4x80GiB");
+  limit_every_device(problem, 0.6 * bytes_on_one_device(problem));
+  int found = 0;
+  for (const std::string& method : planning_methods()) {
+    const auto outcome = plan_within(problem, method, kSeconds);
+    if (!outcome) continue;
+    ++found;
+    expect_sound(problem, *outcome);
+  }
+  EXPECT_GT(found, 0);
+}
+
+TEST_P(Families, AreAboutAsLargeAsAskedFor) {
+  if (GetParam() == "t5_3b") return;  // has the size it has
+  for (const std::size_t nodes : {1000U, 5000U}) {
+    const double made = static_cast<double>(families::make(GetParam(), nodes, 1).graph.num_nodes());
+    EXPECT_NEAR(made, static_cast<double>(nodes), 0.15 * static_cast<double>(nodes));
+  }
+}
+
+TEST_P(Families, AreTheSameForASeedAndComeBackFromTheirFiles) {
+  const families::Model model = families::make(GetParam(), 500, 7, 0.1);
+  const families::Model again = families::make(GetParam(), 500, 7, 0.1);
+  EXPECT_EQ(model.graph, again.graph);
+  EXPECT_EQ(model.profile, again.profile);
+  EXPECT_NE(model.profile, families::make(GetParam(), 500, 8, 0.1).profile);
+  const Graph read = parse_graph(print_graph(model.graph));
+  EXPECT_EQ(read, model.graph);
+  EXPECT_EQ(parse_profile(print_profile(model.profile, model.graph), read), model.profile);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families::names()),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST(FamilyModels, NameTheFamiliesWhenThereIsNoSuchOne) {
+  try {
+    families::make("perceptron", 100, 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    EXPECT_THAT(error.what(), testing::HasSubstr("chain, transformer"));
+  }
+  EXPECT_THROW(families::make("chain", 0, 0), Error);
+}
+
+TEST(FamilyModels, RepeatBlocksWithEqualCosts) {
+  constexpr std::size_t kBlock = 18;
+  const families::Model same = families::make("transformer", 200, 1);
+  const families::Model noisy = families::make("transformer", 200, 1, 0.05);
+  const auto time = [](const families::Model& model, std::size_t node) {
+    return model.profile.nodes[node].forward.count;
+  };
+  int differ = 0;
+  for (std::size_t place = 1; place <= kBlock; ++place) {
+    EXPECT_EQ(same.graph.nodes()[place].op, same.graph.nodes()[place + kBlock].op);
+    EXPECT_EQ(time(same, place), time(same, place + kBlock)) << place;
+    differ += time(noisy, place) != time(noisy, place + kBlock) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 10);
+}
+
+TEST(FamilyModels, TileHasThePublishedSize) {
+  const Graph graph = families::make("tile", 36500, 0).graph;
+  EXPECT_EQ(graph.num_nodes(), 36500U);
+  std::size_t edges = 0;
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) edges += graph.successors(NodeId{n}).size();
+  EXPECT_EQ(edges, 62200U);
+}
+
+TEST(FamilyModels, T5HasThePublishedSizeAndTime) {
+  for (const std::size_t nodes : {774U, 6150U}) {
+    const families::Model model = families::make("t5", nodes, 0);
+    EXPECT_EQ(model.graph.num_nodes(), nodes);
+    EXPECT_NEAR(model.profile.total_forward().count, 279.2e6, 1);
+    int timed = 0;
+    for (const NodeCost& cost : model.profile.nodes) timed += cost.forward.count > 0 ? 1 : 0;
+    EXPECT_NEAR(timed, 0.35 * static_cast<double>(nodes), 0.05 * static_cast<double>(nodes));
+  }
+}
+
+double weight_bytes(const Graph& graph) {
+  std::vector<bool> seen(graph.storages().size());
+  double sum = 0;
+  for (const Weight& weight : graph.weights()) {
+    const StorageId storage = graph.value(weight.value).storage;
+    if (seen[storage.index()]) continue;
+    seen[storage.index()] = true;
+    sum += static_cast<double>(graph.storage(storage).bytes.eval(1));
+  }
+  return sum;
+}
+
+// Device d has the encoder blocks 3d .. 3d+2 as one stage and the decoder blocks 3d .. as another.
+Plan paired_plan(const Problem& problem) {
+  std::vector<std::vector<NodeId>> stages(16);
+  for (std::size_t n = 0; n < problem.graph.num_nodes(); ++n) {
+    const std::string& path = problem.graph.scope(problem.graph.nodes()[n].scope).path;
+    const std::size_t block = std::stoul(path.substr(path.find('.') + 1));
+    stages[block / 3 + (path.starts_with("decoder") ? 8 : 0)].push_back(NodeId{n});
+  }
+  std::vector<DeviceId> devices;
+  for (std::size_t stage = 0; stage < 16; ++stage) devices.emplace_back(stage % 8);
+  return make_plan(problem, stages, devices, "pairs");
+}
+
+TEST(FamilyModels, T5LargeFitsInPairsWhereNoRunOfBlocksDoes) {
+  const families::Model model = families::make("t5_3b", 744, 0);
+  const double weights = weight_bytes(model.graph);
+  EXPECT_NEAR(weights / 4, 2884e6, 1e6);
+  Problem problem = make_problem(model, "8x80GiB");
+  limit_every_device(problem, 1.05 * weights / 8);
+  EXPECT_FALSE(static_cast<bool>(plan(problem, "chain")));
+  const Plan pairs = paired_plan(problem);
+  EXPECT_FALSE(find_overflow(pairs));
+  EXPECT_LE(pairs.busiest.count * 8 / model.profile.total_forward().count, 1.02);
+}
+
+}  // namespace
+}  // namespace kerf
