@@ -177,7 +177,7 @@ AcyclicOptions random_options(Rng& rng, const Groups& groups, Minimise minimise,
   out.parts.resize(2 + rng.below(2));
   out.minimise = minimise;
   out.imbalance = 0.1 * static_cast<double>(1 + rng.below(3));
-  out.seconds = 0.02;
+  out.seconds = 0.01;
   out.seed = rng.next();
   double bytes = 0;
   for (const ideals::Group& group : groups.groups) bytes += group.bytes;

@@ -24,35 +24,64 @@ namespace kerf::partition {
 namespace acyclic {
 namespace {
 
-constexpr double kWorkPerSecond = 2.5e8;
+constexpr double kWorkPerSecond = 1.6e8;  // about 1 s of a core of 2.8 GHz
 
 constexpr int kStale = 60;     // rounds without a gain before a lane ends
 constexpr int kFruitless = 4;  // cycles without a gain before a new start
 
-// One search from one seed, and from a partition where there is one.
-Found run_lane(const Level& base, const Goal& goal, bool multilevel, Found best, Rng rng,
-               Budget budget) {
-  Rounds rounds(base, goal, rng, budget);
-  int starts = 0;
-  const auto start = [&] {
-    return multilevel && starts++ % 2 == 1 ? rounds.from_coarse() : rounds.from_order();
-  };
-  if (best.part.empty()) best = start();
-  Found current = best;
-  int fruitless = 0;
-  for (int stale = 0; stale < kStale && !budget.is_over(); ++stale) {
-    const bool again = multilevel && fruitless < kFruitless;
-    Found next = again ? rounds.again(current) : start();
-    const bool gained = is_better(next.score, current.score);
-    fruitless = again && !gained ? fruitless + 1 : 0;
-    if (!again || gained) current = std::move(next);
-    if (is_better(current.score, best.score)) {
-      best = current;
-      stale = -1;
+// One search from one seed.
+class Lane {
+ public:
+  Lane(const Level& base, const Goal& goal, bool multilevel, Rng rng, Budget budget)
+      : base_(base),
+        goal_(goal),
+        multilevel_(multilevel),
+        rng_(rng),
+        budget_(budget),
+        rounds_(base, goal, rng_, budget_) {}
+
+  Found run() {
+    Found best = start();
+    Found current = best;
+    int fruitless = 0;
+    for (int stale = 0; stale < kStale && !budget_.is_over(); ++stale) {
+      const bool again = multilevel_ && fruitless < kFruitless;
+      Found next = again ? rounds_.again(current) : start();
+      const bool gained = is_better(next.score, current.score);
+      fruitless = again && !gained ? fruitless + 1 : 0;
+      if (!again || gained) current = std::move(next);
+      if (is_better(current.score, best.score)) {
+        best = current;
+        stale = -1;
+      }
     }
+    return best;
   }
-  return best;
-}
+
+ private:
+  // Halves first, where there is the work for them: the other starts are seldom as good.
+  Found start() {
+    if (!multilevel_) return rounds_.from_order();
+    const int kind = starts_++ % (goal_.is_cut() ? 4 : 3);
+    const double left = budget_.most - budget_.work;
+    const double least = 150.0 * (static_cast<double>(base_.size()) + base_.num_nets());
+    if (goal_.parts() > 1 && left >= least && (kind == 0 || kind == 3)) {
+      Budget part{0, 0.6 * left, budget_.clock};
+      Numbers halves = bisect(base_, goal_, rng_, part);
+      budget_.work += part.work;
+      return rounds_.improved(std::move(halves));
+    }
+    return kind == 2 ? rounds_.from_coarse() : rounds_.from_order();
+  }
+
+  const Level& base_;
+  const Goal& goal_;
+  bool multilevel_;
+  Rng rng_;
+  Budget budget_;
+  Rounds rounds_;
+  int starts_ = 0;
+};
 
 void check(const ideals::Groups& groups, const AcyclicOptions& options) {
   if (options.parts.empty()) {
@@ -69,10 +98,10 @@ void check(const ideals::Groups& groups, const AcyclicOptions& options) {
   KERF_CHECK(groups.successors.size() == groups.size(), "groups without edges");
 }
 
-// As many as the work allows a few rounds each.
+// As many as the work allows some rounds each.
 std::size_t num_lanes(const Level& base, double work) {
-  const double round = 100.0 * (static_cast<double>(base.size()) + base.num_nets());
-  return static_cast<std::size_t>(std::clamp(work / (8 * round), 1.0, 4.0));
+  const double rounds = 1500.0 * (static_cast<double>(base.size()) + base.num_nets());
+  return static_cast<std::size_t>(std::clamp(work / std::max(rounds, 1.0), 1.0, 4.0));
 }
 
 }  // namespace
@@ -89,16 +118,10 @@ AcyclicAnswer acyclic_partition(const ideals::Groups& groups, const AcyclicOptio
   const double work = kWorkPerSecond * std::clamp(options.seconds, 0.0, 1e6);
   const std::size_t lanes = num_lanes(base, work);
   std::vector<Found> found(lanes);
-  Budget first{0, 0.4 * work, stop};
-  if (options.multilevel && goal.parts() > 1) {
-    Rng rng(options.seed);
-    found[0].part = bisect(base, goal, rng, first);
-    found[0] = Rounds(base, goal, rng, first).improved(std::move(found[0].part));
-  }
   run_tasks(lanes, options.threads, [&](std::size_t i) {
     const Rng rng(Rng(options.seed * 64 + i).next());
-    const Budget budget{0, (work - first.work) / static_cast<double>(lanes), stop};
-    found[i] = run_lane(base, goal, options.multilevel, std::move(found[i]), rng, budget);
+    const Budget budget{0, work / static_cast<double>(lanes), stop};
+    found[i] = Lane(base, goal, options.multilevel, rng, budget).run();
     return false;
   });
   std::size_t best = 0;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of a graph such that no edge leads from a later part to an earlier one, part i for device i:
-// stages of a pipeline. Two goals: the least busy busiest part, or few tensors between parts whose
-// times are balanced.
+// Parts of a graph such that no edge leads from a later part to an earlier one, part i for device
+// i: stages of a pipeline. Two goals: the least busy busiest part, or few tensors between parts
+// whose times are balanced.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct PartLimit {
 struct AcyclicOptions {
   std::vector<PartLimit> parts;  // in the order of the stages
   Minimise minimise = Minimise::stage_time;
-  // edge_cut: a part's time is at most (1 + imbalance) x its share of the total, shares in proportion
-  // to speed; a larger group may have a part for itself. Where no such parts are found, the least
-  // time in excess goes before the cut.
+  // edge_cut: a part's time is at most (1 + imbalance) x its share of the total, shares in
+  // proportion to speed; a larger group may have a part for itself. Where no such parts are found,
+  // the least time in excess goes before the cut.
   double imbalance = 0.03;
   bool multilevel = true;  // false: orders cut into runs, and moves, on the groups alone
   double seconds = 1;      // about; turned into counted work: the same answer on every machine

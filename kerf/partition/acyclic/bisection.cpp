@@ -8,7 +8,10 @@
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
+#include "kerf/partition/acyclic/order_cut.h"
+#include "kerf/partition/acyclic/orders.h"
 #include "kerf/partition/acyclic/undirected.h"
 
 namespace kerf::partition::acyclic {
@@ -119,24 +122,59 @@ class Halving {
     out.least_load = out.total_time / speed;
     return out;
   }
+  static bool differs(const Score& a, const Score& b) { return is_better(a, b) || is_better(b, a); }
+  // Candidates before any moves, those that promise most first.
+  std::vector<Found> find_candidates(const Level& level, const Goal& two, Rounds& rounds,
+                                     Budget& budget) {
+    std::vector<Found> out;
+    constexpr int kOrders = 4;
+    for (int i = 0; i < kOrders; ++i) out.push_back(rounds.runs_of_order());
+    constexpr int kSeeds = 8;
+    const double effort = 30.0 * (static_cast<double>(level.size()) + level.num_nets());
+    for (int i = 0; i < kSeeds && (i == 0 || budget.work + effort < 0.4 * budget.most); ++i) {
+      for (const Numbers& half : undirected_halves(level, two, rng_.next() % 1000)) {
+        out.push_back(rounds.judged(pulled_up(level, half)));
+        out.push_back(rounds.judged(pushed_down(level, half)));
+        // Orders know of limits: what is cut from them is balanced.
+        for (const bool backwards : {false, true}) {
+          const Numbers order = order_by_halves(level, half, backwards);
+          out.push_back(rounds.judged(cut_order(level, two, order, budget.work)));
+        }
+      }
+      budget.work += effort;
+    }
+    // A little too much on one side is soon mended.
+    const auto promise = [](const Found& found) {
+      Score score = found.score;
+      score.value *= 1 + 20 * score.time;
+      score.time = score.time > 0.15 ? score.time : 0;
+      return score;
+    };
+    std::ranges::stable_sort(
+        out, [&](const Found& a, const Found& b) { return is_better(promise(a), promise(b)); });
+    return out;
+  }
   Numbers find_halves(const Level& level, const Goal& two, double share_of_work) {
     Budget budget{0, share_of_work, budget_.clock};
     Rounds rounds(level, two, rng_, budget);
-    Found best = rounds.from_order();
+    const std::vector<Found> candidates = find_candidates(level, two, rounds, budget);
+    Found best = rounds.improved(candidates.front().part);
     const auto offer = [&](Found next) {
-      if (is_better(next.score, best.score)) best = std::move(next);
+      const bool gained = is_better(next.score, best.score);
+      if (gained) best = std::move(next);
+      return gained;
     };
-    for (Numbers& half : undirected_halves(level, two, rng_.next() % 1000)) {
-      budget.work += 10.0 * (static_cast<double>(level.size()) + level.num_nets());
-      offer(rounds.improved(std::move(half)));
+    std::size_t tries = 6;
+    for (std::size_t i = 1; i < candidates.size() && tries > 0; ++i) {
+      if (budget.work > 0.7 * budget.most || budget.is_over()) break;
+      if (!differs(candidates[i].score, candidates[i - 1].score)) continue;
+      offer(rounds.improved(candidates[i].part));
+      --tries;
+    }
+    for (int fruitless = 0; fruitless < 2 && !budget.is_over(); ++fruitless) {
+      if (offer(rounds.again(best))) fruitless = -1;
     }
     if (!budget.is_over()) offer(rounds.from_coarse());
-    for (int i = 0; i < 3 && !budget.is_over(); ++i) offer(rounds.from_order());
-    for (int fruitless = 0; fruitless < 3 && !budget.is_over(); ++fruitless) {
-      Found next = rounds.again(best);
-      if (is_better(next.score, best.score)) fruitless = -1;
-      offer(std::move(next));
-    }
     budget_.work += budget.work;
     return best.part;
   }

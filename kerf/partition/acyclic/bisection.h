@@ -7,7 +7,7 @@
 namespace kerf::partition::acyclic {
 
 // Halves of halves: first the earlier parts from the later ones with few nets cut, then the same in
-// each half. Not to be called from two threads at once.
+// each half.
 Numbers bisect(const Level& level, const Goal& goal, Rng& rng, Budget& budget);
 
 }  // namespace kerf::partition::acyclic

@@ -120,7 +120,7 @@ class Pass {
   Choice choose(std::uint32_t v) {
     const PartState::Range range = state_.range_of(v);
     const std::uint32_t from = state_.part()[v];
-    work_ += degree(v);
+    work_ += 4 + degree(v);
     Choice best;
     if (range.first == range.last) return best;
     if (goal_.is_cut() && state_.count(from) == 1) return best;

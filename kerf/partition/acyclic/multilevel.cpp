@@ -34,7 +34,7 @@ Found Rounds::improved(Numbers part) {
   return judged(base_, std::move(part));
 }
 
-Found Rounds::from_order(const Level& level) {
+Found Rounds::runs_of_order(const Level& level) {
   static constexpr std::array kKinds = {
       std::pair{OrderKind::levels, true},       std::pair{OrderKind::natural, false},
       std::pair{OrderKind::least_cut, false},   std::pair{OrderKind::levels, false},
@@ -43,7 +43,11 @@ Found Rounds::from_order(const Level& level) {
   const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
   const Numbers order = find_order(level, kind, backwards, rng_);
   budget_.work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
-  Numbers part = cut_order(level, goal_, order, budget_.work);
+  return judged(level, cut_order(level, goal_, order, budget_.work));
+}
+
+Found Rounds::from_order(const Level& level) {
+  Numbers part = runs_of_order(level).part;
   refine(level, part);
   return judged(level, std::move(part));
 }

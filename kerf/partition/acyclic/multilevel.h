@@ -32,7 +32,9 @@ class Rounds {
   Rounds(const Level& base, const Goal& goal, Rng& rng, Budget& budget)
       : base_(base), goal_(goal), rng_(rng), budget_(budget) {}
 
-  // From the next kind of order, cut into runs; on the base itself.
+  // The next kind of order of the base, cut into runs.
+  Found runs_of_order() { return runs_of_order(base_); }
+  // The same, improved by moves.
   Found from_order() { return from_order(base_); }
   // From orders of a contracted graph, walking back.
   Found from_coarse();
@@ -45,6 +47,7 @@ class Rounds {
   std::uint32_t target() const;
   Found judged(const Level& level, Numbers part) const;
   void refine(const Level& level, Numbers& part);
+  Found runs_of_order(const Level& level);
   Found from_order(const Level& level);
   Found walk_back(const std::vector<Contraction>& steps, Numbers part);
 

@@ -250,10 +250,38 @@ Numbers find_blocks(const Level& level, const Goal& goal, std::span<const std::u
   return out;
 }
 
+// Two parts: what a position cuts is what is open there. Empty: no position keeps the limits.
+Numbers cut_once(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+                 double& work) {
+  const std::vector<double> open = open_costs(level, order);
+  work += 2.0 * (static_cast<double>(level.size()) + level.num_nets());
+  double time = 0;
+  double bytes = 0;
+  std::size_t best = 0;
+  double fewest = kInfinity;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    time += level.time[order[i - 1]];
+    bytes += level.bytes[order[i - 1]];
+    if (time > goal.limit[0] || goal.total_time - time > goal.limit[1]) continue;
+    if (bytes > goal.memory[0] || goal.total_bytes - bytes > goal.memory[1]) continue;
+    if (open[i] >= fewest) continue;
+    fewest = open[i];
+    best = i;
+  }
+  if (best == 0) return {};
+  Numbers part(level.size(), 0);
+  for (std::size_t i = best; i < order.size(); ++i) part[order[i]] = 1;
+  return part;
+}
+
 }  // namespace
 
 Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
                   double& work) {
+  if (goal.is_cut() && goal.parts() == 2) {
+    Numbers part = cut_once(level, goal, order, work);
+    if (!part.empty()) return part;
+  }
   const std::uint32_t most = std::max(1000U, 40 * goal.parts());
   if (level.size() <= 2 * most) return cut_exactly(level, goal, order, work);
   const Numbers run = find_blocks(level, goal, order, most);

@@ -3,9 +3,12 @@
 #include "kerf/partition/acyclic/orders.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace kerf::partition::acyclic {
 namespace {
@@ -69,8 +72,8 @@ Numbers random_order(const Level& level, bool backwards, Rng& rng) {
   return out;
 }
 
-// Slices of equal height, each as numbered or, for other slices, in an order of its own.
-Numbers by_levels(const Level& level, bool backwards, Rng& rng) {
+// By vertex, the longest path to it; backwards: from it.
+Numbers find_heights(const Level& level, bool backwards) {
   const std::uint32_t n = level.size();
   Numbers height(n, 0);
   const auto raise = [&](std::uint32_t v, const Rows& before) {
@@ -81,11 +84,20 @@ Numbers by_levels(const Level& level, bool backwards, Rng& rng) {
   } else {
     for (std::uint32_t v = 0; v < n; ++v) raise(v, level.predecessors);
   }
-  Numbers out = rng.below(2) == 0 ? Numbers(n) : depth_first(level, backwards, rng);
-  if (std::ranges::all_of(out, [](std::uint32_t v) { return v == 0; })) {
+  return height;
+}
+
+// Slices of equal height, each as numbered or depth first.
+Numbers by_levels(const Level& level, bool backwards, Rng& rng) {
+  Numbers out;
+  if (rng.below(2) == 0) {
+    out = depth_first(level, backwards, rng);
+  } else {
+    out.resize(level.size());
     std::iota(out.begin(), out.end(), 0U);
     if (backwards) std::ranges::reverse(out);
   }
+  const Numbers height = find_heights(level, backwards);
   std::ranges::stable_sort(out, {}, [&](std::uint32_t v) { return height[v]; });
   return out;
 }
@@ -164,7 +176,50 @@ class LeastCut {
   std::uint64_t clock_ = 0;
 };
 
+// By vertex: 0 in the half that comes first, 1 before a vertex of it, else 2.
+Numbers find_urgency(const Level& level, std::span<const std::uint32_t> half, bool backwards) {
+  const std::uint32_t first = backwards ? 1 : 0;
+  const Rows& after = backwards ? level.predecessors : level.successors;
+  Numbers out(level.size(), 2);
+  const auto visit = [&](std::uint32_t v) {
+    const bool is_awaited =
+        std::ranges::any_of(after[v], [&](std::uint32_t to) { return out[to] < 2; });
+    if (is_awaited) out[v] = 1;
+    if (half[v] == first) out[v] = 0;
+  };
+  if (backwards) {
+    for (std::uint32_t v = 0; v < level.size(); ++v) visit(v);
+  } else {
+    for (std::uint32_t v = level.size(); v-- > 0;) visit(v);
+  }
+  return out;
+}
+
 }  // namespace
+
+Numbers order_by_halves(const Level& level, std::span<const std::uint32_t> half, bool backwards) {
+  const Numbers urgency = find_urgency(level, half, backwards);
+  const Numbers height = find_heights(level, !backwards);
+  Growth growth(level, backwards);
+  // The most urgent first, of these the one with the longest way to go.
+  using Entry = std::tuple<std::uint32_t, std::int64_t, std::uint32_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto push = [&](std::uint32_t v) {
+    ready.emplace(urgency[v], -std::int64_t{height[v]}, v);
+  };
+  for (std::uint32_t v = 0; v < level.size(); ++v) {
+    if (growth.is_ready(v)) push(v);
+  }
+  Numbers out;
+  while (!ready.empty()) {
+    const std::uint32_t v = std::get<2>(ready.top());
+    ready.pop();
+    out.push_back(v);
+    growth.place(v, push);
+  }
+  if (backwards) std::ranges::reverse(out);
+  return out;
+}
 
 Numbers find_order(const Level& level, OrderKind kind, bool backwards, Rng& rng) {
   Numbers out;

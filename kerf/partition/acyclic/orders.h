@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/acyclic/level.h"
@@ -19,5 +20,9 @@ enum class OrderKind : std::uint8_t {
 
 // All vertices, each after its predecessors. `backwards`: grown from the end.
 Numbers find_order(const Level& level, OrderKind kind, bool backwards, Rng& rng);
+
+// Vertices of half 0 as early as their predecessors allow, then those that such vertices wait for;
+// `backwards`: those of half 1 as late as their successors allow.
+Numbers order_by_halves(const Level& level, std::span<const std::uint32_t> half, bool backwards);
 
 }  // namespace kerf::partition::acyclic

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "kerf/partition/metis/kway.h"
 
@@ -43,7 +45,16 @@ KwayGraph to_kway(const Level& level, const Goal& goal) {
   return out;
 }
 
-// Who leads into the first half goes there.
+// METIS has state of its own.
+std::mutex metis_mutex;
+
+Numbers halve(const KwayGraph& graph, const KwayOptions& options) {
+  const std::scoped_lock lock(metis_mutex);
+  return metis_kway(graph, options);
+}
+
+}  // namespace
+
 Numbers pulled_up(const Level& level, Numbers half) {
   for (std::uint32_t v = level.size(); v-- > 0;) {
     if (half[v] == 0) continue;
@@ -53,7 +64,6 @@ Numbers pulled_up(const Level& level, Numbers half) {
   return half;
 }
 
-// Who follows the second half goes there.
 Numbers pushed_down(const Level& level, Numbers half) {
   for (std::uint32_t v = 0; v < level.size(); ++v) {
     if (half[v] == 1) continue;
@@ -63,28 +73,26 @@ Numbers pushed_down(const Level& level, Numbers half) {
   return half;
 }
 
-}  // namespace
-
 std::vector<Numbers> undirected_halves(const Level& level, const Goal& goal, std::uint64_t seed) {
   if (!has_metis() || goal.parts() != 2 || level.size() < 4) return {};
   KwayOptions options;
   const double speed = 1 / goal.slowness[0] + 1 / goal.slowness[1];
   options.shares = {1 / goal.slowness[0] / speed, 1 / goal.slowness[1] / speed};
-  options.imbalance = 0.01;
+  // A little less than is allowed: what is mended afterwards may add to it.
+  const double room = goal.limit[0] / (options.shares[0] * std::max(goal.total_time, 1e-300));
+  options.imbalance = std::clamp(0.7 * (room - 1), 0.001, 0.5);
   options.seed = seed;
   const KwayGraph graph = to_kway(level, goal);
-  std::vector<Numbers> out;
-  for (int turn = 0; turn < 2; ++turn) {
-    if (turn == 1) std::swap(options.shares[0], options.shares[1]);
-    Numbers half = metis_kway(graph, options);
-    if (half.empty()) return out;
-    if (turn == 1) {
-      for (std::uint32_t& h : half) h = 1 - h;
-    }
-    out.push_back(pulled_up(level, half));
-    out.push_back(pushed_down(level, half));
+  Numbers half = halve(graph, options);
+  if (half.empty()) return {};
+  Numbers turned = half;
+  if (options.shares[0] != options.shares[1]) {
+    std::swap(options.shares[0], options.shares[1]);
+    turned = halve(graph, options);
+    if (turned.empty()) return {};
   }
-  return out;
+  for (std::uint32_t& h : turned) h = 1 - h;
+  return {std::move(half), std::move(turned)};
 }
 
 }  // namespace kerf::partition::acyclic

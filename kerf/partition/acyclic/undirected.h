@@ -10,9 +10,13 @@
 
 namespace kerf::partition::acyclic {
 
-// Halves of a goal of two parts as METIS finds them without regard to directions, each then mended
-// in several ways: which half comes first, and whether vertices that would lead back go up or down.
-// Limits may be broken. None without METIS. Not to be called from two threads at once.
+// Halves of a goal of two parts as METIS finds them without regard to directions, as they are and
+// with the other one first. None without METIS.
 std::vector<Numbers> undirected_halves(const Level& level, const Goal& goal, std::uint64_t seed);
+
+// Without edges from half 1 to half 0: who leads into half 0 goes there.
+Numbers pulled_up(const Level& level, Numbers half);
+// The same: who follows half 1 goes there.
+Numbers pushed_down(const Level& level, Numbers half);
 
 }  // namespace kerf::partition::acyclic
