@@ -24,7 +24,7 @@ namespace kerf::partition {
 namespace acyclic {
 namespace {
 
-constexpr double kWorkPerSecond = 1.6e8;  // about 1 s of a core of 2.8 GHz
+constexpr double kWorkPerSecond = 2e8;  // about 1 s of a core of 2.8 GHz
 
 constexpr int kStale = 60;     // rounds without a gain before a lane ends
 constexpr int kFruitless = 4;  // cycles without a gain before a new start
@@ -41,12 +41,12 @@ class Lane {
         rounds_(base, goal, rng_, budget_) {}
 
   Found run() {
-    Found best = start();
+    Found best = rounds_.with_moved_borders(start());
     Found current = best;
     int fruitless = 0;
     for (int stale = 0; stale < kStale && !budget_.is_over(); ++stale) {
       const bool again = multilevel_ && fruitless < kFruitless;
-      Found next = again ? rounds_.again(current) : start();
+      Found next = rounds_.with_moved_borders(again ? rounds_.again(current) : start());
       const bool gained = is_better(next.score, current.score);
       fruitless = again && !gained ? fruitless + 1 : 0;
       if (!again || gained) current = std::move(next);
@@ -65,8 +65,8 @@ class Lane {
     const int kind = starts_++ % (goal_.is_cut() ? 4 : 3);
     const double left = budget_.most - budget_.work;
     const double least = 150.0 * (static_cast<double>(base_.size()) + base_.num_nets());
-    if (goal_.parts() > 1 && left >= least && (kind == 0 || kind == 3)) {
-      Budget part{0, 0.6 * left, budget_.clock};
+    if (goal_.parts() > 1 && left >= least && (kind == 0 || (kind == 1 && goal_.is_cut()))) {
+      Budget part{0, (goal_.is_cut() ? 0.75 : 0.5) * left, budget_.clock};
       Numbers halves = bisect(base_, goal_, rng_, part);
       budget_.work += part.work;
       return rounds_.improved(std::move(halves));
@@ -100,7 +100,7 @@ void check(const ideals::Groups& groups, const AcyclicOptions& options) {
 
 // As many as the work allows some rounds each.
 std::size_t num_lanes(const Level& base, double work) {
-  const double rounds = 1500.0 * (static_cast<double>(base.size()) + base.num_nets());
+  const double rounds = 6000.0 * (static_cast<double>(base.size()) + base.num_nets());
   return static_cast<std::size_t>(std::clamp(work / std::max(rounds, 1.0), 1.0, 4.0));
 }
 

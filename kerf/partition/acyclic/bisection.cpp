@@ -13,6 +13,7 @@
 #include "kerf/partition/acyclic/order_cut.h"
 #include "kerf/partition/acyclic/orders.h"
 #include "kerf/partition/acyclic/undirected.h"
+#include "kerf/partition/metis/kway.h"
 
 namespace kerf::partition::acyclic {
 namespace {
@@ -76,14 +77,16 @@ class Halving {
     const std::uint32_t middle = first + (last - first) / 2;
     const Goal two = goal_of_halves(level, first, middle, last);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
+    const double end = budget_.work + share_of_work;
     const Numbers half = find_halves(level, two, share_of_work / depth);
     Numbers out(level.size());
     for (std::uint32_t which = 0; which < 2; ++which) {
       Numbers vertices;
       const Level part = one_half(level, half, which, vertices);
-      const double left = share_of_work * (1 - 1.0 / depth) / 2;
+      // What one leaves over is there for those that follow.
+      const double left = std::max(0.0, end - budget_.work);
       const Numbers inner =
-          which == 0 ? run(part, first, middle, left) : run(part, middle, last, left);
+          which == 0 ? run(part, first, middle, left / 2) : run(part, middle, last, left);
       for (std::size_t i = 0; i < vertices.size(); ++i) out[vertices[i]] = inner[i];
     }
     return out;
@@ -127,19 +130,20 @@ class Halving {
   std::vector<Found> find_candidates(const Level& level, const Goal& two, Rounds& rounds,
                                      Budget& budget) {
     std::vector<Found> out;
-    constexpr int kOrders = 4;
-    for (int i = 0; i < kOrders; ++i) out.push_back(rounds.runs_of_order());
+    const double size = static_cast<double>(level.size()) + level.num_nets();
+    const double effort = 30 * size;
+    const bool is_short = budget.most < 4 * effort;
+    const int orders = is_short ? 1 : 4;
+    for (int i = 0; i < orders; ++i) out.push_back(rounds.runs_of_order());
     constexpr int kSeeds = 8;
-    const double effort = 30.0 * (static_cast<double>(level.size()) + level.num_nets());
     for (int i = 0; i < kSeeds && (i == 0 || budget.work + effort < 0.4 * budget.most); ++i) {
       for (const Numbers& half : undirected_halves(level, two, rng_.next() % 1000)) {
+        // Orders know of limits: what is cut from them is balanced.
+        const Numbers order = order_by_halves(level, half, true);
+        out.push_back(rounds.judged(cut_order(level, two, order, budget.work)));
+        if (is_short) continue;
         out.push_back(rounds.judged(pulled_up(level, half)));
         out.push_back(rounds.judged(pushed_down(level, half)));
-        // Orders know of limits: what is cut from them is balanced.
-        for (const bool backwards : {false, true}) {
-          const Numbers order = order_by_halves(level, half, backwards);
-          out.push_back(rounds.judged(cut_order(level, two, order, budget.work)));
-        }
       }
       budget.work += effort;
     }
@@ -174,7 +178,7 @@ class Halving {
     for (int fruitless = 0; fruitless < 2 && !budget.is_over(); ++fruitless) {
       if (offer(rounds.again(best))) fruitless = -1;
     }
-    if (!budget.is_over()) offer(rounds.from_coarse());
+    if (!has_metis() && !budget.is_over()) offer(rounds.from_coarse());
     budget_.work += budget.work;
     return best.part;
   }

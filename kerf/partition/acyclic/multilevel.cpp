@@ -34,6 +34,23 @@ Found Rounds::improved(Numbers part) {
   return judged(base_, std::move(part));
 }
 
+Found Rounds::with_moved_borders(Found from) {
+  constexpr std::array kKinds = {
+      std::pair{OrderKind::natural, false}, std::pair{OrderKind::levels, true},
+      std::pair{OrderKind::depth_first, false}, std::pair{OrderKind::levels, false}};
+  const auto [kind, backwards] = kKinds.at(borders_++ % kKinds.size());
+  const Numbers order = find_order(base_, kind, backwards, rng_);
+  bool gained = false;
+  for (const double zone : {0.2, 0.02}) {
+    if (borders_ > 1 && budget_.is_over()) break;
+    Found next = judged(cut_again(base_, goal_, from.part, order, zone, budget_.work));
+    if (!is_better(next.score, from.score)) continue;
+    from = std::move(next);
+    gained = true;
+  }
+  return gained ? improved(std::move(from.part)) : from;
+}
+
 Found Rounds::runs_of_order(const Level& level) {
   static constexpr std::array kKinds = {
       std::pair{OrderKind::levels, true},       std::pair{OrderKind::natural, false},

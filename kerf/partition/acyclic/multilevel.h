@@ -41,6 +41,8 @@ class Rounds {
   // From a partition, through graphs contracted inside its parts. Never worse.
   Found again(const Found& from);
   Found improved(Numbers part);
+  // With borders moved along orders of the parts, coarsely and finely. Never worse.
+  Found with_moved_borders(Found from);
   Found judged(Numbers part) const { return judged(base_, std::move(part)); }
 
  private:
@@ -56,6 +58,7 @@ class Rounds {
   Rng& rng_;
   Budget& budget_;
   std::size_t orders_ = 0;
+  std::size_t borders_ = 0;
 };
 
 }  // namespace kerf::partition::acyclic

@@ -274,7 +274,59 @@ Numbers cut_once(const Level& level, const Goal& goal, std::span<const std::uint
   return part;
 }
 
+// run[vertex] for an order of part after part.
+Numbers find_zoned_blocks(const Level& level, std::span<const std::uint32_t> part,
+                          std::span<const std::uint32_t> along, double zone) {
+  constexpr double kSmall = 12;  // blocks at each end of a part
+  constexpr double kLarge = 12;  // in its middle
+  const auto weight_of = [&](std::uint32_t v) { return level.time[v]; };
+  Numbers out(level.size(), 0);
+  std::uint32_t block = 0;
+  for (std::size_t begin = 0; begin < along.size(); ++block) {
+    std::size_t end = begin;
+    double total = 0;
+    for (; end < along.size() && part[along[end]] == part[along[begin]]; ++end) {
+      total += weight_of(along[end]);
+    }
+    const auto count = static_cast<double>(end - begin);
+    double passed = 0;
+    double held = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      // By time and by number: groups without time need borders too.
+      const double each = 0.5 * (total > 0 ? weight_of(along[i]) / total : 1 / count) + 0.5 / count;
+      const bool is_small = passed < zone || passed > 1 - zone;
+      if (i > begin && held + each > (is_small ? zone / kSmall : 1 / kLarge)) {
+        ++block;
+        held = 0;
+      }
+      out[along[i]] = block;
+      held += each;
+      passed += each;
+    }
+    begin = end;
+  }
+  return out;
+}
+
+Numbers cut_blocks(const Level& level, const Goal& goal, const Numbers& run, double& work) {
+  const Contraction blocks = contract_runs(level, run, goal.charging == Charging::link);
+  work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
+  Numbers along(blocks.level.size());
+  std::iota(along.begin(), along.end(), 0U);
+  const Numbers of_block = cut_exactly(blocks.level, goal, along, work);
+  Numbers part(level.size());
+  for (std::uint32_t v = 0; v < level.size(); ++v) part[v] = of_block[run[v]];
+  return part;
+}
+
 }  // namespace
+
+Numbers cut_again(const Level& level, const Goal& goal, std::span<const std::uint32_t> part,
+                  std::span<const std::uint32_t> order, double zone, double& work) {
+  Numbers along(order.begin(), order.end());
+  std::ranges::stable_sort(along, {}, [&](std::uint32_t v) { return part[v]; });
+  return cut_blocks(level, goal, find_zoned_blocks(level, part, along, zone), work);
+}
 
 Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
                   double& work) {
@@ -284,15 +336,7 @@ Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uin
   }
   const std::uint32_t most = std::max(1000U, 40 * goal.parts());
   if (level.size() <= 2 * most) return cut_exactly(level, goal, order, work);
-  const Numbers run = find_blocks(level, goal, order, most);
-  const Contraction blocks = contract_runs(level, run, goal.charging == Charging::link);
-  work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
-  Numbers along(blocks.level.size());
-  std::iota(along.begin(), along.end(), 0U);
-  const Numbers of_block = cut_exactly(blocks.level, goal, along, work);
-  Numbers part(level.size());
-  for (std::uint32_t v = 0; v < level.size(); ++v) part[v] = of_block[run[v]];
-  return part;
+  return cut_blocks(level, goal, find_blocks(level, goal, order, most), work);
 }
 
 }  // namespace kerf::partition::acyclic

@@ -16,4 +16,10 @@ namespace kerf::partition::acyclic {
 Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
                   double& work);
 
+// Moves the borders of a partition along an order of its parts' vertices, part after part: the best
+// runs whose ends are borders of blocks, small ones within `zone` (a share) of the ends of a part.
+// Never worse where the partition keeps its limits.
+Numbers cut_again(const Level& level, const Goal& goal, std::span<const std::uint32_t> part,
+                  std::span<const std::uint32_t> order, double zone, double& work);
+
 }  // namespace kerf::partition::acyclic

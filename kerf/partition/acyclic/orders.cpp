@@ -3,10 +3,8 @@
 #include "kerf/partition/acyclic/orders.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <queue>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -176,21 +174,19 @@ class LeastCut {
   std::uint64_t clock_ = 0;
 };
 
-// By vertex: 0 in the half that comes first, 1 before a vertex of it, else 2.
-Numbers find_urgency(const Level& level, std::span<const std::uint32_t> half, bool backwards) {
-  const std::uint32_t first = backwards ? 1 : 0;
-  const Rows& after = backwards ? level.predecessors : level.successors;
-  Numbers out(level.size(), 2);
-  const auto visit = [&](std::uint32_t v) {
-    const bool is_awaited =
-        std::ranges::any_of(after[v], [&](std::uint32_t to) { return out[to] < 2; });
-    if (is_awaited) out[v] = 1;
-    if (half[v] == first) out[v] = 0;
+// By vertex: 0 in half 0 with all before it, 2 in half 1 with all after it, else 1. Never falls
+// along an edge.
+Numbers find_sides(const Level& level, std::span<const std::uint32_t> half) {
+  const std::uint32_t n = level.size();
+  Numbers out(n, 1);
+  const auto all = [&](std::span<const std::uint32_t> row, std::uint32_t side) {
+    return std::ranges::all_of(row, [&](std::uint32_t u) { return out[u] == side; });
   };
-  if (backwards) {
-    for (std::uint32_t v = 0; v < level.size(); ++v) visit(v);
-  } else {
-    for (std::uint32_t v = level.size(); v-- > 0;) visit(v);
+  for (std::uint32_t v = 0; v < n; ++v) {
+    if (half[v] == 0 && all(level.predecessors[v], 0)) out[v] = 0;
+  }
+  for (std::uint32_t v = n; v-- > 0;) {
+    if (half[v] == 1 && all(level.successors[v], 2)) out[v] = 2;
   }
   return out;
 }
@@ -198,26 +194,18 @@ Numbers find_urgency(const Level& level, std::span<const std::uint32_t> half, bo
 }  // namespace
 
 Numbers order_by_halves(const Level& level, std::span<const std::uint32_t> half, bool backwards) {
-  const Numbers urgency = find_urgency(level, half, backwards);
-  const Numbers height = find_heights(level, !backwards);
-  Growth growth(level, backwards);
-  // The most urgent first, of these the one with the longest way to go.
-  using Entry = std::tuple<std::uint32_t, std::int64_t, std::uint32_t>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  const auto push = [&](std::uint32_t v) {
-    ready.emplace(urgency[v], -std::int64_t{height[v]}, v);
+  const Numbers side = find_sides(level, half);
+  const Numbers height = find_heights(level, backwards);
+  const std::uint32_t heights = height.empty() ? 0 : *std::ranges::max_element(height) + 1;
+  const auto place_of = [&](std::uint32_t v) {
+    const std::uint32_t along = backwards ? heights - 1 - height[v] : height[v];
+    return std::size_t{side[v]} * heights + along;
   };
-  for (std::uint32_t v = 0; v < level.size(); ++v) {
-    if (growth.is_ready(v)) push(v);
-  }
-  Numbers out;
-  while (!ready.empty()) {
-    const std::uint32_t v = std::get<2>(ready.top());
-    ready.pop();
-    out.push_back(v);
-    growth.place(v, push);
-  }
-  if (backwards) std::ranges::reverse(out);
+  std::vector<std::uint32_t> next(std::size_t{3} * heights + 1, 0);
+  for (std::uint32_t v = 0; v < level.size(); ++v) ++next[place_of(v) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  Numbers out(level.size());
+  for (std::uint32_t v = 0; v < level.size(); ++v) out[next[place_of(v)]++] = v;
   return out;
 }
 

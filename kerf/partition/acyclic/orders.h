@@ -21,8 +21,8 @@ enum class OrderKind : std::uint8_t {
 // All vertices, each after its predecessors. `backwards`: grown from the end.
 Numbers find_order(const Level& level, OrderKind kind, bool backwards, Rng& rng);
 
-// Vertices of half 0 as early as their predecessors allow, then those that such vertices wait for;
-// `backwards`: those of half 1 as late as their successors allow.
+// First what half 0 holds with all that comes before it, last what half 1 holds with all that comes
+// after it; each by the longest path from the start, `backwards`: to the end.
 Numbers order_by_halves(const Level& level, std::span<const std::uint32_t> half, bool backwards);
 
 }  // namespace kerf::partition::acyclic
