@@ -6,7 +6,10 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -30,17 +33,36 @@ struct EnumName {
   friend bool operator==(const EnumName&, const EnumName&) = default;
 };
 
+// An EnumName in one word: arguments are many, and few of them are names of constants.
+class BoxedEnumName {
+ public:
+  BoxedEnumName(EnumName name)  // NOLINT: holds what it is given
+      : name_(std::make_shared<const EnumName>(std::move(name))) {}
+  const EnumName& operator*() const { return *name_; }
+  friend bool operator==(const BoxedEnumName& a, const BoxedEnumName& b) {
+    return *a.name_ == *b.name_;
+  }
+
+ private:
+  std::shared_ptr<const EnumName> name_;
+};
+
 // Plain data: enough to execute a node and to count what it costs.
 struct Argument {
   using List = std::vector<Argument>;
   using Data = std::variant<std::monostate, bool, Expr, double, std::complex<double>, std::string,
-                            DType, DeviceName, EnumName, ValueId, List>;
+                            DType, DeviceName, BoxedEnumName, ValueId, List>;
   Data data;
 
   bool is_none() const { return std::holds_alternative<std::monostate>(data); }
   template <class T>
   const T* find() const {
-    return std::get_if<T>(&data);
+    if constexpr (std::is_same_v<T, EnumName>) {
+      const auto* boxed = std::get_if<BoxedEnumName>(&data);
+      return boxed == nullptr ? nullptr : &**boxed;
+    } else {
+      return std::get_if<T>(&data);
+    }
   }
   // As texts compare: nan equals nan, and 0.0 is not -0.0.
   friend bool operator==(const Argument& a, const Argument& b) {

@@ -15,13 +15,28 @@
 namespace kerf {
 namespace {
 
+template <class Rows>
+void end_row(Rows& rows) {
+  rows.starts.push_back(static_cast<std::uint32_t>(rows.items.size()));
+}
+
 template <class Rows, class T>
-void set_rows(Rows& rows, const std::vector<std::vector<T>>& lists) {
-  rows.starts.assign(1, 0);
-  rows.items.clear();
-  for (const auto& list : lists) {
-    rows.items.insert(rows.items.end(), list.begin(), list.end());
-    rows.starts.push_back(static_cast<std::uint32_t>(rows.items.size()));
+void add_row(Rows& rows, const std::vector<T>& items) {
+  rows.items.insert(rows.items.end(), items.begin(), items.end());
+  end_row(rows);
+}
+
+// Row j of the result lists the rows of `rows` that hold j, ascending.
+template <class Rows, class Result>
+void transpose(const Rows& rows, std::size_t count, Result& result) {
+  using Item = typename decltype(result.items)::value_type;
+  result.starts.assign(count + 1, 0);
+  for (const auto item : rows.items) ++result.starts[item.index() + 1];
+  std::partial_sum(result.starts.begin(), result.starts.end(), result.starts.begin());
+  result.items.resize(rows.items.size());
+  std::vector<std::uint32_t> next(result.starts.begin(), result.starts.end() - 1);
+  for (std::size_t i = 0; i + 1 < rows.starts.size(); ++i) {
+    for (const auto item : rows.row(i)) result.items[next[item.index()]++] = Item(i);
   }
 }
 
@@ -58,37 +73,75 @@ Graph GraphDerivation::run() {
 
 // A canonical numbering makes equality and the text form exact, whoever built the graph.
 void GraphDerivation::renumber() {
+  if (!is_in_order()) renumber_values();
+  note_origins();
+  renumber_storages();
+}
+
+// Are values numbered as inputs, weights and results come? Files and tracers do so.
+bool GraphDerivation::is_in_order() const {
+  const GraphData& data = content_.data;
+  std::size_t next = 0;
+  bool in_order = true;
+  const auto check = [&](ValueId id) {
+    if (id.valid()) in_order = in_order && id.index() == next++;
+  };
+  for (const GraphInput& input : data.inputs) check(input.value);
+  for (const Weight& weight : data.weights) check(weight.value);
+  for (const Node& node : data.nodes) {
+    for (const ValueId id : node.outputs) check(id);
+  }
+  return in_order;
+}
+
+void GraphDerivation::note_origins() {
+  GraphData& data = content_.data;
+  const auto note = [&](ValueId id, Origin origin, NodeId producer, std::size_t position) {
+    Value& value = data.values[id.index()];
+    value.origin = origin;
+    value.producer = producer;
+    value.position = static_cast<std::uint32_t>(position);
+  };
+  for (std::size_t i = 0; i < data.inputs.size(); ++i) {
+    note(data.inputs[i].value, Origin::input, {}, i);
+  }
+  for (std::size_t i = 0; i < data.weights.size(); ++i) {
+    note(data.weights[i].value, Origin::weight, {}, i);
+  }
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    const std::vector<ValueId>& outputs = data.nodes[n].outputs;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      if (outputs[k].valid()) note(outputs[k], Origin::node, NodeId(n), k);
+    }
+  }
+}
+
+void GraphDerivation::renumber_values() {
   GraphData& data = content_.data;
   std::vector<ValueId> new_id(data.values.size());
   std::vector<Value> values;
   values.reserve(data.values.size());
-  const auto place = [&](ValueId& id, Origin origin, NodeId producer, std::size_t position) {
-    Value value = std::move(data.values[id.index()]);
-    value.origin = origin;
-    value.producer = producer;
-    value.position = static_cast<std::uint32_t>(position);
+  const auto place = [&](ValueId& id) {
     new_id[id.index()] = ValueId(values.size());
-    id = ValueId(values.size());
-    values.push_back(std::move(value));
+    values.push_back(std::move(data.values[id.index()]));
+    id = new_id[id.index()];
   };
-  for (std::size_t i = 0; i < data.inputs.size(); ++i) {
-    place(data.inputs[i].value, Origin::input, {}, i);
-  }
-  for (std::size_t i = 0; i < data.weights.size(); ++i) {
-    place(data.weights[i].value, Origin::weight, {}, i);
-  }
-  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
-    Node& node = data.nodes[n];
+  for (GraphInput& input : data.inputs) place(input.value);
+  for (Weight& weight : data.weights) place(weight.value);
+  for (Node& node : data.nodes) {
     for (NamedArgument& argument : node.args) renumber_argument(argument.value, new_id);
     for (ValueId& id : node.written) id = new_id[id.index()];
     for (ValueId& id : node.may_alias) id = new_id[id.index()];
-    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
-      if (node.outputs[k].valid()) place(node.outputs[k], Origin::node, NodeId(n), k);
+    for (ValueId& id : node.outputs) {
+      if (id.valid()) place(id);
     }
   }
   for (GraphOutput& output : data.outputs) renumber_argument(output.leaf, new_id);
   data.values = std::move(values);
+}
 
+void GraphDerivation::renumber_storages() {
+  GraphData& data = content_.data;
   std::vector<StorageId> new_storage(data.storages.size());
   std::vector<Storage> storages;
   for (Value& value : data.values) {
@@ -105,22 +158,22 @@ void GraphDerivation::renumber() {
 
 void GraphDerivation::derive_inputs() {
   GraphData& data = content_.data;
-  std::vector<std::vector<ValueId>> inputs(data.nodes.size());
-  std::vector<std::vector<NodeId>> consumers(data.values.size());
   std::vector<NodeId> last_user(data.values.size());
-  std::vector<std::size_t> mention(data.values.size());  // position among the node's inputs
+  std::vector<std::uint32_t> mention(data.values.size());  // position among all nodes' inputs
+  auto& inputs = content_.inputs;
+  inputs.starts.assign(1, 0);
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
     const NodeId node(n);
     for (const NamedArgument& argument : data.nodes[n].args) {
       for_each_value(argument.value, [&](ValueId id) {
         if (last_user[id.index()] == node) return;
         last_user[id.index()] = node;
-        inputs[n].push_back(id);
-        consumers[id.index()].push_back(node);
+        mention[id.index()] = static_cast<std::uint32_t>(inputs.items.size());
+        inputs.items.push_back(id);
       });
     }
+    end_row(inputs);
     // The order of mention, so that equal graphs list them alike.
-    for (std::size_t i = 0; i < inputs[n].size(); ++i) mention[inputs[n][i].index()] = i;
     const auto by_mention = [&](ValueId a, ValueId b) {
       return mention[a.index()] < mention[b.index()];
     };
@@ -129,8 +182,7 @@ void GraphDerivation::derive_inputs() {
       list->erase(std::unique(list->begin(), list->end()), list->end());
     }
   }
-  set_rows(content_.inputs, inputs);
-  set_rows(content_.consumers, consumers);
+  transpose(inputs, data.values.size(), content_.consumers);
 }
 
 std::uint32_t GraphDerivation::alias_class(StorageId id) {
@@ -171,20 +223,21 @@ void GraphDerivation::derive_memory() {
     if (all == members.end()) return out.push_back(storage);
     out.insert(out.end(), all->second.begin(), all->second.end());
   };
-  std::vector<std::vector<StorageId>> reads(data.nodes.size());
-  std::vector<std::vector<StorageId>> writes(data.nodes.size());
+  content_.reads.starts.assign(1, 0);
+  content_.writes.starts.assign(1, 0);
+  std::vector<StorageId> touched;
+  const auto add_touched = [&](auto& rows, const auto& ids) {
+    touched.clear();
+    for (const ValueId id : ids) {
+      if (storage_of(id).valid()) add_memory(storage_of(id), touched);
+    }
+    sort_unique(touched);
+    add_row(rows, touched);
+  };
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
-    for (const ValueId id : content_.inputs.row(n)) {
-      if (storage_of(id).valid()) add_memory(storage_of(id), reads[n]);
-    }
-    for (const ValueId id : data.nodes[n].written) {
-      if (storage_of(id).valid()) add_memory(storage_of(id), writes[n]);
-    }
-    sort_unique(reads[n]);
-    sort_unique(writes[n]);
+    add_touched(content_.reads, content_.inputs.row(n));
+    add_touched(content_.writes, data.nodes[n].written);
   }
-  set_rows(content_.reads, reads);
-  set_rows(content_.writes, writes);
 }
 
 // For every written class, the nodes that read or write it, ascending. Other classes stay empty.
@@ -225,21 +278,23 @@ void GraphDerivation::derive_order_edges() {
 
 void GraphDerivation::derive_adjacency() {
   const GraphData& data = content_.data;
-  std::vector<std::vector<NodeId>> predecessors(data.nodes.size());
-  std::vector<std::vector<NodeId>> successors(data.nodes.size());
+  std::vector<Edge> by_target = content_.order_edges;
+  std::sort(by_target.begin(), by_target.end(),
+            [](const Edge& a, const Edge& b) { return a.to < b.to; });
+  auto edge = by_target.begin();
+  content_.predecessors.starts.assign(1, 0);
+  std::vector<NodeId> before;
   for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    before.clear();
     for (const ValueId id : content_.inputs.row(n)) {
       const Value& value = data.values[id.index()];
-      if (value.origin == Origin::node) predecessors[n].push_back(value.producer);
+      if (value.origin == Origin::node) before.push_back(value.producer);
     }
+    for (; edge != by_target.end() && edge->to == NodeId(n); ++edge) before.push_back(edge->from);
+    sort_unique(before);
+    add_row(content_.predecessors, before);
   }
-  for (const Edge& edge : content_.order_edges) predecessors[edge.to.index()].push_back(edge.from);
-  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
-    sort_unique(predecessors[n]);
-    for (const NodeId from : predecessors[n]) successors[from.index()].push_back(NodeId(n));
-  }
-  set_rows(content_.predecessors, predecessors);
-  set_rows(content_.successors, successors);
+  transpose(content_.predecessors, data.nodes.size(), content_.successors);
 }
 
 void GraphDerivation::derive_hash() {

@@ -206,29 +206,42 @@ void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<Access
 // Groups on a common cycle of the contracted graph cannot be in different stages either.
 void GraphDerivation::close_groups() {
   const std::size_t count = group_.size();
-  std::vector<std::vector<std::uint32_t>> members(count);
-  for (std::uint32_t n = 0; n < count; ++n) members[find_root(group_, n)].push_back(n);
+  // Nothing glued: the graph itself, which has no cycles.
+  if (std::all_of(group_.begin(), group_.end(),
+                  [n = 0U](std::uint32_t group) mutable { return group == n++; })) {
+    return;
+  }
   Contracted contracted;
-  for (const auto& list : members) {
-    for (const std::uint32_t n : list) {
-      for (const NodeId to : content_.successors.row(n)) {
-        contracted.items.push_back(find_root(group_, static_cast<std::uint32_t>(to.index())));
-      }
+  contracted.starts.assign(count + 1, 0);
+  for (std::uint32_t n = 0; n < count; ++n) {
+    contracted.starts[find_root(group_, n) + 1] += content_.successors.row(n).size();
+  }
+  std::partial_sum(contracted.starts.begin(), contracted.starts.end(), contracted.starts.begin());
+  contracted.items.resize(contracted.starts.back());
+  std::vector<std::size_t> next = contracted.starts;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    for (const NodeId to : content_.successors.row(n)) {
+      contracted.items[next[find_root(group_, n)]++] =
+          find_root(group_, static_cast<std::uint32_t>(to.index()));
     }
-    contracted.starts.push_back(contracted.items.size());
   }
   const auto component = StrongComponents(contracted).run();
   for (std::uint32_t n = 0; n < count; ++n) unite(group_, n, component[find_root(group_, n)]);
 }
 
 void GraphDerivation::collect_groups() {
-  std::vector<std::vector<NodeId>> members(group_.size());
+  // A group's root is its first node: unite() sees to that.
+  std::vector<std::uint32_t> position(group_.size());
   for (std::uint32_t n = 0; n < group_.size(); ++n) {
-    members[find_root(group_, n)].push_back(NodeId(n));
+    const std::uint32_t root = find_root(group_, n);
+    if (root == n) continue;
+    if (position[root] == 0) {
+      content_.glued.push_back({NodeId(root)});
+      position[root] = static_cast<std::uint32_t>(content_.glued.size());
+    }
+    content_.glued[position[root] - 1].push_back(NodeId(n));
   }
-  for (auto& list : members) {
-    if (list.size() > 1) content_.glued.push_back(std::move(list));
-  }
+  std::sort(content_.glued.begin(), content_.glued.end());
 }
 
 }  // namespace kerf

@@ -37,7 +37,11 @@ class GraphDerivation {
     bool writes;
   };
 
-  void renumber();       // values: inputs, weights, node outputs; storages by first mention
+  void renumber();  // values: inputs, weights, node outputs; storages by first mention
+  bool is_in_order() const;
+  void renumber_values();
+  void renumber_storages();
+  void note_origins();
   void derive_inputs();  // inputs per node, consumers per value
   void derive_memory();  // alias classes, reads, writes
   void derive_order_edges();

@@ -221,7 +221,13 @@ Expr Expr::linear(std::int64_t constant, std::int64_t slope) {
   return out;
 }
 
-Expr Expr::parse(std::string_view text) { return Parser(text).run(); }
+Expr Expr::parse(std::string_view text) {
+  // Nearly all sizes are plain numbers.
+  std::int64_t number = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc{} && rest == text.data() + text.size()) return number;
+  return Parser(text).run();
+}
 
 std::int64_t Expr::constant() const {
   KERF_CHECK(is_constant(), "the expression depends on the batch: " + str());

@@ -14,6 +14,7 @@
 #include "kerf/graph/argument.h"
 #include "kerf/graph/dtype.h"
 #include "kerf/graph/expr.h"
+#include "kerf/graph/sizes.h"
 
 namespace kerf {
 
@@ -30,10 +31,10 @@ struct Value {
   std::string name;  // unique among values; printed %name, and @name for weights
   DType dtype = DType::f32;
   bool scalar = false;
-  std::vector<Expr> shape;
-  std::vector<Expr> strides;  // in elements
-  StorageId storage;          // invalid for scalars
-  Expr offset;                // bytes from the start of the storage
+  Sizes shape;
+  Sizes strides;      // in elements
+  StorageId storage;  // invalid for scalars
+  Expr offset;        // bytes from the start of the storage
   bool requires_grad = false;
 
   // Where it comes from. Filled by Graph; a builder may leave them alone.

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <deque>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
 
@@ -82,6 +84,13 @@ class Cursor {
   void expect(std::string_view token) {
     if (!take(token)) fail(fmt::format("'{}'", token));
   }
+  // The text up to the character, which is left; empty when the line has none.
+  std::string_view ahead_to(char c) {
+    skip();
+    const std::size_t end = line_.find(c, at_);
+    return end == std::string_view::npos ? std::string_view{} : line_.substr(at_, end - at_);
+  }
+  void pass(std::size_t characters) { at_ += characters; }
   std::string_view word() {
     skip();
     const std::size_t start = at_;
@@ -162,6 +171,9 @@ bool looks_floating(std::string_view token) {
   return token.find_first_not_of("0123456789.e+-") == std::string_view::npos;
 }
 
+// Lists of sizes that were read before, by their text.
+using SizesByText = std::unordered_map<std::string_view, Sizes>;
+
 class GraphParser {
  public:
   GraphParser(std::string_view text, std::string_view source) : text_(text), source_(source) {
@@ -169,7 +181,7 @@ class GraphParser {
   }
 
   // `whole`: the text must say where it ends, so that a file cut short at a line end is noticed.
-  Graph run(bool whole) {
+  GraphData run(bool whole) {
     std::size_t number = 0;
     bool first = true;
     while (!text_.empty()) {
@@ -191,7 +203,7 @@ class GraphParser {
     }
     if (first) Cursor("", 1, source_).fail("'kerf-graph 1.0'");
     if (whole && !ended_) Cursor("", number + 1, source_).fail("the line 'end'");
-    return Graph::freeze(std::move(data_));
+    return std::move(data_);
   }
 
  private:
@@ -210,6 +222,7 @@ class GraphParser {
   }
 
   void parse_line(Cursor& cursor) {
+    if (cursor.peek() == '%') return parse_node(cursor);
     if (cursor.take_word("end")) return void(ended_ = true);
     if (cursor.take_word("graph")) return parse_graph_line(cursor);
     if (cursor.take_word("batch")) {
@@ -287,18 +300,19 @@ class GraphParser {
     return out;
   }
 
-  std::string parse_name(Cursor& cursor) {
-    if (cursor.peek() == '"') return cursor.quoted();
+  // Refers to the text where it can; else to `unquoted`.
+  static std::string_view parse_name(Cursor& cursor, std::string& unquoted) {
+    if (cursor.peek() == '"') return unquoted = cursor.quoted();
     const std::string_view name = cursor.word();
     if (name.empty()) cursor.fail("a name");
-    return std::string(name);
+    return name;
   }
 
   ValueId parse_reference(Cursor& cursor) {
     const std::size_t at = cursor.position();
     if (!cursor.take("%") && !cursor.take("@")) cursor.fail("a value, %name or @name");
-    const std::string name = parse_name(cursor);
-    const auto found = by_name_.find(name);
+    std::string unquoted;
+    const auto found = by_name_.find(parse_name(cursor, unquoted));
     if (found == by_name_.end()) cursor.fail_at(at, "a value made on a line above");
     return found->second;
   }
@@ -312,13 +326,19 @@ class GraphParser {
     }
   }
 
-  std::vector<Expr> parse_sizes(Cursor& cursor, std::string_view close) {
+  Sizes parse_sizes(Cursor& cursor, char close) {
+    const std::string_view text = cursor.ahead_to(close);
+    const auto known = sizes_.find(text);
+    if (known != sizes_.end() && !text.empty()) {
+      cursor.pass(text.size() + 1);
+      return known->second;
+    }
     std::vector<Expr> out;
-    if (cursor.take(close)) return out;
-    do out.push_back(parse_size(cursor, close == "]" ? ",]" : ",}"));
+    if (cursor.take({&close, 1})) return out;
+    do out.push_back(parse_size(cursor, close == ']' ? ",]" : ",}"));
     while (cursor.take(","));
-    cursor.expect(close);
-    return out;
+    cursor.expect({&close, 1});
+    return sizes_.emplace(text, std::move(out)).first->second;
   }
 
   ValueId parse_definition(Cursor& cursor) {
@@ -329,8 +349,10 @@ class GraphParser {
           "operator(...)");
     }
     Value value;
-    value.name = parse_name(cursor);
-    if (by_name_.contains(value.name)) cursor.fail_at(at, "a name that is not used above");
+    std::string unquoted;
+    const std::string_view name = parse_name(cursor, unquoted);
+    value.name = std::string(name);
+    if (by_name_.contains(name)) cursor.fail_at(at, "a name that is not used above");
     cursor.expect(":");
     value.scalar = cursor.take_word("scalar");
     const std::size_t dtype_at = cursor.position();
@@ -339,20 +361,17 @@ class GraphParser {
     value.dtype = *dtype;
     if (!value.scalar) parse_layout(cursor, value, at);
     const ValueId id(data_.values.size());
-    by_name_.emplace(value.name, id);
+    by_name_.emplace(unquoted.empty() ? name : quoted_names_.emplace_back(unquoted), id);
     data_.values.push_back(std::move(value));
     return id;
   }
 
   void parse_layout(Cursor& cursor, Value& value, std::size_t at) {
     cursor.expect("[");
-    value.shape = parse_sizes(cursor, "]");
-    try {
-      value.strides = contiguous_strides(value.shape);
-    } catch (const Error& error) {
-      cursor.rethrow(error, at);
-    }
-    if (cursor.take("{")) value.strides = parse_sizes(cursor, "}");
+    const std::string_view shape = cursor.ahead_to(']');
+    value.shape = parse_sizes(cursor, ']');
+    value.strides = contiguous(cursor, value.shape, shape, at);
+    if (cursor.take("{")) value.strides = parse_sizes(cursor, '}');
     if (cursor.take_word("in")) {
       value.storage = data_.values[parse_reference(cursor).index()].storage;
     } else {
@@ -361,6 +380,17 @@ class GraphParser {
     }
     if (cursor.take("+")) value.offset = parse_size(cursor, " ,=");
     value.requires_grad = cursor.take_word("grad");
+  }
+
+  const Sizes& contiguous(const Cursor& cursor, const Sizes& shape, std::string_view text,
+                          std::size_t at) {
+    const auto known = contiguous_.find(text);
+    if (known != contiguous_.end()) return known->second;
+    try {
+      return contiguous_.emplace(text, contiguous_strides(shape)).first->second;
+    } catch (const Error& error) {
+      cursor.rethrow(error, at);
+    }
   }
 
   Expr parse_storage_bytes(Cursor& cursor, const Value& value, std::size_t at) {
@@ -387,11 +417,13 @@ class GraphParser {
     }
     cursor.expect("(");
     // Outputs stand left of their arguments, but cannot be used by them.
+    arguments_.clear();
     if (!cursor.take(")")) {
       do parse_named_argument(cursor, node);
       while (cursor.take(","));
       cursor.expect(")");
     }
+    node.args.assign(std::move_iterator(arguments_.begin()), std::move_iterator(arguments_.end()));
     if (!node.outputs.empty() && node.outputs[0].valid()) {
       node.name = data_.values[node.outputs[0].index()].name;
     }
@@ -408,7 +440,7 @@ class GraphParser {
       cursor = ahead;
     }
     argument.value = parse_argument(cursor, &node, 0);
-    node.args.push_back(std::move(argument));
+    arguments_.push_back(std::move(argument));
   }
 
   void parse_attributes(Cursor& cursor, Node& node) {
@@ -534,18 +566,26 @@ class GraphParser {
   std::string_view source_;
   bool ended_ = false;
   GraphData data_;
-  std::unordered_map<std::string, ValueId> by_name_;
+  std::vector<NamedArgument> arguments_;  // of the node in hand
+  std::unordered_map<std::string_view, ValueId> by_name_;
+  std::deque<std::string> quoted_names_;  // what by_name_ refers to when it is not the text
+  SizesByText sizes_;                     // shapes and strides
+  SizesByText contiguous_;                // strides by the text of the shape
 };
 
 }  // namespace
 
 Graph parse_graph(std::string_view text, std::string_view source) {
-  return GraphParser(text, source).run(/*whole=*/false);
+  return Graph::freeze(GraphParser(text, source).run(/*whole=*/false));
 }
 
 Graph load_graph(const std::string& path) {
-  const std::string text = read_file(path);
-  return GraphParser(text, path).run(/*whole=*/true);
+  // The text is gone before the rest is derived: the two need not fit into memory together.
+  GraphData data = [&] {
+    const std::string text = read_file(path);
+    return GraphParser(text, path).run(/*whole=*/true);
+  }();
+  return Graph::freeze(std::move(data));
 }
 
 }  // namespace kerf

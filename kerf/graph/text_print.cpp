@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kerf/base/file.h"
 #include "kerf/graph/text.h"
@@ -19,8 +20,8 @@ bool is_plain_name(std::string_view name) {
   });
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
   for (const char c : text) {
     switch (c) {
       case '"': out += "\\\""; break;
@@ -36,7 +37,7 @@ std::string quoted(std::string_view text) {
         }
     }
   }
-  return out + "\"";
+  out += '"';
 }
 
 // Shortest digits that read back as the same double; always recognisable as not an integer.
@@ -59,6 +60,7 @@ std::string hex(std::string_view bytes) {
   return out;
 }
 
+// Everything is added to one text: a graph of a million nodes is hashed by printing it.
 class Printer {
  public:
   Printer(const GraphData& data, PrintOptions options, std::string& out)
@@ -71,155 +73,226 @@ class Printer {
   void run() {
     if (options_.for_hash) {
       out_ += data_.training ? "training\n" : "eval\n";
-      line("scope 0 {} {}", quoted(data_.scopes[0].path), quoted(data_.scopes[0].class_name));
+      print_scope(0);
     } else {
       header();
     }
-    for (std::size_t i = 1; i < data_.scopes.size(); ++i) {
-      line("scope {} {} {}", i, quoted(data_.scopes[i].path), quoted(data_.scopes[i].class_name));
-    }
+    for (std::size_t i = 1; i < data_.scopes.size(); ++i) print_scope(i);
     for (const GraphInput& input : data_.inputs) {
-      line("input {} = {}", definition(input.value), quoted(input.path));
+      out_ += "input ";
+      definition(input.value);
+      out_ += " = ";
+      quoted_line("", input.path);
     }
-    for (const Weight& weight : data_.weights) {
-      const bool with_data = !weight.data.empty() && !options_.for_hash;
-      line("weight {} = {} {}{}", definition(weight.value), to_string(weight.kind),
-           quoted_names(weight), with_data ? " data " + hex(weight.data) : "");
-    }
+    for (const Weight& weight : data_.weights) print_weight(weight);
     for (const Node& node : data_.nodes) print_node(node);
     for (const GraphOutput& output : data_.outputs) {
-      line("output {} = {}", quoted(output.path), argument(output.leaf, nullptr));
+      out_ += "output ";
+      append_quoted(out_, output.path);
+      out_ += " = ";
+      argument(output.leaf, nullptr);
+      out_ += '\n';
     }
-    if (!data_.in_spec.empty()) line("in_spec {}", quoted(data_.in_spec));
-    if (!data_.out_spec.empty()) line("out_spec {}", quoted(data_.out_spec));
+    if (!data_.in_spec.empty()) quoted_line("in_spec ", data_.in_spec);
+    if (!data_.out_spec.empty()) quoted_line("out_spec ", data_.out_spec);
   }
 
  private:
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  void number(std::uint64_t value) { out_ += fmt::format_int(value).c_str(); }
+
+  void quoted_line(std::string_view before, std::string_view text) {
+    out_ += before;
+    append_quoted(out_, text);
     out_ += '\n';
   }
 
   void header() {
-    line("kerf-graph 1.0");
-    line("graph {}{}", quoted(data_.name), data_.training ? " training" : "");
-    if (data_.example_batch != 0) line("batch {}", data_.example_batch);
-    for (const std::string& note : data_.notes) line("note {}", quoted(note));
+    out_ += "kerf-graph 1.0\ngraph ";
+    append_quoted(out_, data_.name);
+    out_ += data_.training ? " training\n" : "\n";
+    if (data_.example_batch != 0) out_ += fmt::format("batch {}\n", data_.example_batch);
+    for (const std::string& note : data_.notes) quoted_line("note ", note);
     const Scope& root = data_.scopes[0];
-    if (!root.class_name.empty() || !root.path.empty()) {
-      line("scope 0 {} {}", quoted(root.path), quoted(root.class_name));
+    if (!root.class_name.empty() || !root.path.empty()) print_scope(0);
+  }
+
+  void print_scope(std::size_t index) {
+    out_ += "scope ";
+    number(index);
+    out_ += ' ';
+    append_quoted(out_, data_.scopes[index].path);
+    quoted_line(" ", data_.scopes[index].class_name);
+  }
+
+  void print_weight(const Weight& weight) {
+    out_ += "weight ";
+    definition(weight.value);
+    out_ += " = ";
+    out_ += to_string(weight.kind);
+    const char* before = " ";
+    for (const std::string& name : weight.names) {
+      out_ += std::exchange(before, ", ");
+      append_quoted(out_, name);
+    }
+    if (!weight.data.empty() && !options_.for_hash) out_ += " data " + hex(weight.data);
+    out_ += '\n';
+  }
+
+  void reference(ValueId id) {
+    const Value& value = data_.values[id.index()];
+    out_ += value.origin == Origin::weight ? '@' : '%';
+    if (is_plain_name(value.name)) {
+      out_ += value.name;
+    } else {
+      append_quoted(out_, value.name);
     }
   }
 
-  static std::string quoted_names(const Weight& weight) {
-    std::string out;
-    for (const std::string& name : weight.names) out += (out.empty() ? "" : ", ") + quoted(name);
-    return out;
+  void size(const Expr& value) {
+    if (value.is_constant() && value.constant() >= 0) {
+      number(static_cast<std::uint64_t>(value.constant()));
+    } else {
+      out_ += value.str();
+    }
+  }
+  void sizes(const Sizes& list) {
+    const char* before = "";
+    for (const Expr& each : list) {
+      out_ += std::exchange(before, ", ");
+      size(each);
+    }
   }
 
-  std::string reference(ValueId id) const {
-    const Value& value = data_.values[id.index()];
-    const char* sigil = value.origin == Origin::weight ? "@" : "%";
-    return sigil + (is_plain_name(value.name) ? value.name : quoted(value.name));
-  }
-
-  static std::string list(const std::vector<Expr>& sizes) {
-    std::string out;
-    for (const Expr& size : sizes) out += (out.empty() ? "" : ", ") + size.str();
-    return out;
+  bool is_contiguous(const Value& value) {
+    // Values share their lists: the last answer is nearly always the next one.
+    if (!(value.shape == last_shape_)) {
+      last_shape_ = value.shape;
+      last_strides_ = contiguous_strides(value.shape);
+    }
+    return value.strides == last_strides_;
   }
 
   // "%x: f32[B, 4]{1, 4} in %base + 16 grad"
-  std::string definition(ValueId id) {
+  void definition(ValueId id) {
     const Value& value = data_.values[id.index()];
-    std::string out = reference(id) + ": ";
-    if (value.scalar) return out + "scalar " + std::string(to_string(value.dtype));
-    out += fmt::format("{}[{}]", to_string(value.dtype), list(value.shape));
-    const std::vector<Expr> natural = contiguous_strides(value.shape);
-    if (value.strides != natural) out += fmt::format("{{{}}}", list(value.strides));
+    reference(id);
+    out_ += value.scalar ? ": scalar " : ": ";
+    out_ += to_string(value.dtype);
+    if (value.scalar) return;
+    out_ += '[';
+    sizes(value.shape);
+    out_ += ']';
+    if (!is_contiguous(value)) {
+      out_ += '{';
+      sizes(value.strides);
+      out_ += '}';
+    }
     ValueId& owner = owner_[value.storage.index()];
     if (owner.valid()) {
-      out += " in " + reference(owner);
+      out_ += " in ";
+      reference(owner);
     } else {
       owner = id;
-      const Expr bytes = element_bytes(value.dtype, value.shape);
       const Expr& actual = data_.storages[value.storage.index()].bytes;
-      if (!(actual == bytes)) out += " bytes " + actual.str();
+      if (!(actual == element_bytes(value.dtype, value.shape))) {
+        out_ += " bytes ";
+        size(actual);
+      }
     }
-    if (!(value.offset == Expr(0))) out += " + " + value.offset.str();
-    if (value.requires_grad) out += " grad";
-    return out;
+    if (!(value.offset == Expr(0))) {
+      out_ += " + ";
+      size(value.offset);
+    }
+    if (value.requires_grad) out_ += " grad";
   }
 
-  std::string argument(const Argument& argument, const Node* node) const {
-    return std::visit([&](const auto& data) { return text(data, node); }, argument.data);
+  void argument(const Argument& argument, const Node* node) {
+    std::visit([&](const auto& data) { text(data, node); }, argument.data);
   }
-  std::string text(std::monostate, const Node*) const { return "none"; }
-  std::string text(bool value, const Node*) const { return value ? "true" : "false"; }
-  std::string text(const Expr& value, const Node*) const { return value.str(); }
-  std::string text(double value, const Node*) const { return floating(value); }
-  std::string text(const std::complex<double>& value, const Node*) const {
-    return fmt::format("complex({}, {})", floating(value.real()), floating(value.imag()));
+  void text(std::monostate, const Node*) { out_ += "none"; }
+  void text(bool value, const Node*) { out_ += value ? "true" : "false"; }
+  void text(const Expr& value, const Node*) { size(value); }
+  void text(double value, const Node*) { out_ += floating(value); }
+  void text(const std::complex<double>& value, const Node*) {
+    out_ += fmt::format("complex({}, {})", floating(value.real()), floating(value.imag()));
   }
-  std::string text(const std::string& value, const Node*) const { return quoted(value); }
-  std::string text(DType value, const Node*) const {
-    return fmt::format("dtype({})", to_string(value));
+  void text(const std::string& value, const Node*) { append_quoted(out_, value); }
+  void text(DType value, const Node*) { out_ += fmt::format("dtype({})", to_string(value)); }
+  void text(const DeviceName& value, const Node*) {
+    out_ += "device(";
+    if (!options_.for_hash && !value.name.empty()) append_quoted(out_, value.name);
+    out_ += ')';
   }
-  std::string text(const DeviceName& value, const Node*) const {
-    if (options_.for_hash) return "device()";
-    return value.name.empty() ? "device()" : fmt::format("device({})", quoted(value.name));
+  void text(const BoxedEnumName& value, const Node*) {
+    out_ += fmt::format("{}({})", (*value).type, (*value).name);
   }
-  std::string text(const EnumName& value, const Node*) const {
-    return fmt::format("{}({})", value.type, value.name);
+  void text(ValueId id, const Node* node) {
+    if (node != nullptr) out_ += marks_[id.index()];
+    reference(id);
   }
-  std::string text(ValueId id, const Node* node) const {
-    return (node == nullptr ? "" : marks_[id.index()]) + reference(id);
-  }
-  std::string text(const Argument::List& list, const Node* node) const {
-    std::string out;
-    for (const Argument& element : list) out += (out.empty() ? "" : ", ") + argument(element, node);
-    return "[" + out + "]";
+  void text(const Argument::List& list, const Node* node) {
+    const char* before = "[";
+    for (const Argument& element : list) {
+      out_ += std::exchange(before, ", ");
+      argument(element, node);
+    }
+    out_ += list.empty() ? "[]" : "]";
   }
 
   void print_node(const Node& node) {
-    std::string defined;
+    const char* before = "";
     for (const ValueId id : node.outputs) {
-      defined += (defined.empty() ? "" : ", ") + (id.valid() ? definition(id) : std::string("_"));
+      out_ += std::exchange(before, ", ");
+      if (id.valid()) {
+        definition(id);
+      } else {
+        out_ += '_';
+      }
     }
     for (const ValueId id : node.may_alias) marks_[id.index()] = "~";
     for (const ValueId id : node.written) {
       marks_[id.index()] = *marks_[id.index()] == '~' ? "&~" : "&";
     }
-    std::string arguments;
+    out_ += node.outputs.empty() ? "() = " : " = ";
+    out_ += node.op;
+    before = "(";
     for (const NamedArgument& entry : node.args) {
-      if (!arguments.empty()) arguments += ", ";
-      if (!entry.name.empty()) arguments += entry.name + "=";
-      arguments += argument(entry.value, &node);
+      out_ += std::exchange(before, ", ");
+      if (!entry.name.empty()) out_ += entry.name + "=";
+      argument(entry.value, &node);
     }
-    out_ += fmt::format("{} = {}({})", defined.empty() ? "()" : defined, node.op, arguments);
+    out_ += node.args.empty() ? "()" : ")";
     for (const ValueId id : node.may_alias) marks_[id.index()] = "";
     for (const ValueId id : node.written) marks_[id.index()] = "";
-    const std::string attributes = node_attributes(node);
-    if (!attributes.empty()) out_ += " ;" + attributes;
+    print_attributes(node);
     out_ += '\n';
   }
 
-  std::string node_attributes(const Node& node) const {
-    std::string out;
+  void print_attributes(const Node& node) {
+    const char* before = " ; ";
+    const auto attribute = [&](std::string_view name) {
+      out_ += std::exchange(before, " ");
+      out_ += name;
+    };
+    const auto quoted = [&](std::string_view name, std::string_view text) {
+      attribute(name);
+      append_quoted(out_, text);
+    };
     const bool named_by_output = !node.outputs.empty() && node.outputs[0].valid() &&
                                  data_.values[node.outputs[0].index()].name == node.name;
-    if (!named_by_output) out += " name=" + quoted(node.name);
-    if (node.scope.index() != 0) out += fmt::format(" scope={}", node.scope.index());
-    if (!node.source.empty() && !options_.for_hash) out += " source=" + quoted(node.source);
-    if (!node.region.empty()) out += " region=" + quoted(node.region);
-    if (!node.grad_enabled) out += " no_grad";
-    if (node.random) out += " random";
-    for (const Autocast& state : node.autocast) {
-      out += fmt::format(" autocast={}:{}:{}", state.device_type, to_string(state.dtype),
-                         state.enabled ? "on" : "off");
+    if (!named_by_output) quoted("name=", node.name);
+    if (node.scope.index() != 0) {
+      attribute("scope=");
+      number(node.scope.index());
     }
-    return out;
+    if (!node.source.empty() && !options_.for_hash) quoted("source=", node.source);
+    if (!node.region.empty()) quoted("region=", node.region);
+    if (!node.grad_enabled) attribute("no_grad");
+    if (node.random) attribute("random");
+    for (const Autocast& state : node.autocast) {
+      attribute(fmt::format("autocast={}:{}:{}", state.device_type, to_string(state.dtype),
+                            state.enabled ? "on" : "off"));
+    }
   }
 
   const GraphData& data_;
@@ -227,6 +300,8 @@ class Printer {
   std::string& out_;
   std::vector<ValueId> owner_;      // the value that introduced each storage
   std::vector<const char*> marks_;  // of the values of the node in hand: written, may alias
+  Sizes last_shape_;
+  Sizes last_strides_;  // row-major ones of last_shape_
 };
 
 }  // namespace

@@ -123,6 +123,7 @@ class Verifier {
   void check_definitions() {
     defined_.assign(data_.values.size(), false);
     std::unordered_set<std::string_view> names;
+    names.reserve(data_.values.size());
     for (const Value& value : data_.values) {
       if (!names.insert(value.name).second) {
         fail(fmt::format("two values are called '{}'", value.name), "unique names");
@@ -177,6 +178,7 @@ class Verifier {
 
   void check_nodes() {
     std::unordered_set<std::string_view> names;
+    names.reserve(data_.nodes.size());
     storages_.assign(data_.storages.size(), false);
     taken_by_.assign(data_.values.size(), nullptr);
     for (const GraphInput& input : data_.inputs) mark_storage(input.value);
@@ -199,10 +201,11 @@ class Verifier {
                "a device type such as cpu");
         }
       }
-      check_arguments(node);
+      const std::string user = "node '" + node.name + "'";
+      check_arguments(node, user);
       for (const ValueId output : node.outputs) {
         if (!output.valid()) continue;
-        define(output, fmt::format("node '{}'", node.name));
+        define(output, user);
         check_output_storage(node, data_.values[output.index()]);
       }
       for (const ValueId output : node.outputs) {
@@ -261,8 +264,7 @@ class Verifier {
     }
   }
 
-  void check_arguments(const Node& node) {
-    const std::string user = fmt::format("node '{}'", node.name);
+  void check_arguments(const Node& node, const std::string& user) {
     bool named = false;
     for (const NamedArgument& argument : node.args) {
       if (named && argument.name.empty()) {

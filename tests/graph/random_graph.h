@@ -98,14 +98,19 @@ class RandomGraphMaker {
     Value value = data_.values[of.index()];
     value.name = std::move(name);
     const Expr length = value.shape[0];
+    const auto set_first = [](Sizes& sizes, Expr first) {
+      std::vector<Expr> list = sizes.list();
+      list[0] = std::move(first);
+      sizes = std::move(list);
+    };
     if (kind == 1 && length.eval(1) >= 2) {
       value.offset = value.offset + value.strides[0] * Expr(4);
-      value.shape[0] = length - Expr(1);
+      set_first(value.shape, length - Expr(1));
     } else if (kind == 2 && length.is_constant() && length.constant() >= 2) {
-      value.shape[0] = Expr((length.constant() + 1) / 2);
-      value.strides[0] = value.strides[0] * Expr(2);
+      set_first(value.shape, Expr((length.constant() + 1) / 2));
+      set_first(value.strides, value.strides[0] * Expr(2));
     } else if (kind == 3 && length.eval(1) >= 2) {
-      value.shape[0] = length - Expr(1);
+      set_first(value.shape, length - Expr(1));
     }
     return push(std::move(value));
   }
