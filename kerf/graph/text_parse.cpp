@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <deque>
 #include <iterator>
 #include <limits>
 #include <unordered_map>
 
 #include "kerf/base/error.h"
 #include "kerf/base/file.h"
+#include "kerf/graph/name_index.h"
 #include "kerf/graph/text.h"
 #include "kerf/graph/text_impl.h"
 
@@ -108,7 +108,10 @@ class Cursor {
   }
   std::string quoted() {
     expect("\"");
-    std::string out;
+    // Few texts have escapes; the rest is taken whole.
+    const std::size_t end = line_.find_first_of("\"\\", at_);
+    std::string out(line_.substr(at_, end - at_));
+    at_ = std::min(end, line_.size());
     while (at_ < line_.size()) {
       const char c = line_[at_++];
       if (c == '"') return out;
@@ -300,6 +303,10 @@ class GraphParser {
     return out;
   }
 
+  auto name_of() const {
+    return [this](std::uint32_t value) -> std::string_view { return data_.values[value].name; };
+  }
+
   // Refers to the text where it can; else to `unquoted`.
   static std::string_view parse_name(Cursor& cursor, std::string& unquoted) {
     if (cursor.peek() == '"') return unquoted = cursor.quoted();
@@ -312,9 +319,9 @@ class GraphParser {
     const std::size_t at = cursor.position();
     if (!cursor.take("%") && !cursor.take("@")) cursor.fail("a value, %name or @name");
     std::string unquoted;
-    const auto found = by_name_.find(parse_name(cursor, unquoted));
-    if (found == by_name_.end()) cursor.fail_at(at, "a value made on a line above");
-    return found->second;
+    const std::uint32_t found = by_name_.find(parse_name(cursor, unquoted), name_of());
+    if (found == NameIndex::kNone) cursor.fail_at(at, "a value made on a line above");
+    return ValueId(found);
   }
 
   Expr parse_size(Cursor& cursor, std::string_view delimiters) {
@@ -352,7 +359,9 @@ class GraphParser {
     std::string unquoted;
     const std::string_view name = parse_name(cursor, unquoted);
     value.name = std::string(name);
-    if (by_name_.contains(name)) cursor.fail_at(at, "a name that is not used above");
+    if (by_name_.find(name, name_of()) != NameIndex::kNone) {
+      cursor.fail_at(at, "a name that is not used above");
+    }
     cursor.expect(":");
     value.scalar = cursor.take_word("scalar");
     const std::size_t dtype_at = cursor.position();
@@ -361,8 +370,8 @@ class GraphParser {
     value.dtype = *dtype;
     if (!value.scalar) parse_layout(cursor, value, at);
     const ValueId id(data_.values.size());
-    by_name_.emplace(unquoted.empty() ? name : quoted_names_.emplace_back(unquoted), id);
     data_.values.push_back(std::move(value));
+    by_name_.add(name, static_cast<std::uint32_t>(id.index()), name_of());
     return id;
   }
 
@@ -567,8 +576,7 @@ class GraphParser {
   bool ended_ = false;
   GraphData data_;
   std::vector<NamedArgument> arguments_;  // of the node in hand
-  std::unordered_map<std::string_view, ValueId> by_name_;
-  std::deque<std::string> quoted_names_;  // what by_name_ refers to when it is not the text
+  NameIndex by_name_;                     // values
   SizesByText sizes_;                     // shapes and strides
   SizesByText contiguous_;                // strides by the text of the shape
 };

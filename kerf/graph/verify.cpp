@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/name_index.h"
 
 namespace kerf {
 namespace {
@@ -122,11 +122,11 @@ class Verifier {
   // Every value is defined exactly once: by an input, a weight or one node output.
   void check_definitions() {
     defined_.assign(data_.values.size(), false);
-    std::unordered_set<std::string_view> names;
-    names.reserve(data_.values.size());
-    for (const Value& value : data_.values) {
-      if (!names.insert(value.name).second) {
-        fail(fmt::format("two values are called '{}'", value.name), "unique names");
+    NameIndex names;
+    const auto name_of = [&](std::uint32_t i) -> std::string_view { return data_.values[i].name; };
+    for (std::uint32_t i = 0; i < data_.values.size(); ++i) {
+      if (!names.add(name_of(i), i, name_of)) {
+        fail(fmt::format("two values are called '{}'", name_of(i)), "unique names");
       }
     }
     for (const GraphInput& input : data_.inputs) define(input.value, "an input");
@@ -177,14 +177,15 @@ class Verifier {
   }
 
   void check_nodes() {
-    std::unordered_set<std::string_view> names;
-    names.reserve(data_.nodes.size());
+    NameIndex names;
+    const auto name_of = [&](std::uint32_t i) -> std::string_view { return data_.nodes[i].name; };
+    std::uint32_t number = 0;
     storages_.assign(data_.storages.size(), false);
     taken_by_.assign(data_.values.size(), nullptr);
     for (const GraphInput& input : data_.inputs) mark_storage(input.value);
     for (const Weight& weight : data_.weights) mark_storage(weight.value);
     for (const Node& node : data_.nodes) {
-      if (node.name.empty() || !names.insert(node.name).second) {
+      if (node.name.empty() || !names.add(node.name, number++, name_of)) {
         fail(fmt::format("node name '{}' is empty or used twice", node.name), "unique names");
       }
       if (!is_operator_name(node.op)) {
