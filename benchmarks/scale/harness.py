@@ -85,9 +85,10 @@ class Bench:
         out.unlink(missing_ok=True)
         command = [self.program, "plan", f"{path}.graph", "--profile", f"{path}.profile.json"]
         command += ["--devices", devices, "--method", method, "--out", out, *options]
-        runs = [measure.run(command, timeout)]
-        while runs[0].code == 0 and len(runs) < self.repeats and runs[0].cpu < 5:
+        runs, splits = [], set()
+        while not runs or (runs[0].code == 0 and len(runs) < self.repeats and runs[0].cpu < 5):
             runs.append(measure.run(command, timeout))
+            splits.add(out.read_text() if out.exists() else "")
         run = dataclasses.replace(
             runs[-1],
             cpu=statistics.median(run.cpu for run in runs),
@@ -97,6 +98,8 @@ class Bench:
         if run.code != 0:
             return Plan(run, why_not(run))
         plan = Plan(run, data=json.loads(out.read_text()))
+        if len(splits) > 1 and not plan.data["truncated"]:
+            raise judge.Mismatch(f"{path}, {method}: another plan on another run, not truncated")
         if score and len(plan.data["nodes"]) <= JUDGED * 1.1:
             judge.check(self.judged(path), plan.data)
         return plan

@@ -50,7 +50,8 @@ def load(path):
                 name, shape = DEFINED.match(left).groups()
                 names.append(name)
                 sizes[name] = 4 * math.prod(size(text, batch) for text in shape.split(","))
-                uses[name] = {u for u in USED.findall(right) if u in sizes}
+                # Each once, in the order of the text: what METIS is given must not vary.
+                uses[name] = list(dict.fromkeys(u for u in USED.findall(right) if u in sizes))
     with open(f"{path}.profile.json") as file:
         costs = json.load(file)["nodes"]
     time = {cost["node"]: cost["forward_ns"] for cost in costs}
