@@ -42,10 +42,16 @@ class Lane {
 
   Found run() {
     Found best = rounds_.with_moved_borders(start());
+    if (multilevel_ && (goal_.memory_binds || !goal_.is_cut())) {
+      Found runs = best_of_orders();
+      if (is_better(runs.score, best.score)) best = std::move(runs);
+    }
     Found current = best;
     int fruitless = 0;
     for (int stale = 0; stale < kStale && !budget_.is_over(); ++stale) {
-      const bool again = multilevel_ && fruitless < kFruitless;
+      // What does not fit is not worth a cycle: another order may.
+      fits_ = best.score.memory <= 0;
+      const bool again = multilevel_ && fits_ && fruitless < kFruitless;
       Found next = rounds_.with_moved_borders(again ? rounds_.again(current) : start());
       const bool gained = is_better(next.score, current.score);
       fruitless = again && !gained ? fruitless + 1 : 0;
@@ -59,9 +65,20 @@ class Lane {
   }
 
  private:
+  // Halves look at few nets and at memory in sum; runs look at what counts.
+  Found best_of_orders() {
+    const double size = static_cast<double>(base_.size()) + base_.num_nets();
+    const int orders = budget_.most > 600 * size ? 4 : 1;
+    Found best = rounds_.from_order();
+    for (int i = 1; i < orders; ++i) {
+      Found next = rounds_.from_order();
+      if (is_better(next.score, best.score)) best = std::move(next);
+    }
+    return rounds_.with_moved_borders(std::move(best));
+  }
   // Halves first, where there is the work for them: the other starts are seldom as good.
   Found start() {
-    if (!multilevel_) return rounds_.from_order();
+    if (!multilevel_ || !fits_) return rounds_.from_order();
     const int kind = starts_++ % (goal_.is_cut() ? 4 : 3);
     const double left = budget_.most - budget_.work;
     const double least = 150.0 * (static_cast<double>(base_.size()) + base_.num_nets());
@@ -81,6 +98,7 @@ class Lane {
   Budget budget_;
   Rounds rounds_;
   int starts_ = 0;
+  bool fits_ = true;  // something does, as far as is known
 };
 
 void check(const ideals::Groups& groups, const AcyclicOptions& options) {
