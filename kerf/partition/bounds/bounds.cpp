@@ -12,6 +12,8 @@ namespace kerf::partition {
 namespace {
 
 struct UnitLoad {
+  NodeId first;
+  std::size_t nodes = 0;
   double time = 0;           // on the profiled kind
   std::int64_t weights = 0;  // storages that no other unit uses
 };
@@ -22,7 +24,9 @@ std::vector<UnitLoad> unit_loads(const Problem& problem) {
   std::vector<UnitLoad> units;
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
     if (unit_of[n] >= units.size()) units.resize(unit_of[n] + 1);
-    units[unit_of[n]].time += problem.node_time(NodeId{n}).count;
+    UnitLoad& unit = units[unit_of[n]];
+    if (unit.nodes++ == 0) unit.first = NodeId{n};
+    unit.time += problem.node_time(NodeId{n}).count;
   }
   // A storage that several units use may be anywhere: it counts for none of them.
   constexpr std::size_t kUnused = static_cast<std::size_t>(-1);
@@ -55,14 +59,17 @@ LowerBound work_bound(const Problem& problem, double total) {
 }
 
 LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units) {
-  double largest = 0;
+  const auto largest =
+      std::max_element(units.begin(), units.end(),
+                       [](const UnitLoad& a, const UnitLoad& b) { return a.time < b.time; });
   double speed = 0;
-  for (const UnitLoad& unit : units) largest = std::max(largest, unit.time);
   for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
-  return {"unit", largest / speed,
-          fmt::format("the longest piece that cannot be cut takes {} and the fastest device has "
-                      "speed {:.4g}",
-                      to_string(Nanoseconds{largest}), speed)};
+  const std::string others =
+      largest->nodes > 1 ? fmt::format(" and the {} glued to it", largest->nodes - 1) : "";
+  return {"unit", largest->time / speed,
+          fmt::format("node '{}'{} cannot be cut and takes {}; the fastest device has speed {:.4g}",
+                      problem.graph.node(largest->first).name, others,
+                      to_string(Nanoseconds{largest->time}), speed)};
 }
 
 // The most work whose own weights fit into `limit`: pieces with most time a byte first, the last
@@ -204,8 +211,9 @@ std::vector<LowerBound> lower_bounds(const Problem& problem) {
   return {};
 }
 
-LowerBound best_lower_bound(const Problem& problem) {
-  const std::vector<LowerBound> bounds = lower_bounds(problem);
+LowerBound best_lower_bound(const Problem& problem) { return tightest(lower_bounds(problem)); }
+
+LowerBound tightest(const std::vector<LowerBound>& bounds) {
   // A gain below rounding is none: the simpler argument stays.
   const LowerBound* best = &bounds.front();
   for (const LowerBound& bound : bounds) {

@@ -26,6 +26,9 @@ namespace kerf::partition {
 //     400 million steps), only some orders are tried: the one given, by speed, by memory, host
 //     devices first and last, and changes of neighbours. The plan is then marked `truncated`; an
 //     Infeasible says that it is not proved.
+//   - Graphs of more than 20,000 nodes are split at some positions, then at positions ever closer
+//   to
+//     those cuts (chain/zoom.h): `truncated` too.
 // Never worse than chain_in_order.
 //
 // In a fixed order at most O(nodes x edges + nodes^2 x devices); in any order the product of each

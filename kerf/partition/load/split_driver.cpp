@@ -177,9 +177,9 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
   contiguous(budget * 0.25);
   if (met()) return;
   if (method == "auto") {
-    for (const std::string_view name : {"mixed_pipe", "multilevel"}) {
-      if (!met()) family(name, std::min(budget * 0.1, 2.0));
-    }
+    constexpr double kMostSeconds = 2;  // more is better spent on refining what they give
+    if (!met()) family("mixed_pipe", std::min(budget * 0.15, kMostSeconds));
+    if (!met()) family("multilevel", std::min(budget * 0.1, kMostSeconds));
   }
   if (method == "exact") {
     prove_it(budget * 0.35);

@@ -158,9 +158,12 @@ class ModelMaker {
       node.accelerator_time = unit.time / accelerator_speed_;
       node.cpu_time = unit.time / cpu_speed_;
       for (const StorageId storage : unit.weights) {
-        if (users[storage.index()] != 1) continue;
-        node.bytes +=
-            static_cast<double>(problem_.graph.storage(storage).bytes.eval(problem_.micro_batch()));
+        const std::size_t sharers = users[storage.index()];
+        if (sharers > 1 && use_ == ModelUse::bound) continue;
+        // For searches a share each: right where the users stay together.
+        node.bytes += static_cast<double>(
+                          problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
+                      static_cast<double>(sharers);
       }
       model_.load.nodes.push_back(std::move(node));
       model_.load.successors.emplace_back();

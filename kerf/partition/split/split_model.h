@@ -21,7 +21,8 @@ enum class ModelUse : std::uint8_t {
   bound,   // never dearer than the truth: what bounds it bounds the problem
 };
 
-// Times in ns on the device, bytes: weights that no other unit uses. Devices of the model stand for
+// Times in ns on the device, bytes: weights, of those that several units use a share each for
+// searches and nothing for bounds. Devices of the model stand for
 // those of the cluster by `devices`; one that is unlike all others, or the only host under
 // `host_staged`, is the model's CPU.
 struct SplitModel {

@@ -6,24 +6,36 @@
 
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/load/families.h"
 #include "kerf/partition/mixed_pipe/boundary.h"
 #include "kerf/partition/stop_clock.h"
 #include "kerf/partition/structure/coarse_units.h"
+#include "kerf/partition/structure/shared_weights.h"
 
 namespace kerf::partition {
 namespace {
 
 std::vector<std::size_t> units_for(const Problem& problem, const SearchScope& scope) {
   constexpr std::size_t kTarget = 4096;
-  if (problem.graph.num_nodes() <= scope.most_nodes) return indivisible_units(problem.graph);
+  if (problem.graph.num_nodes() <= scope.most_nodes) {
+    return join_weight_sharers(problem, indivisible_units(problem.graph));
+  }
   return coarse_units(problem, std::max(kTarget, 64 * problem.cluster.num_devices()));
 }
 
-LowerBound best_throughput_bound(const Problem& problem) {
-  std::vector<LowerBound> bounds = throughput_bounds(problem);
-  return *std::max_element(
-      bounds.begin(), bounds.end(),
-      [](const LowerBound& a, const LowerBound& b) { return a.value < b.value; });
+constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
+
+// From the model alone, `reserve` being what plans were seen to need beside what it counts.
+Verdict judge_by_model(const SplitModel& model, const UnitProblem& units, double reserve,
+                       std::span<const std::uint32_t> device) {
+  const Loads loads = find_loads(units, device);
+  Verdict verdict;
+  verdict.value = loads.busiest;
+  verdict.overhead = reserve;
+  for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
+    verdict.fits = verdict.fits && loads.bytes[d] + reserve <= model.load.memory_of(d);
+  }
+  return verdict;
 }
 
 }  // namespace
@@ -36,19 +48,20 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       driver_problem_{model_.load, {}, model_.exact},
       best_(options.mixed) {
   if (coarse_ || !scope.prove) {
-    const LowerBound bound = best_throughput_bound(problem);
+    const LowerBound bound = tightest(throughput_bounds(problem));
     driver_problem_.known = LoadBound{bound.name, bound.value, bound.argument};
   } else {
     driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
   }
-  LoadOptions load_options;
-  load_options.time_budget = scope.seconds;
-  load_options.seed = problem.seed;
-  load_options.threads = options.threads;
-  load_options.mixed = options.mixed;
-  load_options.stages = options.stages;
-  load_options.minimise = options.minimise;
-  load_options.imbalance = options.imbalance;
+  load_options_.time_budget = scope.seconds;
+  load_options_.seed = problem.seed;
+  load_options_.threads = options.threads;
+  load_options_.mixed = options.mixed;
+  load_options_.stages = options.stages;
+  load_options_.minimise = options.minimise;
+  load_options_.imbalance = options.imbalance;
+  LoadOptions load_options = load_options_;
+  if (coarse_) load_options.time_budget *= 1 - kBorderShare;
   driver_ = std::make_unique<SplitDriver>(
       driver_problem_, load_options,
       [this](std::span<const std::uint32_t> device) { return judge(device); });
@@ -62,9 +75,7 @@ void TracedSearch::run(std::string_view method) {
     driver_->forget();
     driver_->run(method, !options_.mixed);
   }
-  const bool keeps_stages = !options_.mixed || method == "ideals" || method == "acyclic" ||
-                            method == "multilevel" || method == "pipedream";
-  if (!keeps_stages) refine_borders();
+  if (!is_family(method)) refine_borders();  // a family's split is its own
 }
 
 bool TracedSearch::settle() {
@@ -78,23 +89,32 @@ bool TracedSearch::settle() {
 }
 
 void TracedSearch::refine_borders() {
-  constexpr std::size_t kMostNodes = 30'000;
+  constexpr std::size_t kMostNodes = 20'000;
   constexpr std::int64_t kSteps = 100'000'000;
   const std::vector<std::uint32_t>& found = driver_->best().device;
   if (found.empty() || !best_.plan()) return;
   const std::vector<DeviceId> coarse_device = model_.to_devices(found);
-  SplitModel model =
+  const SplitModel model =
       make_split_model(problem_, ModelUse::search,
                        open_borders(problem_, model_.unit_of, coarse_device, kMostNodes));
   std::vector<DeviceId> device_of_node;
   for (const std::size_t unit : model_.unit_of) device_of_node.push_back(coarse_device[unit]);
   const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
   const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
-  const UnitProblem units = to_units(model.load);
-  FlatUnits flat(units);
+  // Whole runs of nodes may have to cross a border together: cut the line anew, then move nodes.
+  const DriverProblem fine{model.load, {}, model.exact, driver_problem_.known};
+  LoadOptions load_options = load_options_;
+  load_options.time_budget *= kBorderShare;
+  SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
+    return judge_by_model(model, driver.units(), reserve, device);
+  });
+  driver.offer(start);
+  driver.run("ideals", true);
+  if (driver.best().device.empty()) return;
+  FlatUnits flat(driver.units());
   for (double& memory : flat.memory) memory -= reserve;
-  SplitState state(flat, start);
-  improve_borders(flat, state, kSteps, StopClock(options_.time_budget));
+  SplitState state(flat, driver.best().device);
+  if (options_.mixed) improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
   if (std::equal(start.begin(), start.end(), state.devices().begin())) return;
   best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split"));
 }
@@ -111,34 +131,20 @@ void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
 
 LowerBound TracedSearch::busiest_bound() const {
   const LoadBound& found = driver_->bound();
-  const std::vector<LowerBound> simple = throughput_bounds(problem_);
-  LowerBound best{found.name, found.value, found.argument};
-  for (const LowerBound& bound : simple) {
-    // Where the simple argument is as good, it is the better one to read.
-    if (bound.value >= best.value * (1 - 1e-9)) best = bound;
-  }
-  return best;
+  // Where the simple argument is as good, it is the better one to read.
+  std::vector<LowerBound> bounds = throughput_bounds(problem_);
+  bounds.push_back({found.name, found.value, found.argument});
+  return tightest(bounds);
 }
 
 Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
-  if (coarse_) return judge_coarsely(device);
+  if (coarse_) return judge_by_model(model_, driver_->units(), reserve_, device);
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split");
   Verdict verdict;
   verdict.fits = best_.accepts(plan);
   verdict.value = plan.busiest.count;
   if (find_overflow(plan)) verdict.overhead = overhead(plan, model_, device);
   best_.offer(std::move(plan));
-  return verdict;
-}
-
-Verdict TracedSearch::judge_coarsely(std::span<const std::uint32_t> device) const {
-  const Loads loads = find_loads(driver_->units(), device);
-  Verdict verdict;
-  verdict.value = loads.busiest;
-  verdict.overhead = reserve_;
-  for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
-    verdict.fits = verdict.fits && loads.bytes[d] + reserve_ <= model_.load.memory_of(d);
-  }
   return verdict;
 }
 

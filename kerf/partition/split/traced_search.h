@@ -42,20 +42,19 @@ class TracedSearch {
 
  private:
   Verdict judge(std::span<const std::uint32_t> device);
-  // From the model alone, with what plans were seen to need beside what it counts.
-  Verdict judge_coarsely(std::span<const std::uint32_t> device) const;
   // The most by which a device needs more than the model counts there.
   double overhead(const Plan& plan, const SplitModel& model,
                   std::span<const std::uint32_t> device) const;
   // Makes the driver's best split a plan; false: it does not fit, which the judge now knows.
   bool settle();
-  // Moves single nodes where the best split's devices meet.
+  // Searches node by node where the best split's devices meet.
   void refine_borders();
 
   const Problem& problem_;
   const Options& options_;
   SplitModel model_;
   bool coarse_;
+  LoadOptions load_options_;
   DriverProblem driver_problem_;
   double reserve_ = 0;  // bytes beside those of the model, where it is coarse
   BestPlan best_;
