@@ -23,9 +23,10 @@ class Mismatch(Exception):
 
 @dataclasses.dataclass
 class Problem:
-    names: list  # nodes, in the file's order; each makes one tensor, of the same name
-    bytes: dict  # by node
-    uses: dict  # by node: nodes whose tensor it uses
+    names: list  # nodes, in the file's order; a node is called like its first tensor
+    bytes: dict  # by tensor
+    maker: dict  # by tensor
+    uses: dict  # by node: tensors
     time: dict  # ns, by node
 
     @property
@@ -39,7 +40,7 @@ class Problem:
 
 def load(path):
     """The problem in PATH.graph and PATH.profile.json."""
-    names, sizes, uses = [], {}, {}
+    names, sizes, makers, uses = [], {}, {}, {}
     batch = 1
     with open(f"{path}.graph") as lines:
         for line in lines:
@@ -47,17 +48,19 @@ def load(path):
                 batch = int(line.split()[1])
             if line.startswith("%"):
                 left, right = line.split(" = ", 1)
-                name, shape = DEFINED.match(left).groups()
-                names.append(name)
-                sizes[name] = 4 * math.prod(size(text, batch) for text in shape.split(","))
+                node = DEFINED.match(left).group(1)
+                names.append(node)
                 # Each once, in the order of the text: what METIS is given must not vary.
-                uses[name] = list(dict.fromkeys(u for u in USED.findall(right) if u in sizes))
+                uses[node] = list(dict.fromkeys(u for u in USED.findall(right) if u in sizes))
+                for tensor, shape in DEFINED.findall(left):
+                    sizes[tensor] = 4 * math.prod(size(text, batch) for text in shape.split(","))
+                    makers[tensor] = node
     with open(f"{path}.profile.json") as file:
         costs = json.load(file)["nodes"]
     time = {cost["node"]: cost["forward_ns"] for cost in costs}
     if set(time) != set(names):
         raise Mismatch(f"{path}: the profile is of other nodes")
-    return Problem(names, sizes, uses, time)
+    return Problem(names, sizes, makers, uses, time)
 
 
 def size(text, batch):
@@ -81,8 +84,8 @@ def assignment(problem, plan):
 
 def acyclic(problem, part):
     after = {}
-    for node, sources in problem.uses.items():
-        for source in sources:
+    for node, tensors in problem.uses.items():
+        for source in (problem.maker[tensor] for tensor in tensors):
             if part[source] != part[node]:
                 after.setdefault(part[node], set()).add(part[source])
     try:
@@ -104,14 +107,14 @@ def busiest(problem, plan):
     for node in problem.names:
         here = device[node]
         load[here] += problem.time[node]
-        for source in problem.uses[node]:
-            there = device[source]
-            if there == here or (source, here) in fetched:
+        for tensor in problem.uses[node]:
+            there = device[problem.maker[tensor]]
+            if there == here or (tensor, here) in fetched:
                 continue
-            fetched.add((source, here))
+            fetched.add((tensor, here))
             link = links[there][here]
             rate = link["bytes_per_second"]
-            load[here] += link["latency_ns"] + (problem.bytes[source] / rate * 1e9 if rate else 0)
+            load[here] += link["latency_ns"] + (problem.bytes[tensor] / rate * 1e9 if rate else 0)
     return max(load)
 
 
@@ -125,7 +128,9 @@ def check(problem, plan):
 
 def edge_cut(problem, part):
     return sum(
-        part[source] != part[node] for node in problem.names for source in problem.uses[node]
+        part[problem.maker[tensor]] != part[node]
+        for node in problem.names
+        for tensor in problem.uses[node]
     )
 
 

@@ -158,6 +158,14 @@ ValueId ModelBuilder::add_timed(std::string_view op, const Inputs& inputs, const
   return add_node(op, inputs, output, 0, Nanoseconds{time.count * factor});
 }
 
+ValueId ModelBuilder::another_result() {
+  Node& node = data_.nodes.back();
+  const Shape shape = data_.values[node.outputs.front().index()].shape;
+  const ValueId output = add_value(fmt::format("{}.{}", node.name, node.outputs.size()), shape);
+  node.outputs.push_back(output);
+  return output;
+}
+
 ValueId ModelBuilder::view(std::string_view op, ValueId of, const Shape& shape) {
   Value value;
   value.name = next_name(op);

@@ -40,6 +40,8 @@ class ModelBuilder {
   ValueId add(std::string_view op, const Inputs& inputs, const Shape& shape, double flops);
   ValueId add_timed(std::string_view op, const Inputs& inputs, const Shape& shape,
                     Nanoseconds time);
+  // One more result of the node added last, like its first.
+  ValueId another_result();
   // Another shape for the same memory; free of cost.
   ValueId view(std::string_view op, ValueId of, const Shape& shape);
 

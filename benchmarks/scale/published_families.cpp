@@ -238,50 +238,69 @@ class Tile {
       : n_(fitting_tile(size.nodes)), model_("tile", size.seed, size.noise, 0) {}
 
   Model run() {
-    const Inputs a = matrix(n_.i * n_.k);
-    const Inputs b = matrix(n_.k * n_.j);
-    const Inputs c = matrix(n_.j * n_.l);
-    const Inputs d = matrix(n_.i * n_.l);
-    return model_.finish(second_product(first_product(a, b), c, d));
+    Elements a = matrix(n_.i * n_.k, n_.j);
+    Elements b = matrix(n_.k * n_.j, n_.i);
+    Elements c = matrix(n_.j * n_.l, n_.i);
+    Elements d = matrix(n_.i * n_.l, 1);
+    Elements products = first_product(std::move(a), std::move(b));
+    return model_.finish(second_product(std::move(products), std::move(c), std::move(d)));
   }
 
  private:
-  ValueId node(std::string_view op, const Inputs& inputs) {
-    return model_.add_timed(op, inputs, {1}, Nanoseconds{1000});
+  // A number that several nodes use, each its own copy: what the literature counts are edges, and
+  // an edge is then a tensor.
+  class Element {
+   public:
+    explicit Element(Inputs copies) : copies_(std::move(copies)) {}
+    ValueId take() { return copies_[next_++]; }
+
+   private:
+    Inputs copies_;
+    std::size_t next_ = 0;
+  };
+  using Elements = std::vector<Element>;
+
+  Element node(std::string_view op, const Inputs& inputs, std::size_t users) {
+    Inputs copies{model_.add_timed(op, inputs, {1}, Nanoseconds{1000})};
+    while (copies.size() < users) copies.push_back(model_.another_result());
+    return Element(std::move(copies));
   }
 
-  Inputs matrix(std::size_t elements) {
-    Inputs out;
-    for (std::size_t e = 0; e < elements; ++e) out.push_back(node("aten.full.default", {}));
+  Elements matrix(std::size_t elements, std::size_t users) {
+    Elements out;
+    for (std::size_t e = 0; e < elements; ++e) out.push_back(node("aten.full.default", {}, users));
     return out;
   }
 
-  Inputs first_product(const Inputs& a, const Inputs& b) {
-    Inputs products;
+  Elements first_product(Elements a, Elements b) {
+    Elements products;
     for (std::size_t i = 0; i < n_.i; ++i) {
       for (std::size_t j = 0; j < n_.j; ++j) {
-        ValueId sum;
+        Element sum({});
         for (std::size_t k = 0; k < n_.k; ++k) {
-          const ValueId scaled = node("aten.mul.Scalar", {a[i * n_.k + k]});
-          const ValueId product = node("aten.mul.Tensor", {scaled, b[k * n_.j + j]});
-          sum = node("aten.add.Tensor", k == 0 ? Inputs{product} : Inputs{sum, product});
+          Element scaled = node("aten.mul.Scalar", {a[i * n_.k + k].take()}, 1);
+          Element product = node("aten.mul.Tensor", {scaled.take(), b[k * n_.j + j].take()}, 1);
+          Inputs terms{product.take()};
+          if (k > 0) terms.insert(terms.begin(), sum.take());
+          sum = node("aten.add.Tensor", terms, k + 1 < n_.k ? 1 : n_.l);
         }
-        products.push_back(sum);
+        products.push_back(std::move(sum));
       }
     }
     return products;
   }
 
-  Inputs second_product(const Inputs& left, const Inputs& c, const Inputs& d) {
+  Inputs second_product(Elements left, Elements c, Elements d) {
     Inputs sums;
     for (std::size_t i = 0; i < n_.i; ++i) {
       for (std::size_t l = 0; l < n_.l; ++l) {
-        ValueId sum = node("aten.mul.Scalar", {d[i * n_.l + l]});
+        Element sum = node("aten.mul.Scalar", {d[i * n_.l + l].take()}, 1);
         for (std::size_t j = 0; j < n_.j; ++j) {
-          const ValueId product = node("aten.mul.Tensor", {left[i * n_.j + j], c[j * n_.l + l]});
-          sum = node("aten.add.Tensor", {sum, product});
+          Element product =
+              node("aten.mul.Tensor", {left[i * n_.j + j].take(), c[j * n_.l + l].take()}, 1);
+          sum = node("aten.add.Tensor", {sum.take(), product.take()}, 1);
         }
-        sums.push_back(sum);
+        sums.push_back(sum.take());
       }
     }
     return sums;

@@ -187,8 +187,8 @@ def metis(problem, parts):
         return None, "pymetis is not installed"
     number = {name: i for i, name in enumerate(problem.names)}
     neighbours = [[] for _ in problem.names]
-    for name, sources in problem.uses.items():
-        for source in sources:
+    for name, tensors in problem.uses.items():
+        for source in (problem.maker[tensor] for tensor in tensors):
             neighbours[number[name]].append(number[source])
             neighbours[number[source]].append(number[name])
     start = cpu_seconds()

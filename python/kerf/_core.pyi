@@ -416,6 +416,10 @@ def plan(
     work_limit: int = 0,
     time_budget: float = 1.0,
     threads: int = 1,
+    mixed: bool = True,
+    stages: int = 0,
+    minimise: str = "stage_time",
+    imbalance: float = 0.03,
     saturate_host: bool = False,
     node_to_partition: Mapping[str, int] = ...,
     partition_to_device: Mapping[int, str] = ...,
@@ -455,6 +459,7 @@ def compare_methods(
     seed: int = 0,
     time_budget: float = 1.0,
     threads: int = 1,
+    mixed: bool = True,
 ) -> Comparison: ...
 def make_plan(
     graph: Graph,

@@ -214,6 +214,10 @@ def plan(
     threads: int = 1,
     schedule: str = "fill_drain",
     comm_model: str = "link",
+    mixed: bool = True,
+    stages: int = 0,
+    minimise: str = "stage_time",
+    imbalance: float = 0.03,
     saturate_host: bool = False,
     node_to_partition: Mapping[str, int] | None = None,
     partition_to_device: Mapping[int, str] | None = None,
@@ -231,6 +235,10 @@ def plan(
     - ``time_budget``: seconds for the methods that search; ``threads`` change the time, never the
       plan.
     - ``comm_model``: how transfers are costed, ``"link"``, ``"host_staged"`` or ``"overlapped"``.
+    - ``mixed``: whether a device may get several stages; ``False``: one each, for every method.
+    - ``stages``: for the method mixed_pipe, blocks to share out; 0: it finds the number.
+    - ``minimise``, ``imbalance``: for the methods acyclic and multilevel, ``"stage_time"``, or
+      ``"edge_cut"`` with no stage's time above ``1 + imbalance`` times its share.
     - ``saturate_host``: fill idle devices with copies of the plan, ``plan.replicas``. A Pipeline
       runs the plan's own stages, not the copies.
     - ``node_to_partition``, ``partition_to_device``: for the method ``"aot"`` alone, which needs
@@ -245,8 +253,12 @@ def plan(
         "objective": objective,
         "schedule": schedule,
         "comm_model": comm_model,
+        "minimise": minimise,
     }
     _check_request("[kerf.plan]", graph, n_microbatches, batch, seed, time_budget, threads, named)
+    check_whole("[kerf.plan]", "stages", stages, least=0, most=2**20)
+    if isinstance(imbalance, bool) or not isinstance(imbalance, int | float):
+        raise TypeError(f"[kerf.plan] imbalance is {imbalance!r}; expected a number, such as 0.03")
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
@@ -263,6 +275,10 @@ def plan(
         seed=seed,
         time_budget=float(time_budget),
         threads=threads,
+        mixed=bool(mixed),
+        stages=stages,
+        minimise=minimise,
+        imbalance=float(imbalance),
         saturate_host=bool(saturate_host),
         node_to_partition=nodes,
         partition_to_device=placed,
@@ -289,6 +305,7 @@ def compare_methods(
     threads: int = 1,
     schedule: str = "fill_drain",
     comm_model: str = "link",
+    mixed: bool = True,
 ) -> Comparison:
     """Plans with several methods; ``print`` shows objective, gap to the bound, memory and seconds.
 
@@ -321,6 +338,7 @@ def compare_methods(
         seed=seed,
         time_budget=float(time_budget),
         threads=threads,
+        mixed=bool(mixed),
     )
 
 

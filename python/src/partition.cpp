@@ -45,7 +45,8 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
-                  double time_budget, int threads, bool saturate_host,
+                  double time_budget, int threads, bool mixed, int stages,
+                  const std::string& minimise, double imbalance, bool saturate_host,
                   std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
@@ -56,6 +57,10 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                        .time_budget = time_budget,
                        .threads = threads,
                        .saturate_host = saturate_host,
+                       .mixed = mixed,
+                       .stages = stages,
+                       .minimise = partition::parse_minimise(minimise),
+                       .imbalance = imbalance,
                        .node_to_partition = std::move(node_to_partition),
                        .partition_to_device = std::move(partition_to_device)}),
                  problem);
@@ -65,13 +70,14 @@ Comparison compare_on_graph(const Graph& graph, const Profile& profile, const Cl
                             std::vector<std::string> methods, const std::string& objective,
                             const std::string& comm_model, const std::string& schedule,
                             int n_microbatches, std::int64_t batch, std::uint64_t seed,
-                            double time_budget, int threads) {
+                            double time_budget, int threads, bool mixed) {
   const Problem problem =
       make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
                    comm_model, schedule, n_microbatches, batch, seed);
   partition::Options options;
   options.time_budget = time_budget;
   options.threads = threads;
+  options.mixed = mixed;
   Comparison comparison = compare_methods(problem, std::move(methods), options);
   for (const ComparedMethod& row : comparison.methods) {
     if (row.found) check_plan(problem.graph, &problem.profile, row.plan);
@@ -148,7 +154,8 @@ void init_partition(py::module_& m) {
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
         py::arg("work_limit") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
-        py::arg("saturate_host") = false,
+        py::arg("mixed") = true, py::arg("stages") = 0, py::arg("minimise") = "stage_time",
+        py::arg("imbalance") = partition::Options{}.imbalance, py::arg("saturate_host") = false,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{}, free_lock);
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
@@ -177,7 +184,8 @@ void init_partition(py::module_& m) {
         py::arg("cluster"), py::arg("methods") = std::vector<std::string>{},
         py::arg("objective") = "throughput", py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
-        py::arg("seed") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1, free_lock);
+        py::arg("seed") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
+        py::arg("mixed") = true, free_lock);
   m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
         py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,

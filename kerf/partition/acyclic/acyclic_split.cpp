@@ -60,9 +60,9 @@ LoadAnswer acyclic_split(const LoadProblem& problem, const LoadOptions& options,
   for (const Devices& order : orders) {
     AcyclicOptions its;
     for (const std::uint32_t device : order) {
-      const double slowness = device == units.cpu()      ? cpu_slowness(units)
+      const double slowness = device == units.cpu()    ? cpu_slowness(units)
                               : units.slowness.empty() ? 1
-                                                         : units.slowness[device];
+                                                       : units.slowness[device];
       its.parts.push_back({slowness, units.memory_of(device)});
     }
     its.minimise = options.minimise;
@@ -77,8 +77,8 @@ LoadAnswer acyclic_split(const LoadProblem& problem, const LoadOptions& options,
     if (answer.part.empty()) continue;
     Devices device(units.units.size());
     for (std::size_t u = 0; u < device.size(); ++u) {
-      device[u] = units.units[u].on_accelerator ? order[answer.part[groups.group_of[u]]]
-                                                : units.cpu();
+      device[u] =
+          units.units[u].on_accelerator ? order[answer.part[groups.group_of[u]]] : units.cpu();
     }
     const Loads loads = find_loads(units, device);
     const double value = options.minimise == Minimise::edge_cut ? answer.cut : loads.busiest;
