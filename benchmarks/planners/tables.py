@@ -322,4 +322,39 @@ def chain(bench):
     return header + ["busiest / mean compute", "cpu s", "MB", "target"], rows
 
 
-TABLES = (contiguous, ideals, any_split, proof, partitioners, costly, latency, chain)
+SWEPT = (1, 2, 3, 4, 6, 8)  # blocks of Mixed-Pipe, times the accelerators
+FAMILIES = ("multilevel", "acyclic", "metis", "pipedream", "binpack2d")
+
+
+def families(bench):
+    """Max load by other methods, as a multiple of `auto`'s: Mixed-Pipe by its blocks, and others."""
+    rows = []
+    for name in THROUGHPUT:
+        path = bench.published("throughput", name)
+        accelerators = judge.load(path).accelerators
+        best = bench.plan(path, *ANY_SPLIT)
+        found = bench.plan(path, "--method", "mixed_pipe")
+        swept = [
+            bench.plan(path, "--method", "mixed_pipe", "--stages", str(times_each * accelerators))
+            for times_each in SWEPT
+        ]
+        others = [bench.plan(path, "--method", method) for method in FAMILIES]
+        shares = [plan.value / best.value for plan in (found, *swept, *others)]
+        faults = [plan.fault for plan in (found, *swept, *others)]
+        rows.append(
+            [
+                name,
+                number(best.value),
+                seconds(best.cpu),
+                *(f"{share:.3f}" for share in shares[:1]),
+                seconds(found.cpu),
+                *(f"{share:.3f}" for share in shares[1:]),
+                bench.verdict(name, *faults, unless(min(shares) >= 1 - 1e-6, "auto is beaten")),
+            ]
+        )
+    header = ["problem", "auto", "cpu s", "mixed_pipe", "cpu s"]
+    header += [f"L = {times_each}k" for times_each in SWEPT]
+    return [*header, *FAMILIES, "auto first"], rows
+
+
+TABLES = (contiguous, ideals, any_split, proof, partitioners, costly, latency, chain, families)

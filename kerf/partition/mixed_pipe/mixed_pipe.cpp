@@ -30,6 +30,8 @@ struct Candidate {
   Split device;
   double busiest = std::numeric_limits<double>::infinity();
   std::size_t blocks = 0;
+  std::size_t line = 0;
+  std::size_t asked = 0;  // blocks
 };
 
 class MixedPipe {
@@ -42,63 +44,103 @@ class MixedPipe {
         lines_(topological_lines(ideals::to_groups(problem), units_)) {}
 
   LoadAnswer run() {
-    const std::vector<std::size_t> counts = block_counts();
-    const std::size_t tasks = counts.size() * lines_.size();
-    std::vector<Candidate> found(tasks);
-    run_tasks(tasks, options_.threads, [&](std::size_t i) {
-      found[i] = try_blocks(lines_[i % lines_.size()], counts[i / lines_.size()], i,
-                            1 / static_cast<double>(tasks));
-      return false;
-    });
+    std::vector<Trial> trials;
+    for (const std::size_t count : block_counts()) {
+      for (std::size_t line = 0; line < lines_.size(); ++line) trials.push_back({line, count});
+    }
+    // All numbers of blocks shortly, then the most promising again, ever fewer and longer.
+    std::vector<Candidate> found;
+    for (const double effort : {1.0, 4.0, 16.0}) {
+      try_all(trials, effort, found);
+      keep_promising(found, trials);
+    }
     return answer(found);
   }
 
  private:
+  struct Trial {
+    std::size_t line;
+    std::size_t blocks;  // asked for
+  };
+
+  void try_all(const std::vector<Trial>& trials, double effort, std::vector<Candidate>& found) {
+    constexpr double kRounds = 3;
+    const std::size_t first = found.size();
+    found.resize(first + trials.size());
+    const double most_work = work() / kRounds / static_cast<double>(trials.size());
+    run_tasks(trials.size(), options_.threads, [&](std::size_t i) {
+      if (first + i > 0 && clock_.struck()) return false;
+      Rng rng(options_.seed * 0x9e3779b97f4a7c15ULL + first + i + 1);
+      found[first + i] = try_blocks(trials[i], most_work, effort, rng);
+      return false;
+    });
+  }
+
+  // The trials of the best few, each twice: chance has its part.
+  static void keep_promising(const std::vector<Candidate>& found, std::vector<Trial>& trials) {
+    constexpr std::size_t kKept = 4;
+    std::vector<const Candidate*> ranked;
+    for (const Candidate& candidate : found) {
+      if (!candidate.device.empty()) ranked.push_back(&candidate);
+    }
+    std::stable_sort(ranked.begin(), ranked.end(), [](const Candidate* a, const Candidate* b) {
+      return a->busiest < b->busiest;
+    });
+    if (ranked.empty()) return;
+    ranked.resize(std::min(ranked.size(), kKept));
+    trials.clear();
+    for (const Candidate* candidate : ranked) {
+      trials.push_back({candidate->line, candidate->asked});
+      trials.push_back({candidate->line, candidate->asked});
+    }
+  }
+
   // L, or what is tried in its place.
   std::vector<std::size_t> block_counts() const {
     if (options_.stages > 0) return {static_cast<std::size_t>(options_.stages)};
-    const std::size_t devices = problem_.num_devices();
     std::vector<std::size_t> counts;
     for (const std::size_t times : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U}) {
-      const std::size_t count = std::min(times * devices, problem_.units.size());
-      if (counts.empty() || count > counts.back()) counts.push_back(count);
+      // With the CPU and without: it may be too slow to be given a block.
+      for (const std::size_t devices : {std::size_t{problem_.cpu()}, problem_.num_devices()}) {
+        counts.push_back(std::clamp<std::size_t>(times * devices, 1, problem_.units.size()));
+      }
     }
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
     return counts;
   }
 
-  Candidate try_blocks(const Line& line, std::size_t count, std::size_t task, double share) const {
+  Candidate try_blocks(const Trial& trial, double most_work, double effort, Rng& rng) const {
     Candidate out;
-    if (clock_.struck() && task > 0) return out;
-    Rng rng(options_.seed * 0x9e3779b97f4a7c15ULL + task + 1);
-    const Split block = cut_blocks(line, count);
+    const Split block = cut_blocks(lines_[trial.line], trial.blocks);
     const std::size_t blocks = *std::max_element(block.begin(), block.end()) + std::size_t{1};
     const Contraction coarse = merge(problem_, block, blocks);
     const FlatUnits coarse_units(coarse.problem);
     // The longest first, with room: Mixed-Pipe's assignment.
     const std::optional<Split> start = fill_memory(coarse_units, clock_, rng);
     if (!start) return out;
-    const Split placed = share_out(coarse_units, *start,
-                                   static_cast<std::int64_t>(work() * share * kBlockShare), rng);
+    const Split placed = share_out(coarse_units, *start, most_work * kBlockShare, effort, rng);
     SplitState state(units_, coarse.to_fine(placed));
-    improve_borders(units_, state, static_cast<std::int64_t>(work() * share * kBorderShare),
-                    clock_);
+    improve_borders(units_, state, static_cast<std::int64_t>(most_work * kBorderShare), clock_);
     state.refresh();
     out.device.assign(state.devices().begin(), state.devices().end());
     const Loads loads = find_loads(problem_, out.device);
     if (!loads.fits) return Candidate{};
     out.busiest = loads.busiest;
     out.blocks = blocks;
+    out.line = trial.line;
+    out.asked = trial.blocks;
     return out;
   }
 
   // Moves and swaps of whole blocks.
-  Split share_out(const FlatUnits& blocks, const Split& start, std::int64_t most_work,
+  Split share_out(const FlatUnits& blocks, const Split& start, double most_work, double effort,
                   Rng& rng) const {
     constexpr double kWorkPerBlock = 4e3;
+    const double count = blocks.num_units();
     AnnealSchedule schedule{2e-2, 1e-4, 8, 64};
-    schedule.work = std::min(
-        most_work, static_cast<std::int64_t>(kWorkPerBlock * blocks.num_units() *
-                                             std::sqrt(static_cast<double>(blocks.num_units()))));
+    schedule.work = static_cast<std::int64_t>(
+        std::min(most_work, effort * kWorkPerBlock * count * std::sqrt(count)));
     return anneal(blocks, start, schedule, options_.good_enough, clock_, rng).device;
   }
 
