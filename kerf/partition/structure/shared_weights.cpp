@@ -69,8 +69,9 @@ std::vector<std::size_t> join_weight_sharers(const Problem& problem,
     if (span.first >= span.last) continue;
     std::size_t begin = span.first;
     std::size_t end = span.last + 1;
-    while (!cuttable[begin]) --begin;
-    while (!cuttable[end]) ++end;
+    // What it overlaps comes along: spans that overlap one after the other could be everything.
+    while (!cuttable[begin] || joined[begin]) --begin;
+    while (!cuttable[end] || (end < joined.size() && joined[end])) ++end;
     const bool close = time_before[end] - time_before[begin] <= longest &&
                        static_cast<double>(end - begin) <= std::max(fewest_nodes, 2.0);
     if (!close) continue;
