@@ -52,7 +52,13 @@ LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint3
   ideals::Clock no_clock(ideals::kInfinity);
   const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
   std::vector<std::vector<std::uint32_t>> members(groups.size());
-  for (std::uint32_t u = 0; u < device.size(); ++u) members[groups.group_of[u]].push_back(u);
+  // Numbers of units need not be topological, and a cut may be inside a group.
+  std::vector<bool> seen(device.size());
+  for (const std::uint32_t node : topological_order(problem)) {
+    const std::uint32_t unit = groups.unit_of[node];
+    if (!seen[unit]) members[groups.group_of[unit]].push_back(unit);
+    seen[unit] = true;
+  }
   std::vector<std::uint32_t> line;
   for (const std::uint32_t g : order) {
     line.insert(line.end(), members[g].begin(), members[g].end());
