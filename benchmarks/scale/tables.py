@@ -14,10 +14,19 @@ LIMITS = {10**4: 1, 10**5: 5, 10**6: 45}  # cpu seconds by nodes
 MEGABYTES = 4000
 NEAR_LINEAR = 13  # times the cpu seconds for ten times the nodes
 NOTICEABLE = 0.1  # seconds; growth of less says nothing
+BUDGET = ("--time-budget", "0.5")  # of search, whatever the size
+# A block and what a cut costs are small against a device's share; from 10^5 nodes on, in all.
+BALANCED = ("chain", "transformer", "encoder_decoder")
+BALANCED_FROM = 10**5
+GAP = 0.03
+
+
+def is_balanced(family, nodes):
+    return nodes >= BALANCED_FROM or (family in BALANCED and nodes >= 10**4)
 
 
 def scale(bench):
-    """`auto` on 16 devices, files read: <= 1 / 5 / 45 s, <= 4 GB, near-linear growth."""
+    """`auto` on 16 devices, files read: <= 1 / 5 / 45 s, <= 4 GB, 3 % of the bound, near-linear."""
     rows = []
     for family in bench.families:
         before = None
@@ -25,7 +34,7 @@ def scale(bench):
             name = f"{family}, {nodes:,}"
             limit = LIMITS.get(nodes, max(1, 45 * nodes / 10**6))
             path = bench.problem(family, nodes)
-            plan = bench.plan(path, DEVICES, "auto", timeout=int(3 * limit) + 5)
+            plan = bench.plan(path, DEVICES, "auto", *BUDGET, timeout=int(3 * limit) + 5)
             growth = plan.run.cpu / before if before else None
             row = [family, f"{nodes:,}"]
             row += (
@@ -42,6 +51,10 @@ def scale(bench):
                 bench.verdict(
                     name,
                     unless(plan, "no plan"),
+                    unless(
+                        not plan or not is_balanced(family, nodes) or plan.gap <= GAP,
+                        f"gap {percent(plan.gap) if plan else ''}",
+                    ),
                     unless(plan.run.cpu <= limit, f"{plan.run.cpu:.1f} s"),
                     unless(plan.run.megabytes <= MEGABYTES, f"{plan.run.megabytes:,.0f} MB"),
                     unless(

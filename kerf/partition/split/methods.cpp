@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/bounds/bounds.h"
@@ -110,9 +111,24 @@ Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
                                             std::string_view method) {
   const StopClock clock(options.time_budget);
-  TracedSearch search(problem, options, {.seconds = options.time_budget});
+  // What is not small is first searched in runs of nodes, which finds in little time what node by
+  // node would take long.
+  constexpr std::size_t kManyNodes = 4'000;
+  constexpr double kCoarseShare = 0.4;
+  SearchScope scope{.seconds = options.time_budget};
+  std::optional<Plan> first;
+  const std::size_t nodes = problem.graph.num_nodes();
+  if (nodes > kManyNodes && nodes <= scope.most_nodes && method == "auto") {
+    scope.seconds *= kCoarseShare;
+    TracedSearch coarse(problem, options, {.seconds = scope.seconds, .most_nodes = kManyNodes});
+    coarse.run(method);
+    first = coarse.best().plan();
+    scope.seconds = options.time_budget - scope.seconds;
+  }
+  TracedSearch search(problem, options, scope);
   BestPlan& best = search.best();
   if (!search.is_coarse()) search.offer(start_plan(problem, options));
+  if (first) search.offer(*std::move(first));
   search.run(method);
   if (search.is_coarse() && !best.plan()) search.offer(start_plan(problem, options));
   bool timed_out = search.truncated();

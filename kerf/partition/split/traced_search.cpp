@@ -16,11 +16,11 @@ namespace kerf::partition {
 namespace {
 
 std::vector<std::size_t> units_for(const Problem& problem, const SearchScope& scope) {
-  constexpr std::size_t kTarget = 4096;
+  constexpr std::size_t kTarget = 1536;
   if (problem.graph.num_nodes() <= scope.most_nodes) {
     return join_weight_sharers(problem, indivisible_units(problem.graph));
   }
-  return coarse_units(problem, std::max(kTarget, 64 * problem.cluster.num_devices()));
+  return coarse_units(problem, std::max(kTarget, 48 * problem.cluster.num_devices()));
 }
 
 constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
