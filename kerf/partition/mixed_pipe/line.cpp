@@ -85,6 +85,10 @@ std::vector<Line> topological_lines(const ideals::Groups& groups, const FlatUnit
 std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count) {
   const std::size_t end = line.order.size();
   std::vector<std::uint32_t> block(end);
+  if (count >= end) {
+    for (std::size_t i = 0; i < end; ++i) block[line.order[i]] = static_cast<std::uint32_t>(i);
+    return block;
+  }
   const double share = 1 / static_cast<double>(std::max<std::size_t>(count, 1));
   const auto place_of = [&](double weight) {
     const auto at = std::lower_bound(line.weight_before.begin(), line.weight_before.end(), weight);

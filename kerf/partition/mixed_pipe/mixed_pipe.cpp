@@ -54,6 +54,11 @@ class MixedPipe {
       try_all(trials, effort, found);
       keep_promising(found, trials);
     }
+    // Memory may be too short for anything but single units.
+    const auto nothing = [](const Candidate& candidate) { return candidate.device.empty(); };
+    if (std::all_of(found.begin(), found.end(), nothing)) {
+      try_all({{0, problem_.units.size()}}, 1, found);
+    }
     return answer(found);
   }
 
