@@ -96,7 +96,7 @@ def odd_cases():
             yield pytest.param(method, name, marks=[marks] if (method, name) in noisy else [])
 
 
-@pytest.mark.parametrize(("method", "name"), odd_cases())
+@pytest.mark.parametrize(("method", "name"), list(odd_cases()))
 def test_every_method_plans_every_odd_problem_or_says_why_not(tmp_path, call, method, name):
     problem = write_problem(tmp_path, call, name)
     for more in ([], ["--no-mixed"]):
