@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kerf/partition/units.h"
 
@@ -70,6 +71,72 @@ LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units
           fmt::format("node '{}'{} cannot be cut and takes {}; the fastest device has speed {:.4g}",
                       problem.graph.node(largest->first).name, others,
                       to_string(Nanoseconds{largest->time}), speed)};
+}
+
+// What moving a tensor costs at least: the fastest figures of any link.
+struct FastestLink {
+  explicit FastestLink(const Cluster& cluster) {
+    const std::size_t count = cluster.num_devices();
+    for (std::size_t a = 0; a < count; ++a) {
+      for (std::size_t b = 0; b < count; ++b) {
+        if (a == b) continue;
+        const Link& link = cluster.link(DeviceId{a}, DeviceId{b});
+        latency = std::min(latency, link.latency.count);
+        const double rate = link.bytes_per_second;
+        per_byte = std::min(per_byte, rate > 0 ? 1e9 / rate : 0);
+      }
+    }
+  }
+  double time(Bytes bytes) const {
+    return latency + per_byte * static_cast<double>(bytes.count);
+  }
+  double latency = std::numeric_limits<double>::infinity();
+  double per_byte = std::numeric_limits<double>::infinity();
+};
+
+// A device's first piece in any order of the graph needs either nothing, or a tensor from another
+// device: all but as many devices as there are pieces that need nothing must receive one.
+LowerBound receive_bound(const Problem& problem, double total) {
+  const Graph& graph = problem.graph;
+  const std::size_t devices = problem.cluster.num_devices();
+  LowerBound bound{"receive", 0, "transfers cost nothing"};
+  if (problem.comm_model != "link" || devices < 2) return bound;
+  const std::vector<std::size_t> unit_of = indivisible_units(graph);
+  const FastestLink link(problem.cluster);
+  std::vector<bool> needs(graph.num_nodes());  // by unit: a tensor of another
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t v = 0; v < graph.num_values(); ++v) {
+    const Value& value = graph.values()[v];
+    if (value.scalar || value.origin != Origin::node) continue;
+    const std::size_t maker = unit_of[value.producer.index()];
+    for (const NodeId user : graph.consumers(ValueId{v})) {
+      const std::size_t unit = unit_of[user.index()];
+      if (unit == maker) continue;
+      needs[unit] = true;
+      least = std::min(least, link.time(value.bytes(problem.micro_batch())));
+    }
+  }
+  const std::size_t units = 1 + *std::max_element(unit_of.begin(), unit_of.end());
+  const auto sources = static_cast<std::size_t>(
+      std::count(needs.begin(), needs.begin() + static_cast<std::ptrdiff_t>(units), false));
+  if (least == std::numeric_limits<double>::infinity()) return bound;
+  std::vector<double> speeds;
+  for (const Device& device : problem.cluster.devices) speeds.push_back(device.speed);
+  std::sort(speeds.begin(), speeds.end());
+  // Of k devices in use the slowest may be those that receive, and all may be the fastest.
+  bound.value = std::numeric_limits<double>::infinity();
+  double fastest = 0;
+  double receiving = 0;
+  for (std::size_t k = 1; k <= devices; ++k) {
+    fastest += speeds[devices - k];
+    if (k > sources) receiving += speeds[k - sources - 1];
+    bound.value = std::min(bound.value, (total + receiving * least) / fastest);
+  }
+  bound.argument = fmt::format(
+      "all nodes take {}, and of the devices all but {}, the number of pieces that need nothing, "
+      "receive a tensor, which takes {} at least",
+      to_string(Nanoseconds{total}), sources, to_string(Nanoseconds{least}));
+  return bound;
 }
 
 // The most work whose own weights fit into `limit`: pieces with most time a byte first, the last
@@ -197,7 +264,7 @@ std::vector<LowerBound> throughput_bounds(const Problem& problem) {
   const std::vector<UnitLoad> units = unit_loads(problem);
   double total = 0;
   for (const UnitLoad& unit : units) total += unit.time;
-  return {work_bound(problem, total), unit_bound(problem, units),
+  return {work_bound(problem, total), unit_bound(problem, units), receive_bound(problem, total),
           memory_bound(problem, units, total)};
 }
 

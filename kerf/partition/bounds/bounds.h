@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What no plan can beat, whatever the communication model. Each bound is a value with the sentence
+// What no plan can beat. Each bound is a value with the sentence
 // that proves it; all hold for any placement, contiguous or not. partition/split/ has stronger ones
 // that cost more.
 #pragma once
@@ -16,6 +16,7 @@ namespace kerf::partition {
 // Of the busiest device:
 // work:     the devices together do all of it.
 // unit:     nodes glued together run on one device.
+// receive:  a device that starts with nothing of its own receives a tensor (comm_model `link`).
 // memory:   a device does no more than what fits into its memory.
 // Linear but for sorting.
 std::vector<LowerBound> throughput_bounds(const Problem& problem);
