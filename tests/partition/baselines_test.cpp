@@ -123,7 +123,7 @@ RandomLoadOptions variant(std::uint64_t seed) {
 LoadProblem along_its_line(LoadProblem problem) {
   for (int round = 0; round < 10; ++round) {
     const partition::FlatUnits units(to_units(problem));
-    const auto lines = partition::topological_lines(partition::ideals::to_groups(problem), units);
+    const auto lines = partition::topological_lines(problem, units);
     problem = renumber(problem, lines.front().order);
   }
   return problem;

@@ -86,17 +86,8 @@ def has_metis(call, problem):
     return "built without METIS" not in done.stderr
 
 
-def odd_cases():
-    """METIS writes on standard output where a half has fewer vertices than parts."""
-    noisy = [("metis", "no time"), ("metis", "all time in one node"), ("refine", "no time")]
-    for method in FAMILIES + OTHERS + FX:
-        for name in PROBLEMS:
-            reason = "METIS writes on standard output, beside the JSON"
-            marks = pytest.mark.xfail(reason=reason, raises=json.JSONDecodeError)
-            yield pytest.param(method, name, marks=[marks] if (method, name) in noisy else [])
-
-
-@pytest.mark.parametrize(("method", "name"), list(odd_cases()))
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("method", FAMILIES + OTHERS + FX)
 def test_every_method_plans_every_odd_problem_or_says_why_not(tmp_path, call, method, name):
     problem = write_problem(tmp_path, call, name)
     for more in ([], ["--no-mixed"]):

@@ -222,7 +222,7 @@ class Packer {
 LoadAnswer binpack2d(const LoadProblem& problem, const LoadOptions& /*options*/) {
   const UnitProblem units = to_units(problem);
   const FlatUnits flat(units);
-  const std::vector<Line> lines = topological_lines(ideals::to_groups(problem), flat);
+  const std::vector<Line> lines = topological_lines(problem, flat);
   Packer packer(flat, lines.front());
   LoadAnswer out;
   out.objective = kInfinity;

@@ -55,6 +55,7 @@ LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
                        const LoadOptions& options) {
   const Family* family = find_family(name);
   KERF_CHECK(family != nullptr, "no such family");
+  if (problem.nodes.empty()) return {};
   LoadAnswer answer = family->solve(problem, options);
   if (options.mixed || !family->mixes || answer.device.empty()) return answer;
   return one_stage_each(problem, answer.device, options);

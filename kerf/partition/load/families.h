@@ -15,9 +15,9 @@ namespace kerf::partition {
 std::vector<std::string_view> family_names();
 bool is_family(std::string_view name);
 
-// An answer without devices: it found nothing that fits. With `options.mixed` off every device
-// gets one stage; acyclic, multilevel and pipedream give it no more anyway. Throws
-// Error(missing_backend) for metis where Kerf was built without it.
+// An answer without devices: it found nothing that fits. With `options.mixed` off every device gets
+// one stage; acyclic, multilevel and pipedream give it no more anyway, but for units that only the
+// CPU can run. Throws Error(missing_backend) for metis where Kerf was built without it.
 LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
                        const LoadOptions& options);
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "kerf/partition/metis/kway.h"
 
@@ -16,6 +18,22 @@ constexpr double kWholeSum = 5e8;
 
 std::int32_t to_whole(double value, double scale) {
   return static_cast<std::int32_t>(std::lround(value * scale));
+}
+
+// No unit counts for more than a part's share: a part cannot hold less than it, and METIS, which
+// halves and halves again, would be left with empty halves (and say so on standard output).
+double most_time(const UnitProblem& problem) {
+  std::vector<double> times;
+  for (const LoadUnit& unit : problem.units) times.push_back(unit.accelerator_time);
+  std::sort(times.begin(), times.end(), std::greater<>());
+  double rest = std::accumulate(times.begin(), times.end(), 0.0);
+  // The largest ones each take a part; what is left is shared by the others.
+  for (int parts = problem.num_accelerators; parts > 1; --parts) {
+    const double largest = times[static_cast<std::size_t>(problem.num_accelerators - parts)];
+    if (largest <= rest / parts) return rest / parts;
+    rest -= largest;
+  }
+  return rest;
 }
 
 KwayGraph unit_graph(const UnitProblem& problem) {
@@ -30,12 +48,16 @@ KwayGraph unit_graph(const UnitProblem& problem) {
     }
   }
   const double edge_scale = cost > 0 ? kWholeSum / cost : 1;
-  const double time = problem.total_accelerator_time();
+  const double most = most_time(problem);
+  double time = 0;
+  for (const LoadUnit& unit : problem.units) time += std::min(unit.accelerator_time, most);
   const double time_scale = time > 0 ? kWholeSum / time : 1;
   KwayGraph graph;
   graph.first.push_back(0);
   for (std::size_t u = 0; u < edges.size(); ++u) {
-    graph.vertex_weights.push_back(to_whole(problem.units[u].accelerator_time, time_scale));
+    // From 1: units without time are to be shared out, too.
+    const double share = std::min(problem.units[u].accelerator_time, most);
+    graph.vertex_weights.push_back(1 + to_whole(share, time_scale));
     for (const auto& [other, weight] : edges[u]) {
       graph.neighbours.push_back(static_cast<std::int32_t>(other));
       graph.edge_weights.push_back(std::max(1, to_whole(weight, edge_scale)));

@@ -3,8 +3,11 @@
 #include "kerf/partition/mixed_pipe/line.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
+#include <utility>
 
 #include "kerf/base/rng.h"
 #include "kerf/partition/ideals/orders.h"
@@ -30,6 +33,31 @@ std::vector<double> crossing_costs(const FlatUnits& units, std::span<const std::
   return change;
 }
 
+// Of the groups that are ready the one with the least unit first.
+ideals::Order by_number(const ideals::Groups& groups,
+                        const std::vector<std::vector<std::uint32_t>>& members) {
+  using Entry = std::pair<std::uint32_t, std::uint32_t>;  // least unit, group
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto add = [&](std::uint32_t group) {
+    ready.emplace(*std::min_element(members[group].begin(), members[group].end()), group);
+  };
+  std::vector<std::size_t> missing(groups.size());
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    missing[g] = groups.predecessors[g].size();
+    if (missing[g] == 0) add(g);
+  }
+  ideals::Order order;
+  while (!ready.empty()) {
+    const std::uint32_t group = ready.top().second;
+    ready.pop();
+    order.push_back(group);
+    for (const std::uint32_t next : groups.successors[group]) {
+      if (--missing[next] == 0) add(next);
+    }
+  }
+  return order;
+}
+
 std::vector<std::uint32_t> expand(const ideals::Groups& groups,
                                   const std::vector<std::vector<std::uint32_t>>& members,
                                   const ideals::Order& order) {
@@ -42,6 +70,18 @@ std::vector<std::uint32_t> expand(const ideals::Groups& groups,
 }
 
 }  // namespace
+
+std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
+                                                       const ideals::Groups& groups) {
+  std::vector<std::vector<std::uint32_t>> members(groups.size());
+  std::vector<bool> seen(groups.group_of.size());
+  for (const std::uint32_t node : topological_order(problem)) {
+    const std::uint32_t unit = groups.unit_of[node];
+    if (!seen[unit]) members[groups.group_of[unit]].push_back(unit);
+    seen[unit] = true;
+  }
+  return members;
+}
 
 Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
   Line line;
@@ -63,13 +103,12 @@ Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
   return line;
 }
 
-std::vector<Line> topological_lines(const ideals::Groups& groups, const FlatUnits& units) {
-  std::vector<std::vector<std::uint32_t>> members(groups.size());
-  for (std::uint32_t u = 0; u < groups.group_of.size(); ++u) {
-    members[groups.group_of[u]].push_back(u);
-  }
-  constexpr int kKinds[] = {2, 0, 1};  // least number first; depth first; little crossing
+std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units) {
+  const ideals::Groups groups = ideals::to_groups(problem);
+  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
+  constexpr int kKinds[] = {0, 1};  // depth first; little crossing
   std::vector<Line> lines;
+  lines.push_back(make_line(units, expand(groups, members, by_number(groups, members))));
   Rng rng(0);
   ideals::Clock clock(ideals::kInfinity);
   for (const int kind : kKinds) {

@@ -10,6 +10,7 @@
 
 #include "kerf/partition/ideals/groups.h"
 #include "kerf/partition/refine/split_state.h"
+#include "kerf/plan/load/load_problem.h"
 
 namespace kerf::partition {
 
@@ -23,9 +24,14 @@ struct Line {
 // are small in both.
 Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order);
 
-// Topological lines of the problem's units, first the one given by their numbers. Groups of units
-// that depend on each other stay together.
-std::vector<Line> topological_lines(const ideals::Groups& groups, const FlatUnits& units);
+// The units of each group, topologically: their numbers need not be so, and lines are cut inside
+// groups, too.
+std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
+                                                       const ideals::Groups& groups);
+
+// Topological lines of the problem's units, first the model's own order: by number as far as edges
+// allow. Groups of units that depend on each other stay together.
+std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units);
 
 // The line in pieces of about equal weight, each cut where little crosses: block by unit, numbered
 // along the line. At most `count` of them.

@@ -41,7 +41,7 @@ class MixedPipe {
         clock_(options.safety_stop()),
         problem_(to_units(problem)),
         units_(problem_),
-        lines_(topological_lines(ideals::to_groups(problem), units_)) {}
+        lines_(topological_lines(problem, units_)) {}
 
   LoadAnswer run() {
     std::vector<Trial> trials;

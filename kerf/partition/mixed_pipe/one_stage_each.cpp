@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "kerf/partition/ideals/groups.h"
 #include "kerf/partition/ideals/orders.h"
+#include "kerf/partition/mixed_pipe/line.h"
 #include "kerf/partition/refine/order_starts.h"
 
 namespace kerf::partition {
@@ -51,14 +51,7 @@ LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint3
   Rng rng(options.seed);
   ideals::Clock no_clock(ideals::kInfinity);
   const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
-  std::vector<std::vector<std::uint32_t>> members(groups.size());
-  // Numbers of units need not be topological, and a cut may be inside a group.
-  std::vector<bool> seen(device.size());
-  for (const std::uint32_t node : topological_order(problem)) {
-    const std::uint32_t unit = groups.unit_of[node];
-    if (!seen[unit]) members[groups.group_of[unit]].push_back(unit);
-    seen[unit] = true;
-  }
+  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
   std::vector<std::uint32_t> line;
   for (const std::uint32_t g : order) {
     line.insert(line.end(), members[g].begin(), members[g].end());

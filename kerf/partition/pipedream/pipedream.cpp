@@ -113,7 +113,7 @@ std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {
 LoadAnswer pipedream(const LoadProblem& problem, const LoadOptions& /*options*/) {
   const UnitProblem units = to_units(problem);
   const FlatUnits flat(units);
-  const std::vector<Line> lines = topological_lines(ideals::to_groups(problem), flat);
+  const std::vector<Line> lines = topological_lines(problem, flat);
   const Line& line = lines.front();  // PipeDream has one order, the model's
   LoadAnswer out;
   out.objective = kInfinity;

@@ -132,9 +132,10 @@ void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
 LowerBound TracedSearch::busiest_bound() const {
   const LoadBound& found = driver_->bound();
   // Where the simple argument is as good, it is the better one to read.
-  std::vector<LowerBound> bounds = throughput_bounds(problem_);
-  bounds.push_back({found.name, found.value, found.argument});
-  return tightest(bounds);
+  constexpr double kAsGood = 1 + 2e-6;
+  const LowerBound simple = tightest(throughput_bounds(problem_));
+  if (found.value <= simple.value * kAsGood) return simple;
+  return {found.name, found.value, found.argument};
 }
 
 Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
