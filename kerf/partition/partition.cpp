@@ -10,6 +10,7 @@
 #include "kerf/partition/exact/exact.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
+#include "kerf/partition/load/families.h"
 #include "kerf/partition/replicate.h"
 #include "kerf/partition/split/methods.h"
 
@@ -124,34 +125,6 @@ void check_budget(const partition::Options& options) {
   }
 }
 
-// What only some methods know must not be lost on the others in silence.
-void check_family_options(std::string_view method, const partition::Options& options) {
-  const partition::Options defaults;
-  const auto refuse = [&](const std::string& found, std::string_view expected) {
-    throw Error(
-        ErrorKind::invalid_argument,
-        fmt::format("[partition.plan] {} for method '{}'; expected {}", found, method, expected));
-  };
-  if (options.stages < 0)
-    refuse(fmt::format("{} stages", options.stages), "1 or more, or 0: found");
-  if (options.stages != 0 && method != "mixed_pipe") {
-    refuse(fmt::format("{} stages", options.stages), "method mixed_pipe, or no number of stages");
-  }
-  const bool acyclic = method == "acyclic" || method == "multilevel";
-  if (!(options.imbalance >= 0) || options.imbalance > 1e6) {
-    refuse(fmt::format("an imbalance of {}", options.imbalance), "0 or more, such as 0.03");
-  }
-  if (!acyclic && options.minimise != defaults.minimise) {
-    refuse(fmt::format("minimising {}", to_string(options.minimise)),
-           "method acyclic or multilevel, or stage_time");
-  }
-  if (options.imbalance != defaults.imbalance &&
-      (!acyclic || options.minimise != partition::Minimise::edge_cut)) {
-    refuse(fmt::format("an imbalance of {}", options.imbalance),
-           "method acyclic or multilevel that minimises edge_cut");
-  }
-}
-
 // A method that knows nothing of one stage a device may have given more.
 void check_unmixed(std::string_view method, const Plan& plan) {
   if (!has_mixed_stages(plan)) return;
@@ -185,7 +158,12 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   }
   check_problem(problem);
   check_budget(options);
-  check_family_options(method, options);
+  // What only some methods know must not be lost on the others in silence.
+  partition::LoadOptions its;
+  its.stages = options.stages;
+  its.minimise = options.minimise;
+  its.imbalance = options.imbalance;
+  partition::check_family_options(method, its);
   if (problem.objective != Objective::throughput && !entry->any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "

@@ -58,7 +58,8 @@ Outcome<Plan, Infeasible> zoom_in(ChainInput input, const ChainSolver& solve) {
     if (closer && closer->busiest < best->busiest) best = std::move(closer);
     if (reach <= kAround) break;
   }
-  best->truncated = true;
+  constexpr double kMet = 1e-9;
+  best->truncated = best->gap() > kMet;
   return best;
 }
 

@@ -131,7 +131,7 @@ class Search {
     work_left_ -= kPlanWork;
     std::vector<DeviceId> device;
     for (const std::size_t d : unit_device_) device.emplace_back(d);
-    if (best_.offer(place_units(problem_, model_, device, "exact"))) {
+    if (best_.offer(place_units(problem_, model_, device, "exact", best_.mixed()))) {
       value_ = best_.plan()->objective_value();
     }
   }

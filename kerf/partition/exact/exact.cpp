@@ -23,7 +23,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   }
   const auto bound = [&] { return by_cuts ? search.busiest_bound() : best_lower_bound(problem); };
   if (!is_enumerable(search.model())) {
-    return std::move(best).answer("exact", bound(), search.truncated());
+    return say_not_proved(std::move(best).answer("exact", bound(), search.truncated()));
   }
   EnumerateLimits limits;
   if (options.work_limit > 0) limits.work = options.work_limit;
@@ -32,7 +32,8 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   // Loads do not depend on how a split's units are put into stages, other figures do.
   const bool all_seen = by_cuts && enumeration.complete && best.plan().has_value();
   const LowerBound proved = all_seen ? tried_all(*best.plan()) : bound();
-  return std::move(best).answer("exact", proved, !enumeration.complete);
+  auto outcome = std::move(best).answer("exact", proved, !enumeration.complete);
+  return enumeration.complete ? outcome : say_not_proved(std::move(outcome));
 }
 
 }  // namespace kerf::partition

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/load/families.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -50,6 +52,38 @@ std::vector<std::string_view> family_names() {
 }
 
 bool is_family(std::string_view name) { return find_family(name) != nullptr; }
+
+bool family_mixes(std::string_view name) {
+  const Family* family = find_family(name);
+  return family != nullptr && family->mixes;
+}
+
+void check_family_options(std::string_view method, const LoadOptions& options) {
+  const LoadOptions defaults;
+  const auto refuse = [&](const std::string& found, std::string_view expected) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] {} for method '{}'; expected {}", found, method,
+                            expected));
+  };
+  if (options.stages < 0) {
+    refuse(fmt::format("{} stages", options.stages), "1 or more, or 0: found");
+  }
+  if (options.stages != 0 && method != "mixed_pipe") {
+    refuse(fmt::format("{} stages", options.stages), "method mixed_pipe, or no number of stages");
+  }
+  const bool acyclic = method == "acyclic" || method == "multilevel";
+  if (!(options.imbalance >= 0) || options.imbalance > 1e6) {
+    refuse(fmt::format("an imbalance of {}", options.imbalance), "0 or more, such as 0.03");
+  }
+  if (!acyclic && options.minimise != defaults.minimise) {
+    refuse("minimising edge_cut", "method acyclic or multilevel, or stage_time");
+  }
+  if (options.imbalance != defaults.imbalance &&
+      (!acyclic || options.minimise != Minimise::edge_cut)) {
+    refuse(fmt::format("an imbalance of {}", options.imbalance),
+           "method acyclic or multilevel that minimises edge_cut");
+  }
+}
 
 LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
                        const LoadOptions& options) {

@@ -112,6 +112,7 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse(fmt::format("method '{}'", request.method),
            fmt::format("one of {}", fmt::join(names, ", ")));
   }
+  check_family_options(request.method, request.options);
   const bool is_latency = request.objective == Objective::latency;
   const bool unfit = request.method == "refine" || request.method == "metis" ||
                      request.method == "mixed_pipe" || request.method == "binpack2d";

@@ -8,6 +8,7 @@
 #include "kerf/partition/ideals/chain_of_groups.h"
 #include "kerf/partition/ideals/ideals.h"
 #include "kerf/partition/load/families.h"
+#include "kerf/partition/metis/kway.h"
 #include "kerf/partition/metis/metis_starts.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mincut/prove.h"
@@ -178,6 +179,11 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
   if (met()) return;
   if (method == "auto") {
     constexpr double kMostSeconds = 2;  // more is better spent on refining what they give
+    constexpr double kUnitsASecond = 10'000;
+    const bool small = static_cast<double>(units_.units.size()) < kUnitsASecond * budget;
+    for (const std::string_view name : {"metis", "pipedream", "binpack2d"}) {
+      if (small && !met() && (name != "metis" || has_metis())) family(name, budget * 0.05);
+    }
     if (!met()) family("mixed_pipe", std::min(budget * 0.15, kMostSeconds));
     if (!met()) family("multilevel", std::min(budget * 0.1, kMostSeconds));
   }

@@ -13,6 +13,7 @@
 #include "kerf/partition/exact/enumerate.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
+#include "kerf/partition/load/families.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/split/polish.h"
 #include "kerf/partition/split/traced_search.h"
@@ -66,8 +67,10 @@ void look_for_room(const Problem& problem, const SplitModel& model, const Option
   Problem roomy = problem;
   roomy.objective = Objective::memory;
   for (Device& device : roomy.cluster.devices) device.memory_limited = false;
-  BestPlan smallest;
+  BestPlan smallest(best.mixed());
   smallest.offer(single(roomy, options));
+  // Filled one after the other: blind to time, but what fits by a hair is often found so.
+  if (const auto filled = size(problem, options)) best.offer(filled);
   smallest.offer(chain_in_order(roomy, options));
   halve_memory(roomy, options, clock, smallest);
   polish(roomy, model, smallest,
@@ -100,12 +103,21 @@ Outcome<Plan, Infeasible> with_ample_memory(const Problem& problem, const Option
   return outcome;
 }
 
-// What a heuristic did not find need not be impossible.
-Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
-  if (outcome) return outcome;
-  Infeasible reason = outcome.reason();
-  reason.what_would_help += " (none was found; not proved impossible)";
-  return reason;
+// An edge cut's stages may have more time than they were allowed, where nothing else was found.
+void note_imbalance(const Options& options, Plan& plan) {
+  double speed = 0;
+  Nanoseconds work;
+  for (const Device& device : plan.cluster.devices) speed += device.speed;
+  for (const Stage& stage : plan.stages) {
+    work += stage.time * plan.cluster.device(stage.device).speed;
+  }
+  const double share = work.count / speed;
+  double worst = 0;
+  for (const Stage& stage : plan.stages) worst = std::max(worst, stage.time.count / share);
+  if (worst <= (1 + options.imbalance) * (1 + 1e-9)) return;
+  plan.notes.push_back(
+      fmt::format("a stage has {:.3f} times its share of the time: no split within {:.3f} was found",
+                  worst, 1 + options.imbalance));
 }
 
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
@@ -115,7 +127,7 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
   // node would take long.
   constexpr std::size_t kManyNodes = 4'000;
   constexpr double kCoarseShare = 0.4;
-  SearchScope scope{.seconds = options.time_budget};
+  SearchScope scope{.seconds = options.time_budget, .mixed = method != "ideals"};
   std::optional<Plan> first;
   const std::size_t nodes = problem.graph.num_nodes();
   if (nodes > kManyNodes && nodes <= scope.most_nodes && method == "auto") {
@@ -129,6 +141,15 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
   BestPlan& best = search.best();
   if (!search.is_coarse()) search.offer(start_plan(problem, options));
   if (first) search.offer(*std::move(first));
+  if (!best.plan() && !search.is_coarse()) {
+    // Memory is short. What fits at all is worth more to the searches than time.
+    constexpr double kRoomShare = 0.3;
+    Options short_options = options;
+    short_options.time_budget *= kRoomShare;
+    look_for_room(problem, search.model(), short_options, StopClock(short_options.time_budget),
+                  best);
+    if (best.plan()) search.offer(Plan(*best.plan()));
+  }
   search.run(method);
   if (search.is_coarse() && !best.plan()) search.offer(start_plan(problem, options));
   bool timed_out = search.truncated();
@@ -158,8 +179,9 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
   best.offer(single(problem, options));
   search.offer(start_plan(problem, options));
   if (problem.objective == Objective::memory) halve_memory(problem, options, clock, best);
-  constexpr std::size_t kManyNodes = 5'000;  // beyond, these take longer than the search
-  if (wide && problem.graph.num_nodes() <= kManyNodes) {
+  // Beyond, these take longer than the search.
+  const double most_nodes = 2'000 * std::min(options.time_budget, 2.5);
+  if (wide && static_cast<double>(problem.graph.num_nodes()) <= most_nodes) {
     for (const Method family : {cost_aware, kl}) {
       // Their memory is another: only their plans are of use here, not their reasons.
       if (const auto outcome = family(problem, options)) best.offer(outcome);
@@ -210,15 +232,19 @@ Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& optio
 Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& options,
                                       std::string_view family) {
   // Cuts in between nodes are what these are about: coarse only where there is no other way.
-  const SearchScope scope{.seconds = options.time_budget, .prove = false, .most_nodes = 50'000};
+  const SearchScope scope{.seconds = options.time_budget,
+                          .prove = false,
+                          .mixed = family_mixes(family),
+                          .most_nodes = 50'000};
   TracedSearch search(problem, options, scope);
   search.run(family);
   if (!search.best().plan()) {
     search.best().offer(with_ample_memory(problem, options, family, scope));
   }
-  return say_not_proved(
-      std::move(search.best())
-          .answer(std::string(family), search.busiest_bound(), search.truncated()));
+  auto outcome = std::move(search.best())
+                     .answer(std::string(family), search.busiest_bound(), search.truncated());
+  if (outcome && options.minimise == Minimise::edge_cut) note_imbalance(options, *outcome);
+  return say_not_proved(std::move(outcome));
 }
 
 std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/split/place.h"
 
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -26,18 +27,26 @@ bool is_better(const Plan& a, const Plan& b) {
 }  // namespace
 
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
-                 const std::string& method) {
+                 const std::string& method, bool mixed) {
   Stages few = form_stages(model.units, model.order, device);
   Plan plan = make_plan(problem, std::move(few.nodes), std::move(few.devices), method);
   // The busiest device is the same however its units are put into stages.
   const bool too_large = find_overflow(plan).has_value();
-  if (problem.objective == Objective::throughput && !too_large) return plan;
+  if (!mixed || (problem.objective == Objective::throughput && !too_large)) return plan;
   Stages more = form_short_stages(model.units, model.order, device);
   if (more.nodes.size() == plan.num_stages()) return plan;
   Plan other = make_plan(problem, std::move(more.nodes), std::move(more.devices), method);
   const bool other_too_large = find_overflow(other).has_value();
   if (too_large != other_too_large) return too_large ? other : plan;
   return is_better(other, plan) ? other : plan;
+}
+
+Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
+  constexpr std::string_view kUnproved = " (none was found; not proved impossible)";
+  if (outcome) return outcome;
+  Infeasible reason = outcome.reason();
+  if (!reason.what_would_help.ends_with(kUnproved)) reason.what_would_help += kUnproved;
+  return reason;
 }
 
 bool BestPlan::accepts(const Plan& plan) const {
@@ -72,7 +81,9 @@ Outcome<Plan, Infeasible> BestPlan::answer(std::string method, const LowerBound&
   }
   plan_->method = std::move(method);
   plan_->lower_bound = bound;
-  plan_->truncated = truncated;
+  // Whatever stopped the search: nothing is left to find where the bound is met.
+  constexpr double kMet = 1e-9;
+  plan_->truncated = truncated && plan_->gap() > kMet;
   return *std::move(plan_);
 }
 

@@ -15,8 +15,12 @@ namespace kerf::partition {
 
 // The plan in which every unit is on its device, memory limits recorded and not enforced. Stages
 // are as few as can be; or short ones, where memory or the objective is better with those.
+// `mixed` off: as few as can be, whatever that costs.
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
-                 const std::string& method);
+                 const std::string& method, bool mixed = true);
+
+// What a heuristic did not find need not be impossible.
+Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome);
 
 // The best plan seen: least objective, then least step time, then fewest stages; and of those that
 // do not fit the one that is least short of memory.
@@ -31,6 +35,7 @@ class BestPlan {
   bool offer(Plan plan);
   void offer(const Outcome<Plan, Infeasible>& outcome);
 
+  bool mixed() const { return mixed_; }
   const std::optional<Plan>& plan() const { return plan_; }
   // `method` found it: its name, its bound, whether it was cut short.
   Outcome<Plan, Infeasible> answer(std::string method, const LowerBound& bound, bool truncated) &&;

@@ -62,7 +62,7 @@ class Polisher {
       }
       Devices next = after(current, move);
       if (next == current) continue;
-      if (best_.offer(place_units(problem_, model_, next, "polish"))) {
+      if (best_.offer(place_units(problem_, model_, next, "polish", best_.mixed()))) {
         current = std::move(next);
         gained = true;
       }

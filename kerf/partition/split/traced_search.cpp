@@ -43,10 +43,11 @@ Verdict judge_by_model(const SplitModel& model, const UnitProblem& units, double
 TracedSearch::TracedSearch(const Problem& problem, const Options& options, const SearchScope& scope)
     : problem_(problem),
       options_(options),
+      mixed_(options.mixed && scope.mixed),
       model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
       driver_problem_{model_.load, {}, model_.exact},
-      best_(options.mixed) {
+      best_(mixed_) {
   if (coarse_ || !scope.prove) {
     const LowerBound bound = tightest(throughput_bounds(problem));
     driver_problem_.known = LoadBound{bound.name, bound.value, bound.argument};
@@ -56,7 +57,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
   load_options_.time_budget = scope.seconds;
   load_options_.seed = problem.seed;
   load_options_.threads = options.threads;
-  load_options_.mixed = options.mixed;
+  load_options_.mixed = mixed_;
   load_options_.stages = options.stages;
   load_options_.minimise = options.minimise;
   load_options_.imbalance = options.imbalance;
@@ -69,11 +70,11 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
 
 void TracedSearch::run(std::string_view method) {
   constexpr int kRounds = 4;
-  driver_->run(method, !options_.mixed);
+  driver_->run(method, !mixed_);
   if (!coarse_) return;
   for (int round = 1; !settle() && round < kRounds; ++round) {
     driver_->forget();
-    driver_->run(method, !options_.mixed);
+    driver_->run(method, !mixed_);
   }
   if (!is_family(method)) refine_borders();  // a family's split is its own
 }
@@ -81,7 +82,7 @@ void TracedSearch::run(std::string_view method) {
 bool TracedSearch::settle() {
   const std::vector<std::uint32_t>& device = driver_->best().device;
   if (device.empty()) return true;
-  Plan plan = place_units(problem_, model_, model_.to_devices(device), "split");
+  Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
   const bool fits = !find_overflow(plan);
   if (!fits) reserve_ = std::max(reserve_ * 1.25, overhead(plan, model_, device));
   best_.offer(std::move(plan));
@@ -114,9 +115,9 @@ void TracedSearch::refine_borders() {
   FlatUnits flat(driver.units());
   for (double& memory : flat.memory) memory -= reserve;
   SplitState state(flat, driver.best().device);
-  if (options_.mixed) improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
+  if (mixed_) improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
   if (std::equal(start.begin(), start.end(), state.devices().begin())) return;
-  best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split"));
+  best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split", mixed_));
 }
 
 void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
@@ -140,7 +141,7 @@ LowerBound TracedSearch::busiest_bound() const {
 
 Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
   if (coarse_) return judge_by_model(model_, driver_->units(), reserve_, device);
-  Plan plan = place_units(problem_, model_, model_.to_devices(device), "split");
+  Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
   Verdict verdict;
   verdict.fits = best_.accepts(plan);
   verdict.value = plan.busiest.count;

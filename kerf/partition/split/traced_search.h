@@ -15,6 +15,7 @@ namespace kerf::partition {
 struct SearchScope {
   double seconds = 1;
   bool prove = true;  // false: only bounds that cost nothing
+  bool mixed = true;  // false: one stage a device, whatever Options::mixed says
   // A graph of more nodes is searched in runs of nodes (structure/coarse_units.h), and node by node
   // along the borders of what that finds.
   std::size_t most_nodes = 20'000;
@@ -52,6 +53,7 @@ class TracedSearch {
 
   const Problem& problem_;
   const Options& options_;
+  bool mixed_;
   SplitModel model_;
   bool coarse_;
   LoadOptions load_options_;
