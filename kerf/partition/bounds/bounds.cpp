@@ -87,9 +87,7 @@ struct FastestLink {
       }
     }
   }
-  double time(Bytes bytes) const {
-    return latency + per_byte * static_cast<double>(bytes.count);
-  }
+  double time(Bytes bytes) const { return latency + per_byte * static_cast<double>(bytes.count); }
   double latency = std::numeric_limits<double>::infinity();
   double per_byte = std::numeric_limits<double>::infinity();
 };

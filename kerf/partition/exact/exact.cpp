@@ -17,6 +17,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   TracedSearch search(problem, options, {.seconds = half.time_budget});
   BestPlan& best = search.best();
   search.offer(by_cuts ? start_plan(problem, options) : refine_plan(problem, half));
+  if (by_cuts && !best.plan()) search.offer(refine_plan(problem, half));  // memory is short
   if (by_cuts) {
     search.run("exact");
     if (search.met()) return std::move(best).answer("exact", search.busiest_bound(), false);

@@ -61,9 +61,9 @@ bool family_mixes(std::string_view name) {
 void check_family_options(std::string_view method, const LoadOptions& options) {
   const LoadOptions defaults;
   const auto refuse = [&](const std::string& found, std::string_view expected) {
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.plan] {} for method '{}'; expected {}", found, method,
-                            expected));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[partition.plan] {} for method '{}'; expected {}", found, method, expected));
   };
   if (options.stages < 0) {
     refuse(fmt::format("{} stages", options.stages), "1 or more, or 0: found");

@@ -49,7 +49,7 @@ bool tensors_are_dear(const UnitProblem& problem) {
 // Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
 // of sums alone, and searching pays better than proving.
 Shares shares_for(const UnitProblem& problem) {
-  return tensors_are_dear(problem) ? Shares{0.45, 0.6, 0.1} : Shares{0.05, 1.2, 0.05};
+  return tensors_are_dear(problem) ? Shares{0.4, 0.6, 0.1} : Shares{0.05, 1.15, 0.05};
 }
 
 }  // namespace
@@ -151,6 +151,20 @@ void SplitDriver::family(std::string_view name, double seconds) {
   });
 }
 
+void SplitDriver::families(double seconds) {
+  constexpr double kUnitsASecond = 10'000;
+  const bool dear = tensors_are_dear(units_);
+  const bool small = static_cast<double>(units_.units.size()) < kUnitsASecond * seconds;
+  // Where tensors cost next to nothing the search has no need of other starts.
+  if (dear && small) {
+    for (const std::string_view name : {"metis", "pipedream", "binpack2d"}) {
+      if (!met() && (name != "metis" || has_metis())) family(name, seconds * 0.05);
+    }
+  }
+  if (!met()) family("mixed_pipe", seconds * (dear ? 0.2 : 0.05));
+  if (!met() && (dear || !small)) family("multilevel", seconds * 0.1);
+}
+
 void SplitDriver::prove_it(double seconds) {
   if (problem_.known) return;
   constexpr double kArcsASecond = 1.5e8;
@@ -177,16 +191,6 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
   if (method == "refine") return any_split(budget);
   contiguous(budget * 0.25);
   if (met()) return;
-  if (method == "auto") {
-    constexpr double kMostSeconds = 2;  // more is better spent on refining what they give
-    constexpr double kUnitsASecond = 10'000;
-    const bool small = static_cast<double>(units_.units.size()) < kUnitsASecond * budget;
-    for (const std::string_view name : {"metis", "pipedream", "binpack2d"}) {
-      if (small && !met() && (name != "metis" || has_metis())) family(name, budget * 0.05);
-    }
-    if (!met()) family("mixed_pipe", std::min(budget * 0.15, kMostSeconds));
-    if (!met()) family("multilevel", std::min(budget * 0.1, kMostSeconds));
-  }
   if (method == "exact") {
     prove_it(budget * 0.35);
     if (!met()) any_split(budget * 0.2);
@@ -196,12 +200,13 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
   const Shares shares = shares_for(units_);
   const auto turn = [&](double seconds) {
     if (!met()) prove_it(seconds * shares.proof);
+    if (!met()) families(seconds);
     if (!met()) any_split(seconds * shares.search);
     if (!met()) prove_it(seconds * shares.last_proof);
   };
   // What a second can do comes first, however long the budget is: most problems need no more.
   turn(std::min(budget, 1.0));
-  if (budget >= 2) turn(budget * 0.8);
+  if (budget >= 2) turn(budget * 0.7);
 }
 
 }  // namespace kerf::partition

@@ -64,6 +64,7 @@ class SplitDriver {
   void any_split(double seconds);
   void prove_it(double seconds);
   void family(std::string_view name, double seconds);
+  void families(double seconds);
 
   const DriverProblem& problem_;
   UnitProblem units_;  // of problem_.search
