@@ -327,7 +327,7 @@ FAMILIES = ("multilevel", "acyclic", "metis", "pipedream", "binpack2d")
 
 
 def families(bench):
-    """Max load by other methods, as a multiple of `auto`'s: Mixed-Pipe by its blocks, and others."""
+    """Max load by other methods, as a multiple of `auto`'s: Mixed-Pipe by blocks, and others."""
     rows = []
     for name in THROUGHPUT:
         path = bench.published("throughput", name)

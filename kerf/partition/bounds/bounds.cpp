@@ -131,8 +131,8 @@ LowerBound receive_bound(const Problem& problem, double total) {
     bound.value = std::min(bound.value, (total + receiving * least) / fastest);
   }
   bound.argument = fmt::format(
-      "all nodes take {}, and of the devices all but {}, the number of pieces that need nothing, "
-      "receive a tensor, which takes {} at least",
+      "all nodes take {}, and every device but {} receives a tensor, {} at least: no more pieces "
+      "need none",
       to_string(Nanoseconds{total}), sources, to_string(Nanoseconds{least}));
   return bound;
 }
