@@ -371,6 +371,26 @@ TEST(JoinWeightSharers, LeavesADeviceAChoiceWhereSpansOverlap) {
   }
 }
 
+// Joined, the first two layers are on one device, and the best split has 5,000 ns on it; held
+// apart, each with a copy of their weight, 4,000.
+TEST(JoinWeightSharers, KeepsNothingFromBeingProved) {
+  Problem problem = sharing_problem(
+      8, 7, [](std::size_t i) { return i < 2 ? 0 : i - 1; },
+      [](std::size_t i) { return i < 2 ? 0 : i - 1; });
+  problem.cluster = parse_devices("2x80GiB");
+  for (Link& link : problem.cluster.links) link = Link{};
+  limit_every_device(problem, kWeight * 48 / 10);
+  const double times[] = {1000, 1000, 3000, 3000, 0, 0, 0, 0};
+  for (std::size_t n = 0; n < 8; ++n) problem.profile.nodes[n].forward = Nanoseconds{times[n]};
+  ASSERT_EQ(joined(problem)[1], joined(problem)[0]);
+  for (const std::string_view method : {"exact", "auto"}) {
+    const auto outcome = plan(problem, method);
+    ASSERT_TRUE(static_cast<bool>(outcome)) << method;
+    EXPECT_DOUBLE_EQ(outcome->busiest.count, 4000) << method;
+    EXPECT_LE(outcome->lower_bound.value, 4000) << method;
+  }
+}
+
 TEST(JoinWeightSharers, MakesNoCycleInRandomGraphs) {
   int fewer = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

@@ -23,13 +23,15 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
     if (search.met()) return std::move(best).answer("exact", search.busiest_bound(), false);
   }
   const auto bound = [&] { return by_cuts ? search.busiest_bound() : best_lower_bound(problem); };
-  if (!is_enumerable(search.model())) {
+  const SplitModel model =
+      search.is_restricted() ? make_split_model(problem, ModelUse::search) : search.model();
+  if (!is_enumerable(model)) {
     return say_not_proved(std::move(best).answer("exact", bound(), search.truncated()));
   }
   EnumerateLimits limits;
   if (options.work_limit > 0) limits.work = options.work_limit;
   limits.seconds = half.time_budget;
-  const Enumeration enumeration = enumerate_splits(problem, search.model(), best, limits);
+  const Enumeration enumeration = enumerate_splits(problem, model, best, limits);
   // Loads do not depend on how a split's units are put into stages, other figures do.
   const bool all_seen = by_cuts && enumeration.complete && best.plan().has_value();
   const LowerBound proved = all_seen ? tried_all(*best.plan()) : bound();

@@ -79,9 +79,12 @@ void look_for_room(const Problem& problem, const SplitModel& model, const Option
 }
 
 // Few units: all splits, as far as a share of the budget goes. True: all of them were seen.
-bool try_all(const Problem& problem, const SplitModel& model, const Options& options,
+bool try_all(const Problem& problem, const TracedSearch& search, const Options& options,
              const StopClock& clock, BestPlan& best, bool& timed_out) {
   constexpr double kBranchesASecond = 400'000;
+  if (!is_enumerable(search.model())) return false;
+  const SplitModel model =
+      search.is_restricted() ? make_split_model(problem, ModelUse::search) : search.model();
   if (!is_enumerable(model)) return false;
   EnumerateLimits limits;
   limits.work = static_cast<std::int64_t>(options.time_budget * kBranchesASecond);
@@ -161,7 +164,7 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
         {.seconds = options.time_budget * 0.1, .clock = clock.left(), .seed = problem.seed});
   }
   if (method == "auto" && !search.met() &&
-      try_all(problem, search.model(), options, clock, best, timed_out)) {
+      try_all(problem, search, options, clock, best, timed_out)) {
     const LowerBound bound = tried_all(*best.plan());
     return std::move(best).answer("auto", bound, false);
   }
@@ -197,7 +200,7 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
                        {.seconds = options.time_budget * (1 - kSearchShare),
                         .clock = clock.left(),
                         .seed = problem.seed});
-  if (wide) try_all(problem, search.model(), options, clock, best, timed_out);
+  if (wide) try_all(problem, search, options, clock, best, timed_out);
   return say_not_proved(std::move(best).answer(
       std::string(method), objective_bound(problem, search.busiest_bound()), timed_out));
 }

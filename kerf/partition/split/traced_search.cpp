@@ -7,6 +7,7 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/load/families.h"
+#include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mixed_pipe/boundary.h"
 #include "kerf/partition/stop_clock.h"
 #include "kerf/partition/structure/coarse_units.h"
@@ -21,6 +22,11 @@ std::vector<std::size_t> units_for(const Problem& problem, const SearchScope& sc
     return join_weight_sharers(problem, indivisible_units(problem.graph));
   }
   return coarse_units(problem, std::max(kTarget, 48 * problem.cluster.num_devices()));
+}
+
+std::size_t count_units(const Graph& graph) {
+  const std::vector<std::size_t> unit_of = indivisible_units(graph);
+  return unit_of.empty() ? 0 : 1 + *std::max_element(unit_of.begin(), unit_of.end());
 }
 
 constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
@@ -46,6 +52,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       mixed_(options.mixed && scope.mixed),
       model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
+      restricted_(coarse_ || model_.units.size() < count_units(problem.graph)),
       driver_problem_{model_.load, {}, model_.exact},
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
@@ -53,6 +60,12 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
     driver_problem_.known = LoadBound{bound.name, bound.value, bound.argument};
   } else {
     driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
+    // Other units than those searched: their bounds hold, proofs would be about other splits.
+    constexpr double kBoundShare = 0.25;
+    if (restricted_) {
+      driver_problem_.known =
+          tightest(find_load_bounds(driver_problem_.bound, scope.seconds * kBoundShare));
+    }
   }
   load_options_.time_budget = scope.seconds;
   load_options_.seed = problem.seed;

@@ -35,6 +35,8 @@ class TracedSearch {
 
   const SplitModel& model() const { return model_; }
   bool is_coarse() const { return coarse_; }
+  // Some of the model's units could be cut: what all its splits have in common proves nothing.
+  bool is_restricted() const { return restricted_; }
   BestPlan& best() { return best_; }
   // Of the busiest device, whatever the objective is.
   LowerBound busiest_bound() const;
@@ -56,6 +58,7 @@ class TracedSearch {
   bool mixed_;
   SplitModel model_;
   bool coarse_;
+  bool restricted_;
   LoadOptions load_options_;
   DriverProblem driver_problem_;
   double reserve_ = 0;  // bytes beside those of the model, where it is coarse
