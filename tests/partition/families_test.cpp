@@ -23,7 +23,7 @@ namespace kerf {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr double kExactSeconds = 2;
+constexpr double kExactSeconds = 20;
 constexpr double kSeconds = 0.05;  // of search, for all others
 
 Problem make_problem(const families::Model& model, const std::string& devices) {
@@ -74,9 +74,10 @@ Outcome<Plan, Infeasible> plan_within(const Problem& problem, const std::string&
 int check_against_exact(const Problem& problem) {
   const auto exact = plan_within(problem, "exact", kExactSeconds);
   if (!exact) return 0;
-#ifdef NDEBUG  // with checks on, the clock may stop it
-  EXPECT_LE(exact->gap(), 1e-5);
-#endif
+  // On a busy machine the clock may stop it.
+  if (!exact->truncated) {
+    EXPECT_LE(exact->gap(), 1e-5);
+  }
   const double best = exact->gap() <= 1e-5 ? exact->objective_value() : exact->lower_bound.value;
   int found = 0;
   for (const std::string& method : planning_methods()) {
