@@ -23,7 +23,7 @@ namespace kerf {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr double kExactSeconds = 20;
+constexpr double kExactSeconds = 4;
 constexpr double kSeconds = 0.05;  // of search, for all others
 
 Problem make_problem(const families::Model& model, const std::string& devices) {
