@@ -14,10 +14,12 @@
 #include "kerf/base/error.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
+#include "kerf/partition/compare_methods.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/partition.h"
 #include "kerf/simulate/make_plan.h"
 #include "kerf/verify/verify_plan.h"
+#include "tests/support/limited_problem.h"
 
 namespace kerf {
 namespace {
@@ -32,27 +34,6 @@ Problem make_problem(const families::Model& model, const std::string& devices) {
   problem.profile = model.profile;
   problem.cluster = parse_devices(devices);
   return problem;
-}
-
-void limit_every_device(Problem& problem, double bytes) {
-  for (Device& device : problem.cluster.devices) {
-    device.memory = Bytes{static_cast<std::int64_t>(bytes)};
-    device.memory_limited = true;
-  }
-}
-
-double bytes_on_one_device(const Problem& problem) {
-  const auto alone = plan(problem, "single");
-  return static_cast<double>(alone->memory[alone->stages[0].device.index()].predicted.count);
-}
-
-// All that plan without being told where each node goes.
-std::vector<std::string> planning_methods() {
-  std::vector<std::string> out;
-  for (const partition::Entry& entry : partition::methods()) {
-    if (entry.name != "aot") out.emplace_back(entry.name);
-  }
-  return out;
 }
 
 void expect_sound(const Problem& problem, const Plan& plan) {
@@ -80,7 +61,7 @@ int check_against_exact(const Problem& problem) {
   }
   const double best = exact->gap() <= 1e-5 ? exact->objective_value() : exact->lower_bound.value;
   int found = 0;
-  for (const std::string& method : planning_methods()) {
+  for (const std::string& method : comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     if (!outcome) continue;
     ++found;
@@ -94,7 +75,7 @@ int check_against_exact(const Problem& problem) {
 class Families : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Families, NoMethodBeatsTheExactOne) {
-  const auto methods = static_cast<int>(planning_methods().size());
+  const auto methods = static_cast<int>(comparable_methods().size());
   for (const int devices : {2, 3}) {
     SCOPED_TRACE(devices);
     for (const std::uint64_t seed : {1, 2}) {
@@ -121,7 +102,7 @@ TEST_P(Families, NoMethodBeatsTheExactOneWhereMemoryIsShort) {
 TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodes) {
   const families::Model model = families::make(GetParam(), 300, 1);
   const Problem problem = make_problem(model, "4x80GiB");
-  for (const std::string& method : planning_methods()) {
+  for (const std::string& method : comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     ASSERT_TRUE(static_cast<bool>(outcome)) << method << ": " << outcome.reason().message();
     expect_sound(problem, *outcome);
@@ -133,7 +114,7 @@ TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodesWhereMemoryIsShort) {
   Problem problem = make_problem(model, "4x80GiB");
   limit_every_device(problem, 0.6 * bytes_on_one_device(problem));
   int found = 0;
-  for (const std::string& method : planning_methods()) {
+  for (const std::string& method : comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     if (!outcome) continue;
     ++found;

@@ -19,6 +19,7 @@
 #include "kerf/partition/structure/coarse_units.h"
 #include "kerf/partition/structure/shared_weights.h"
 #include "kerf/partition/units.h"
+#include "tests/support/limited_problem.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -311,14 +312,7 @@ Problem sharing_problem(std::size_t layers, std::size_t weights, First&& first, 
   return make_problem(std::move(graph), std::move(profile), "4x80GiB");
 }
 
-constexpr std::int64_t kWeight = 64 * 64 * 4;
-
-void limit_every_device(Problem& problem, std::int64_t bytes) {
-  for (Device& device : problem.cluster.devices) {
-    device.memory = Bytes{bytes};
-    device.memory_limited = true;
-  }
-}
+constexpr double kWeight = 64 * 64 * 4;
 
 UnitOf joined(const Problem& problem) {
   return partition::join_weight_sharers(problem, partition::indivisible_units(problem.graph));
@@ -379,7 +373,7 @@ TEST(JoinWeightSharers, KeepsNothingFromBeingProved) {
       [](std::size_t i) { return i < 2 ? 0 : i - 1; });
   problem.cluster = parse_devices("2x80GiB");
   for (Link& link : problem.cluster.links) link = Link{};
-  limit_every_device(problem, kWeight * 48 / 10);
+  limit_every_device(problem, 4.8 * kWeight);
   const double times[] = {1000, 1000, 3000, 3000, 0, 0, 0, 0};
   for (std::size_t n = 0; n < 8; ++n) problem.profile.nodes[n].forward = Nanoseconds{times[n]};
   ASSERT_EQ(joined(problem)[1], joined(problem)[0]);

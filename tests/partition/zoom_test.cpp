@@ -18,6 +18,7 @@
 #include "kerf/partition/partition.h"
 #include "kerf/partition/split/traced_search.h"
 #include "kerf/verify/verify_plan.h"
+#include "tests/support/limited_problem.h"
 
 namespace kerf {
 namespace {
@@ -32,18 +33,6 @@ Problem make_problem(std::string_view family, std::size_t nodes, const std::stri
   problem.profile = std::move(model.profile);
   problem.cluster = parse_devices(devices);
   return problem;
-}
-
-void limit_every_device(Problem& problem, double bytes) {
-  for (Device& device : problem.cluster.devices) {
-    device.memory = Bytes{static_cast<std::int64_t>(bytes)};
-    device.memory_limited = true;
-  }
-}
-
-double bytes_on_one_device(const Problem& problem) {
-  const auto alone = plan(problem, "single");
-  return static_cast<double>(alone->memory[alone->stages[0].device.index()].predicted.count);
 }
 
 // Sound, within memory, no bound above it, and what the engine says of the same stages afresh.

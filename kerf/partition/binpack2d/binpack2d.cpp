@@ -118,7 +118,6 @@ class Packer {
     const std::size_t count = std::min(members.size(), bins);
     const std::size_t each = members.size() / count;
     const std::size_t left_over = members.size() - each * count;
-    std::vector<double> time;
     std::vector<std::size_t> length(count, each);
     if (remainder == Remainder::last_run) {
       length.back() += left_over;
@@ -222,8 +221,8 @@ class Packer {
 LoadAnswer binpack2d(const LoadProblem& problem, const LoadOptions& /*options*/) {
   const UnitProblem units = to_units(problem);
   const FlatUnits flat(units);
-  const std::vector<Line> lines = topological_lines(problem, flat);
-  Packer packer(flat, lines.front());
+  const Line line = own_line(problem, flat);
+  Packer packer(flat, line);
   LoadAnswer out;
   out.objective = kInfinity;
   for (const std::size_t classes : {2U, 1U, 3U, 4U}) {

@@ -166,7 +166,7 @@ void SplitDriver::families(double seconds) {
 }
 
 void SplitDriver::prove_it(double seconds) {
-  if (problem_.known) return;
+  if (problem_.known || !problem_.provable) return;
   constexpr double kArcsASecond = 1.5e8;
   ProofOptions proof_options;
   proof_options.time_budget = clock_.left();

@@ -29,6 +29,8 @@ struct DriverProblem {
   bool exact = true;  // the judge's value is the model's, where it fits
   // Bounds are not looked for: this one is known. `bound` is then used for nothing.
   std::optional<LoadBound> known = {};
+  // `bound` has the units of `search`; else its bounds hold, but proofs would be of other splits.
+  bool provable = true;
 };
 
 class SplitDriver {

@@ -58,17 +58,6 @@ ideals::Order by_number(const ideals::Groups& groups,
   return order;
 }
 
-std::vector<std::uint32_t> expand(const ideals::Groups& groups,
-                                  const std::vector<std::vector<std::uint32_t>>& members,
-                                  const ideals::Order& order) {
-  std::vector<std::uint32_t> out;
-  out.reserve(groups.group_of.size());
-  for (const std::uint32_t group : order) {
-    out.insert(out.end(), members[group].begin(), members[group].end());
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
@@ -81,6 +70,15 @@ std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& proble
     seen[unit] = true;
   }
   return members;
+}
+
+std::vector<std::uint32_t> in_line(const std::vector<std::vector<std::uint32_t>>& members,
+                                   std::span<const std::uint32_t> groups) {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t group : groups) {
+    out.insert(out.end(), members[group].begin(), members[group].end());
+  }
+  return out;
 }
 
 Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
@@ -103,17 +101,23 @@ Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
   return line;
 }
 
+Line own_line(const LoadProblem& problem, const FlatUnits& units) {
+  const ideals::Groups groups = ideals::to_groups(problem);
+  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
+  return make_line(units, in_line(members, by_number(groups, members)));
+}
+
 std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units) {
   const ideals::Groups groups = ideals::to_groups(problem);
   const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
   constexpr int kKinds[] = {0, 1};  // depth first; little crossing
   std::vector<Line> lines;
-  lines.push_back(make_line(units, expand(groups, members, by_number(groups, members))));
+  lines.push_back(make_line(units, in_line(members, by_number(groups, members))));
   Rng rng(0);
   ideals::Clock clock(ideals::kInfinity);
   for (const int kind : kKinds) {
     std::vector<std::uint32_t> order =
-        expand(groups, members, ideals::make_order(groups, {}, kind, rng, clock));
+        in_line(members, ideals::make_order(groups, {}, kind, rng, clock));
     const bool known = std::any_of(lines.begin(), lines.end(),
                                    [&](const Line& line) { return line.order == order; });
     if (!known) lines.push_back(make_line(units, std::move(order)));

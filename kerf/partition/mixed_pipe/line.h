@@ -29,8 +29,14 @@ Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order);
 std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
                                                        const ideals::Groups& groups);
 
-// Topological lines of the problem's units, first the model's own order: by number as far as edges
-// allow. Groups of units that depend on each other stay together.
+// The units of some groups, one group after the other.
+std::vector<std::uint32_t> in_line(const std::vector<std::vector<std::uint32_t>>& members,
+                                   std::span<const std::uint32_t> groups);
+
+// The model's own order: by number as far as edges allow.
+Line own_line(const LoadProblem& problem, const FlatUnits& units);
+// Topological lines of the problem's units, the first its own. Groups of units that depend on each
+// other stay together.
 std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units);
 
 // The line in pieces of about equal weight, each cut where little crosses: block by unit, numbered

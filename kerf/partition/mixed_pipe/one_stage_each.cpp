@@ -51,11 +51,7 @@ LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint3
   Rng rng(options.seed);
   ideals::Clock no_clock(ideals::kInfinity);
   const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
-  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
-  std::vector<std::uint32_t> line;
-  for (const std::uint32_t g : order) {
-    line.insert(line.end(), members[g].begin(), members[g].end());
-  }
+  const std::vector<std::uint32_t> line = in_line(units_by_group(problem, groups), order);
   LoadAnswer out;
   out.objective = std::numeric_limits<double>::infinity();
   const StopClock clock(options.safety_stop());

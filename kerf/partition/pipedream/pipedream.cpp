@@ -113,8 +113,7 @@ std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {
 LoadAnswer pipedream(const LoadProblem& problem, const LoadOptions& /*options*/) {
   const UnitProblem units = to_units(problem);
   const FlatUnits flat(units);
-  const std::vector<Line> lines = topological_lines(problem, flat);
-  const Line& line = lines.front();  // PipeDream has one order, the model's
+  const Line line = own_line(problem, flat);  // PipeDream has one order, the model's
   LoadAnswer out;
   out.objective = kInfinity;
   for (const std::vector<std::uint32_t>& devices : device_orders(flat)) {

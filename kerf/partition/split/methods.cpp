@@ -102,8 +102,7 @@ Outcome<Plan, Infeasible> with_ample_memory(const Problem& problem, const Option
   TracedSearch search(roomy, options, scope);
   search.run(family);
   if (!search.best().plan()) return chain_in_order(problem, options);
-  Outcome<Plan, Infeasible> outcome = replace_problem(*search.best().plan(), problem);
-  return outcome;
+  return replace_problem(*search.best().plan(), problem);
 }
 
 // An edge cut's stages may have more time than they were allowed, where nothing else was found.

@@ -7,7 +7,6 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/load/families.h"
-#include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/mixed_pipe/boundary.h"
 #include "kerf/partition/stop_clock.h"
 #include "kerf/partition/structure/coarse_units.h"
@@ -54,18 +53,13 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
       restricted_(coarse_ || model_.units.size() < count_units(problem.graph)),
       driver_problem_{model_.load, {}, model_.exact},
+      simple_(tightest(throughput_bounds(problem))),
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
-    const LowerBound bound = tightest(throughput_bounds(problem));
-    driver_problem_.known = LoadBound{bound.name, bound.value, bound.argument};
+    driver_problem_.known = LoadBound{simple_.name, simple_.value, simple_.argument};
   } else {
     driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
-    // Other units than those searched: their bounds hold, proofs would be about other splits.
-    constexpr double kBoundShare = 0.25;
-    if (restricted_) {
-      driver_problem_.known =
-          tightest(find_load_bounds(driver_problem_.bound, scope.seconds * kBoundShare));
-    }
+    driver_problem_.provable = !restricted_;
   }
   load_options_.time_budget = scope.seconds;
   load_options_.seed = problem.seed;
@@ -147,8 +141,7 @@ LowerBound TracedSearch::busiest_bound() const {
   const LoadBound& found = driver_->bound();
   // Where the simple argument is as good, it is the better one to read.
   constexpr double kAsGood = 1 + 2e-6;
-  const LowerBound simple = tightest(throughput_bounds(problem_));
-  if (found.value <= simple.value * kAsGood) return simple;
+  if (found.value <= simple_.value * kAsGood) return simple_;
   return {found.name, found.value, found.argument};
 }
 

@@ -61,6 +61,7 @@ class TracedSearch {
   bool restricted_;
   LoadOptions load_options_;
   DriverProblem driver_problem_;
+  LowerBound simple_;   // the best of those that cost nothing
   double reserve_ = 0;  // bytes beside those of the model, where it is coarse
   BestPlan best_;
   std::unique_ptr<SplitDriver> driver_;
