@@ -12,8 +12,10 @@ import statistics
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import measure
 import problem as judge
+from targets import Verdicts, unless
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("KERF_DATA", HERE.parents[2] / "shared" / "data")) / "dnn-partitioning"
@@ -39,7 +41,7 @@ class Plan:
         return unless(self.same or self.truncated, "another split on another run, not truncated")
 
 
-class Bench:
+class Bench(Verdicts):
     def __init__(self, program, folder, quick):
         # Others may build while this runs: every row is of one program.
         self.program = shutil.copy2(program, folder / "kerf")
@@ -111,25 +113,9 @@ class Bench:
             return None, "no split fits the memory"
         return report, ""
 
-    def verdict(self, row, *failures):
-        """'met', or what was missed; misses are listed again at the end."""
-        failures = [failure for failure in failures if failure]
-        if not failures:
-            return "met"
-        self.missed.append(f"{self.table}, {row}: {', '.join(failures)}")
-        return f"MISSED: {', '.join(failures)}"
-
-
-def unless(met, what):
-    return "" if met else what
-
 
 def number(value):
     return f"{value:.5f}"
-
-
-def seconds(value):
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
 def percent(value):

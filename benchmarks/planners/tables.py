@@ -14,7 +14,8 @@ import generate
 import problem as judge
 from anchors import COSTLY, LATENCY, OPEN, THROUGHPUT
 from greedy import greedy_split
-from harness import PROVED, number, percent, ratio, seconds, times, unless
+from harness import PROVED, number, percent, ratio, times
+from targets import seconds, unless
 from timing import geomean
 
 CONTIGUOUS = ("--method", "ideals", "--contiguous", "--time-budget", "60")

@@ -7,9 +7,13 @@ import json
 import re
 import shutil
 import statistics
+import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import judge
 import measure
+from targets import Verdicts
 
 JUDGED = 100_000  # nodes up to which the judge, which is in Python, scores plans again
 
@@ -46,7 +50,7 @@ class Plan:
         return [device["predicted"] for device in self.data["devices"]]
 
 
-class Bench:
+class Bench(Verdicts):
     def __init__(self, program, generator, folder, options):
         # Others may build while this runs: every row is of one program.
         self.program = shutil.copy2(program, folder / "kerf")
@@ -104,14 +108,6 @@ class Bench:
             judge.check(self.judged(path), plan.data)
         return plan
 
-    def verdict(self, row, *failures):
-        """'met', or what was missed; misses are listed again at the end."""
-        failures = [failure for failure in failures if failure]
-        if not failures:
-            return "met"
-        self.missed.append(f"{self.table}, {row}: {', '.join(failures)}")
-        return f"MISSED: {', '.join(failures)}"
-
 
 def why_not(run):
     if run.code < 0:
@@ -124,14 +120,6 @@ def why_not(run):
         short = re.search(r"([\d.]+ \w+) \(\d+ bytes\) short", run.error)
         return f"does not fit{f', {short.group(1)} short' if short else ''}"
     return (run.error.strip().splitlines() or ["failed"])[-1][:80]
-
-
-def unless(met, what):
-    return "" if met else what
-
-
-def seconds(value):
-    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
 def milliseconds(nanoseconds):

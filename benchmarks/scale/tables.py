@@ -7,7 +7,8 @@ import re
 import resource
 
 import judge
-from harness import milliseconds, percent, seconds, unless
+from harness import milliseconds, percent
+from targets import seconds, unless
 
 DEVICES = "16x80GiB"
 LIMITS = {10**4: 1, 10**5: 5, 10**6: 45}  # cpu seconds by nodes
