@@ -15,6 +15,16 @@ GraphBuilder::GraphBuilder(std::string name, bool training) {
   scopes_.emplace("", ScopeId(0));
 }
 
+void GraphBuilder::add_condition(Condition condition) {
+  for (const Condition& known : data_.conditions) {
+    if (known.left == condition.left && known.relation == condition.relation &&
+        known.right == condition.right) {
+      return;
+    }
+  }
+  data_.conditions.push_back(std::move(condition));
+}
+
 ScopeId GraphBuilder::add_scope(const std::string& path, const std::string& class_name) {
   const auto [entry, fresh] = scopes_.emplace(path, ScopeId(data_.scopes.size()));
   if (fresh) data_.scopes.push_back({path, class_name});

@@ -37,6 +37,11 @@ class GraphBuilder {
 
   void set_batch(std::int64_t example) { data_.example_batch = example; }
   void add_note(std::string text) { data_.notes.push_back(std::move(text)); }
+  // Saying one twice keeps the first, with its source.
+  void add_condition(Condition condition);
+  void add_attribute(std::string path, std::string name, Argument value) {
+    data_.attributes.push_back({std::move(path), std::move(name), std::move(value)});
+  }
   // Adding a path twice returns the first id; the empty path is the model, scope 0.
   ScopeId add_scope(const std::string& path, const std::string& class_name);
   ValueId add_input(std::string path, TensorSpec spec);

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "kerf/base/id.h"
+#include "kerf/graph/attribute.h"
+#include "kerf/graph/condition.h"
 #include "kerf/graph/node.h"
 
 namespace kerf {
@@ -20,7 +22,9 @@ struct GraphData {
   bool training = false;
   // The batch size of the example; 0 when the graph is static, i.e. no size depends on B.
   std::int64_t example_batch = 0;
-  std::vector<std::string> notes;  // what a user should know, e.g. why the batch is static
+  std::vector<std::string> notes;     // what a user should know, e.g. why the batch is static
+  std::vector<Condition> conditions;  // on B; all hold for the example
+  std::vector<Attribute> attributes;  // what the model's code read of its modules
 
   std::vector<Scope> scopes;  // scope 0, the model, must be there
   std::vector<Storage> storages;
@@ -69,6 +73,7 @@ class Graph {
   const std::vector<GraphOutput>& outputs() const { return data().outputs; }
   const std::vector<Scope>& scopes() const { return data().scopes; }
   const std::vector<Storage>& storages() const { return data().storages; }
+  const std::vector<Condition>& conditions() const { return data().conditions; }
   const Node& node(NodeId id) const { return data().nodes[id.index()]; }
   const Value& value(ValueId id) const { return data().values[id.index()]; }
   const Storage& storage(StorageId id) const { return data().storages[id.index()]; }
@@ -102,8 +107,8 @@ class Graph {
   // "lm_head (GPT2LMHeadModel), model.py:12" and the like, for messages.
   std::string describe(NodeId id) const;
 
-  // Covers operators, arguments, shapes, scopes and weight names; never source lines, notes,
-  // devices or weight values. 32 hex digits.
+  // Covers operators, arguments, shapes, scopes, weight names and conditions; never source lines,
+  // notes, attributes, devices or weight values. 32 hex digits.
   const std::string& hash() const { return content_->hash; }
 
   friend bool operator==(const Graph& a, const Graph& b) {

@@ -4,9 +4,11 @@
 // The text form of a graph: what `.graph` files hold and what tests are written in. Printing and
 // parsing are exact inverses: parse(print(g)) == g and print(parse(t)) == t for printed t.
 //
-//   kerf-graph 1.0
+//   kerf-graph 1.1
 //   graph "mlp"
 //   batch 2
+//   require B <= 64 ; source="mlp.py:5"
+//   attribute "up" "scale" = 0.5
 //   input %x: f32[B, 16] = "args.0"
 //   weight @w: f32[32, 16] = parameter "up.weight"
 //   %h: f32[B, 32] = aten.linear.default(%x, @w) ; source="mlp.py:7"

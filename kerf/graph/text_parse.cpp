@@ -21,7 +21,7 @@ namespace kerf {
 namespace {
 
 constexpr int kMajor = 1;
-constexpr int kMinor = 0;
+constexpr int kMinor = 1;
 constexpr int kMaxListDepth = 64;
 
 bool is_name_char(char c) {
@@ -95,6 +95,14 @@ class Cursor {
     skip();
     const std::size_t start = at_;
     while (at_ < line_.size() && is_name_char(line_[at_])) ++at_;
+    return line_.substr(start, at_ - start);
+  }
+  std::string_view relation() {
+    skip();
+    const std::size_t start = at_;
+    while (at_ < line_.size() && std::string_view("=!<>").find(line_[at_]) != std::string::npos) {
+      ++at_;
+    }
     return line_.substr(start, at_ - start);
   }
   std::int64_t integer() {
@@ -204,7 +212,7 @@ class GraphParser {
         if (!cursor.at_end()) cursor.fail("the end of the line");
       }
     }
-    if (first) Cursor("", 1, source_).fail("'kerf-graph 1.0'");
+    if (first) Cursor("", 1, source_).fail("'kerf-graph 1.1'");
     if (whole && !ended_) Cursor("", number + 1, source_).fail("the line 'end'");
     return std::move(data_);
   }
@@ -234,6 +242,8 @@ class GraphParser {
       return;
     }
     if (cursor.take_word("note")) return data_.notes.push_back(cursor.quoted());
+    if (cursor.take_word("require")) return parse_condition(cursor);
+    if (cursor.take_word("attribute")) return parse_attribute(cursor);
     if (cursor.take_word("scope")) return parse_scope(cursor);
     if (cursor.take_word("input")) {
       const ValueId id = parse_definition(cursor);
@@ -254,6 +264,30 @@ class GraphParser {
   void parse_graph_line(Cursor& cursor) {
     data_.name = cursor.quoted();
     data_.training = cursor.take_word("training");
+  }
+
+  void parse_condition(Cursor& cursor) {
+    Condition condition;
+    condition.left = parse_size(cursor, "=!<");
+    const std::size_t at = cursor.position();
+    const auto relation = find_relation(cursor.relation());
+    if (!relation) cursor.fail_at(at, "==, !=, < or <=");
+    condition.relation = *relation;
+    condition.right = parse_size(cursor, ";");
+    if (cursor.take(";")) {
+      cursor.expect("source=");
+      condition.source = cursor.quoted();
+    }
+    data_.conditions.push_back(std::move(condition));
+  }
+
+  void parse_attribute(Cursor& cursor) {
+    Attribute attribute;
+    attribute.path = cursor.quoted();
+    attribute.name = cursor.quoted();
+    cursor.expect("=");
+    attribute.value = parse_argument(cursor, nullptr, 0);
+    data_.attributes.push_back(std::move(attribute));
   }
 
   void parse_scope(Cursor& cursor) {
@@ -352,8 +386,8 @@ class GraphParser {
     const std::size_t at = cursor.position();
     if (!cursor.take("%") && !cursor.take("@")) {
       cursor.fail(
-          "a record: graph, batch, note, scope, input, weight, output, or %name: type = "
-          "operator(...)");
+          "a record: graph, batch, note, require, attribute, scope, input, weight, output, or "
+          "%name: type = operator(...)");
     }
     Value value;
     std::string unquoted;

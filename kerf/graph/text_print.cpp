@@ -78,6 +78,10 @@ class Printer {
       header();
     }
     for (std::size_t i = 1; i < data_.scopes.size(); ++i) print_scope(i);
+    for (const Condition& condition : data_.conditions) print_condition(condition);
+    if (!options_.for_hash) {
+      for (const Attribute& attribute : data_.attributes) print_attribute(attribute);
+    }
     for (const GraphInput& input : data_.inputs) {
       out_ += "input ";
       definition(input.value);
@@ -107,7 +111,7 @@ class Printer {
   }
 
   void header() {
-    out_ += "kerf-graph 1.0\ngraph ";
+    out_ += "kerf-graph 1.1\ngraph ";
     append_quoted(out_, data_.name);
     out_ += data_.training ? " training\n" : "\n";
     if (data_.example_batch != 0) out_ += fmt::format("batch {}\n", data_.example_batch);
@@ -122,6 +126,26 @@ class Printer {
     out_ += ' ';
     append_quoted(out_, data_.scopes[index].path);
     quoted_line(" ", data_.scopes[index].class_name);
+  }
+
+  void print_condition(const Condition& condition) {
+    out_ += "require ";
+    out_ += condition.str();
+    if (options_.for_hash || condition.source.empty()) {
+      out_ += '\n';
+    } else {
+      quoted_line(" ; source=", condition.source);
+    }
+  }
+
+  void print_attribute(const Attribute& attribute) {
+    out_ += "attribute ";
+    append_quoted(out_, attribute.path);
+    out_ += ' ';
+    append_quoted(out_, attribute.name);
+    out_ += " = ";
+    argument(attribute.value, nullptr);
+    out_ += '\n';
   }
 
   void print_weight(const Weight& weight) {

@@ -48,6 +48,8 @@ class Verifier {
 
   void run() {
     check_counts();
+    for (const Condition& condition : data_.conditions) check_condition(condition);
+    for (const Attribute& attribute : data_.attributes) check_attribute(attribute);
     for (const Value& value : data_.values) check_value(value);
     check_definitions();
     for (const Weight& weight : data_.weights) check_weight(weight);
@@ -65,6 +67,35 @@ class Verifier {
     constexpr std::size_t kLimit = std::numeric_limits<std::uint32_t>::max() / 2;
     if (data_.nodes.size() > kLimit || data_.values.size() > kLimit) {
       fail("more than 2^31 nodes or values", "a smaller graph");
+    }
+  }
+
+  void check_condition(const Condition& condition) const {
+    if (data_.example_batch == 0) {
+      fail(fmt::format("the condition {} in a static graph", condition.str()),
+           "no conditions, or a 'batch' line");
+    }
+    if (!condition.holds(batch_)) {
+      fail(fmt::format("the condition {} and an example of batch {}", condition.str(), batch_),
+           "conditions that hold for the example");
+    }
+  }
+
+  void check_attribute(const Attribute& attribute) const {
+    const std::string user =
+        fmt::format("attribute '{}' of module '{}'", attribute.name, attribute.path);
+    if (attribute.name.empty()) fail("an attribute without a name", "a name");
+    check_argument(attribute.value, user, 0);
+    check_plain_data(attribute.value, user);
+  }
+
+  static void check_plain_data(const Argument& argument, const std::string& user) {
+    const auto* size = argument.find<Expr>();
+    if (argument.find<ValueId>() != nullptr || (size != nullptr && !size->is_constant())) {
+      fail(user + " is a value of the graph or holds B", "plain data");
+    }
+    if (const auto* list = argument.find<Argument::List>()) {
+      for (const Argument& element : *list) check_plain_data(element, user);
     }
   }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/graph/graph.h"
 
+#include <pybind11/complex.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -89,17 +90,54 @@ py::list input_records(const Graph& graph) {
   return out;
 }
 
-py::object leaf_object(const Graph& graph, const Argument& leaf) {
-  if (leaf.is_none()) return py::none();
-  if (const auto* flag = leaf.find<bool>()) return py::bool_(*flag);
-  if (const auto* size = leaf.find<Expr>()) {
+// Data that holds no value of the graph.
+py::object plain_object(const Argument& argument) {
+  if (const auto* flag = argument.find<bool>()) return py::bool_(*flag);
+  if (const auto* size = argument.find<Expr>()) {
     return size->is_constant() ? py::object(py::int_(size->constant()))
                                : py::object(py::str(size->str()));
   }
-  if (const auto* number = leaf.find<double>()) return py::float_(*number);
-  if (const auto* text = leaf.find<std::string>()) return py::str(*text);
-  if (const auto* id = leaf.find<ValueId>()) return value_record(graph, *id);
+  if (const auto* number = argument.find<double>()) return py::float_(*number);
+  if (const auto* number = argument.find<std::complex<double>>()) return py::cast(*number);
+  if (const auto* text = argument.find<std::string>()) return py::str(*text);
+  if (const auto* dtype = argument.find<DType>()) return py::str(std::string(torch_name(*dtype)));
+  if (const auto* list = argument.find<Argument::List>()) {
+    py::list out;
+    for (const Argument& element : *list) out.append(plain_object(element));
+    return out;
+  }
   return py::none();
+}
+
+py::list condition_records(const Graph& graph) {
+  py::list out;
+  for (const Condition& condition : graph.conditions()) {
+    py::dict record;
+    record["left"] = condition.left.str();
+    record["relation"] = std::string(to_string(condition.relation));
+    record["right"] = condition.right.str();
+    record["text"] = condition.str();
+    record["source"] = condition.source;
+    out.append(record);
+  }
+  return out;
+}
+
+py::list attribute_records(const Graph& graph) {
+  py::list out;
+  for (const Attribute& attribute : graph.data().attributes) {
+    py::dict record;
+    record["path"] = attribute.path;
+    record["name"] = attribute.name;
+    record["value"] = plain_object(attribute.value);
+    out.append(record);
+  }
+  return out;
+}
+
+py::object leaf_object(const Graph& graph, const Argument& leaf) {
+  if (const auto* id = leaf.find<ValueId>()) return value_record(graph, *id);
+  return plain_object(leaf);
 }
 
 // Each leaf: {"path", "kind": "value" | "size" | "constant", "value"}; a size may hold B.
@@ -144,6 +182,15 @@ void init_graph(py::module_& m) {
       .def_property_readonly("is_static", &Graph::is_static)
       .def_property_readonly("example_batch", [](const Graph& g) { return g.data().example_batch; })
       .def_property_readonly("notes", [](const Graph& g) { return g.data().notes; })
+      .def_property_readonly("conditions", &condition_records)
+      .def_property_readonly("attributes", &attribute_records)
+      .def(
+          "violation",
+          [](const Graph& g, std::int64_t batch) -> std::optional<std::string> {
+            std::string text = describe_violation(g.conditions(), batch);
+            return text.empty() ? std::nullopt : std::optional(std::move(text));
+          },
+          py::arg("batch"), "The first condition that a batch of this size violates, in words.")
       .def_property_readonly("in_spec", [](const Graph& g) { return g.data().in_spec; })
       .def_property_readonly("out_spec", [](const Graph& g) { return g.data().out_spec; })
       .def_property_readonly("num_nodes", &Graph::num_nodes)

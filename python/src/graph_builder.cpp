@@ -167,6 +167,13 @@ void set_outputs(GraphBuilder& builder, const py::list& leaves,
   builder.set_outputs(std::move(outputs), in_spec, out_spec);
 }
 
+void add_condition(GraphBuilder& builder, const py::object& left, const std::string& relation,
+                   const py::object& right, const std::string& source) {
+  const auto found = find_relation(relation);
+  if (!found) fail(fmt::format("the relation '{}'", relation), "==, !=, < or <=");
+  builder.add_condition({to_expr(left), *found, to_expr(right), source});
+}
+
 }  // namespace
 
 void init_graph_builder(py::module_& m) {
@@ -193,6 +200,14 @@ void init_graph_builder(py::module_& m) {
       .def(py::init<std::string, bool>(), py::arg("name"), py::arg("training"))
       .def("set_batch", &GraphBuilder::set_batch, py::arg("example"))
       .def("add_note", &GraphBuilder::add_note, py::arg("text"))
+      .def("add_condition", &add_condition, py::arg("left"), py::arg("relation"), py::arg("right"),
+           py::arg("source") = "")
+      .def(
+          "add_attribute",
+          [](GraphBuilder& b, std::string path, std::string name, const py::object& value) {
+            b.add_attribute(std::move(path), std::move(name), to_argument(value));
+          },
+          py::arg("path"), py::arg("name"), py::arg("value"))
       .def(
           "add_scope",
           [](GraphBuilder& b, const std::string& path, const std::string& class_name) {

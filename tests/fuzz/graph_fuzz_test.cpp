@@ -17,10 +17,15 @@ namespace kerf::fuzz {
 namespace {
 
 const std::vector<std::string>& words() {
-  static const std::vector<std::string> kWords{"kerf-graph 1.0\n",
+  static const std::vector<std::string> kWords{"kerf-graph 1.1\n",
                                                "graph ",
                                                "batch ",
                                                "note ",
+                                               "require ",
+                                               "attribute ",
+                                               " == ",
+                                               " <= ",
+                                               "!=",
                                                "scope ",
                                                "input ",
                                                "weight ",

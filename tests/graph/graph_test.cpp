@@ -129,7 +129,7 @@ TEST(AReorderedGraph, NeedsEveryNodeOnceAndValuesBeforeTheirUse) {
   const std::vector<NodeId> fine{NodeId(2), NodeId(0), NodeId(1)};
   EXPECT_EQ(
       print_graph(reorder(graph, fine)),
-      "kerf-graph 1.0\ngraph \"\"\n%c: f32[1] = op()\n%a: f32[1] = op()\n%b: f32[1] = op(%a)\n");
+      "kerf-graph 1.1\ngraph \"\"\n%c: f32[1] = op()\n%a: f32[1] = op()\n%b: f32[1] = op(%a)\n");
   const std::vector<std::vector<NodeId>> wrong{{NodeId(1), NodeId(0), NodeId(2)},
                                                {NodeId(0), NodeId(1)},
                                                {NodeId(0), NodeId(0), NodeId(1)},
@@ -171,7 +171,7 @@ TEST(ABuilder, MakesTheGraphItsTextSays) {
   ASSERT_EQ(outputs.size(), 2U);
   EXPECT_FALSE(outputs[1].valid());
   builder.set_outputs({{{outputs[0]}, "y"}}, "in", "out");
-  EXPECT_EQ(print_graph(builder.finish()), R"(kerf-graph 1.0
+  EXPECT_EQ(print_graph(builder.finish()), R"(kerf-graph 1.1
 graph "g" training
 batch 2
 note "n"

@@ -53,12 +53,18 @@ TEST(TheHash, IsTheSameWhateverDoesNotMatter) {
   EXPECT_EQ(with("batch 2", "batch 7"), hash) << "the example";
   EXPECT_EQ(with("data 0102", "data 0103"), hash) << "weight values";
   EXPECT_EQ(with(" data 0102", ""), hash) << "weight values";
+  EXPECT_EQ(with("note \"a note\"\n", "attribute \"up\" \"eps\" = 1.0\n"), hash) << "attributes";
+  EXPECT_EQ(with("note \"a note\"", "require B < 9 ; source=\"m.py:1\""),
+            with("note \"a note\"", "require B < 9 ; source=\"m.py:2\""))
+      << "source lines";
 }
 
 TEST(TheHash, ChangesWithWhatMatters) {
   const std::string hash = parse_graph(kText).hash();
   EXPECT_NE(with("aten.zeros_like", "aten.ones_like"), hash) << "operators";
   EXPECT_NE(with("alpha=1.5", "alpha=1.25"), hash) << "arguments";
+  EXPECT_NE(with("note \"a note\"", "require B < 9"), hash) << "conditions";
+  EXPECT_NE(with("note \"a note\"", "require B < 9"), with("note \"a note\"", "require B <= 9"));
   EXPECT_NE(with("alpha=1.5", "beta=1.5"), hash) << "argument names";
   EXPECT_NE(with("%z: f32[B, 32]", "%z: f32[B, 33]"), hash) << "shapes";
   EXPECT_NE(with("%z: f32[B, 32]", "%z: f32[2, 32]"), hash) << "what depends on the batch";

@@ -65,8 +65,34 @@ class RandomGraphMaker {
           {fmt::format("blocks.{}", i), i % 2 == 0 ? "Block" : "Odd \"Block\"\n"});
     }
     if (chance(2)) data_.notes.push_back("a note\twith \"quotes\" and \\ in it");
+    add_conditions();
+    add_attributes();
     if (chance(2)) data_.in_spec = R"({"type": "tuple"})";
     if (chance(2)) data_.out_spec = R"({"type": "dict"})";
+  }
+
+  // Of any form, turned so that it holds for the example.
+  void add_conditions() {
+    for (std::uint64_t left = options_.batch ? rng_.below(4) : 0; left > 0; --left) {
+      Condition condition{random_size(), static_cast<Relation>(rng_.below(4)), random_size(), {}};
+      if (!condition.holds(data_.example_batch)) {
+        const bool strict = condition.relation == Relation::less;
+        const bool order = strict || condition.relation == Relation::less_equal;
+        if (order) std::swap(condition.left, condition.right);
+        condition.relation = order ? (strict ? Relation::less_equal : Relation::less)
+                             : condition.relation == Relation::equal ? Relation::not_equal
+                                                                     : Relation::equal;
+      }
+      if (chance(2)) condition.source = fmt::format("model \"x\".py:{}", rng_.below(500));
+      data_.conditions.push_back(std::move(condition));
+    }
+  }
+
+  void add_attributes() {
+    for (std::uint64_t left = rng_.below(4); left > 0; --left) {
+      Argument value = constant(/*fixed=*/true);
+      data_.attributes.push_back({chance(2) ? "" : "blocks.0", "odd \"name\"", std::move(value)});
+    }
   }
 
   Expr random_length() {
@@ -279,13 +305,13 @@ class RandomGraphMaker {
     if (chance(3)) node.args.push_back({"alpha", constant()});
   }
 
-  Argument constant() {
+  Argument constant(bool fixed = false) {
     static constexpr double kNumbers[] = {0.0, -0.0, 1.0, 0.1, -2.5e-30, 1e300, 5e-324, 1e16};
     switch (rng_.below(12)) {
       case 0: return {};
       case 1: return {chance(2)};
       case 2: return {Expr(static_cast<std::int64_t>(rng_.next()))};
-      case 3: return {options_.batch ? random_size() : Expr(7)};
+      case 3: return {options_.batch && !fixed ? random_size() : Expr(7)};
       case 4: return {kNumbers[rng_.below(8)]};
       case 5: return {std::numeric_limits<double>::infinity()};
       case 6: return {std::complex<double>(kNumbers[rng_.below(8)], -1.5)};
@@ -293,7 +319,7 @@ class RandomGraphMaker {
       case 8: return {DType::bf16};
       case 9: return {DeviceName{chance(2) ? "" : "cuda:1"}};
       case 10: return {EnumName{"memory_format", "channels_last"}};
-      default: return {Argument::List{constant(), constant(), {Argument::List{}}}};
+      default: return {Argument::List{constant(fixed), constant(fixed), {Argument::List{}}}};
     }
   }
 

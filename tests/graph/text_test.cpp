@@ -36,13 +36,19 @@ std::string refusal(const std::string& text) {
 std::string line_refusal(const std::string& lines) { return refusal("kerf-graph 1.0\n" + lines); }
 
 // Everything the form has.
-constexpr const char* kEverything = R"graph(kerf-graph 1.0
+constexpr const char* kEverything = R"graph(kerf-graph 1.1
 graph "a \"model\"" training
 batch 2
 note "sizes\tare\nsymbolic \\ \x01"
 scope 0 "" "Model"
 scope 1 "blocks.0" "Block"
 scope 2 "blocks.0.mlp" "MLP \"wide\""
+require (B%2) == 0 ; source="model \"x\".py:12"
+require B != 1
+require 3*B < (max(B,7)*B)
+require 1 <= (B//2)
+attribute "" "scale" = [1e-05, 3, "te,xt;", [none, true]]
+attribute "blocks.0" "eps" = none
 input %x: f32[B, 16] = "args.0"
 input %x_again: f32[B, 16] in %x = "kwargs.again"
 input %"odd name": i64[] = "args.1"
@@ -98,7 +104,7 @@ TEST(TheTextForm, ReadsTheExampleOfItsHeader) {
 
 TEST(TheTextForm, AllowsCommentsBlankLinesAndOtherLineEnds) {
   const Graph graph = parse_graph("# hello\r\n\r\nkerf-graph 1.0\r\n  # more\n\tgraph \"g\"\r\n\n");
-  EXPECT_EQ(print_graph(graph), "kerf-graph 1.0\ngraph \"g\"\n");
+  EXPECT_EQ(print_graph(graph), "kerf-graph 1.1\ngraph \"g\"\n");
 }
 
 TEST(ARandomGraph, ParsesAndPrintsBack) {
@@ -148,8 +154,8 @@ TEST(AGraphFile, ComesBackEqual) {
 // ---------------------------------------------------------------------------------------
 
 TEST(AGraphOfAnotherVersion, IsRefusedByName) {
-  EXPECT_THAT(refusal("kerf-graph 1.1\n"),
-              HasSubstr("graph format 1.1; this Kerf reads 1.0 to 1.0"));
+  EXPECT_THAT(refusal("kerf-graph 1.2\n"),
+              HasSubstr("graph format 1.2; this Kerf reads 1.0 to 1.1"));
   EXPECT_THAT(refusal("kerf-graph 2.0\n"), HasSubstr("graph format 2.0"));
   EXPECT_THAT(refusal("kerf-graph 0.9\n"), HasSubstr("graph format 0.9"));
   for (const char* text :
@@ -433,7 +439,7 @@ TEST(AnArgument, TellsZeroFromMinusZeroAndNanFromNothing) {
 // Not a limit, a number to look at: parse and print of a large graph.
 TEST(ALargeGraph, IsParsedAndPrinted) {
   std::string text =
-      "kerf-graph 1.0\ngraph \"large\"\nbatch 2\nscope 1 \"blocks.0\" \"Block\"\n"
+      "kerf-graph 1.1\ngraph \"large\"\nbatch 2\nscope 1 \"blocks.0\" \"Block\"\n"
       "input %x: f32[B, 16] = \"args.0\"\nweight @w: f32[16, 16] = parameter \"w\"\n";
   std::string last = "x";
   for (int i = 0; i < 25000; ++i) {
