@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planning. Long calls let other Python threads run.
+// Planning. Long calls let other Python threads run and answer signals.
 #include "kerf/partition/partition.h"
 
 #include <fmt/format.h>
@@ -19,6 +19,7 @@
 #include "kerf/profile/estimate.h"
 #include "kerf/profile/speeds.h"
 #include "kerf/verify/verify_plan.h"
+#include "python/src/interruptible.h"
 #include "python/src/module.h"
 
 namespace kerf::bindings {
@@ -148,16 +149,16 @@ std::vector<std::pair<std::string, std::string>> list_methods() {
 }  // namespace
 
 void init_partition(py::module_& m) {
-  const py::call_guard<py::gil_scoped_release> free_lock;
-  m.def("plan", &plan_graph, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
-        py::arg("method") = std::string(kDefaultMethod), py::arg("objective") = "throughput",
-        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
-        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("work_limit") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
-        py::arg("mixed") = true, py::arg("stages") = 0, py::arg("minimise") = "stage_time",
-        py::arg("imbalance") = partition::Options{}.imbalance, py::arg("saturate_host") = false,
+  m.def("plan", interruptible(&plan_graph), py::arg("graph"), py::arg("profile"),
+        py::arg("cluster"), py::arg("method") = std::string(kDefaultMethod),
+        py::arg("objective") = "throughput", py::arg("comm_model") = "link",
+        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
+        py::arg("seed") = 0, py::arg("work_limit") = 0, py::arg("time_budget") = 1.0,
+        py::arg("threads") = 1, py::arg("mixed") = true, py::arg("stages") = 0,
+        py::arg("minimise") = "stage_time", py::arg("imbalance") = partition::Options{}.imbalance,
+        py::arg("saturate_host") = false,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
-        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{}, free_lock);
+        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{});
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
       .def_readonly("method", &ComparedMethod::method)
       .def_property_readonly("plan",
@@ -180,18 +181,18 @@ void init_partition(py::module_& m) {
       .def("__repr__", [](const Comparison& c) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
       });
-  m.def("compare_methods", &compare_on_graph, py::arg("graph"), py::arg("profile"),
+  m.def("compare_methods", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("methods") = std::vector<std::string>{},
         py::arg("objective") = "throughput", py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
         py::arg("seed") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
-        py::arg("mixed") = true, free_lock);
-  m.def("make_plan", &place_by_hand, py::arg("graph"), py::arg("profile"), py::arg("cluster"),
-        py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
-        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
-        free_lock);
-  m.def("replan", &replan_graph, py::arg("plan"), py::arg("graph"), py::arg("profile") = nullptr,
-        py::arg("n_microbatches") = py::none(), py::arg("batch") = py::none(), free_lock);
+        py::arg("mixed") = true);
+  m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
+        py::arg("cluster"), py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
+        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0);
+  m.def("replan", interruptible(&replan_graph), py::arg("plan"), py::arg("graph"),
+        py::arg("profile") = nullptr, py::arg("n_microbatches") = py::none(),
+        py::arg("batch") = py::none());
   m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
         py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
   m.def("methods", &list_methods, "Names and descriptions, in reading order.");

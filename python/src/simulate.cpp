@@ -4,19 +4,22 @@
 
 #include <pybind11/stl.h>
 
+#include "python/src/interruptible.h"
 #include "python/src/module.h"
 
 namespace kerf::bindings {
+namespace {
+
+Timeline simulate_plan(const Plan& plan, std::optional<int> n_microbatches) {
+  return n_microbatches ? simulate(plan, *n_microbatches) : simulate(plan);
+}
+
+}  // namespace
 
 void init_simulate(py::module_& m) {
-  m.def(
-      "simulate",
-      [](const Plan& plan, std::optional<int> n_microbatches) {
-        return n_microbatches ? simulate(plan, *n_microbatches) : simulate(plan);
-      },
-      py::arg("plan"), py::arg("n_microbatches") = py::none(),
-      py::call_guard<py::gil_scoped_release>(),
-      "One step of the plan, event by event; also with another number of micro-batches.");
+  m.def("simulate", interruptible(&simulate_plan), py::arg("plan"),
+        py::arg("n_microbatches") = py::none(),
+        "One step of the plan, event by event; also with another number of micro-batches.");
 }
 
 }  // namespace kerf::bindings

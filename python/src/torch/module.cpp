@@ -11,6 +11,7 @@
 #include "kerf/libtorch/measure.h"
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
+#include "python/src/interruptible.h"
 
 namespace py = pybind11;
 
@@ -51,25 +52,10 @@ py::object to_python(const c10::IValue& value) {
   return py::none();
 }
 
-// Calls `work` without the interpreter lock. Not by a guard object: when the interpreter is ending,
-// taking the lock again ends the calling thread, and a thread must not end inside a destructor.
-template <class Work>
-void without_lock(Work&& work) {
-  std::exception_ptr failure;
-  PyThreadState* const state = PyEval_SaveThread();
-  try {
-    work();
-  } catch (const std::exception&) {
-    failure = std::current_exception();
-  }
-  PyEval_RestoreThread(state);
-  if (failure) std::rethrow_exception(failure);
-}
-
 py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
               bool record) {
   TorchPipeline::Result result;
-  without_lock([&] { result = pipeline.run(inputs, n_microbatches, record); });
+  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); });
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
   return py::make_tuple(outputs, result.batch,
@@ -82,9 +68,12 @@ Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t devic
   MeasureOptions options;
   options.budget_seconds = budget_seconds;
   const OpaqueCalls calls = to_opaque_calls(opaque);
-  const py::gil_scoped_release unlocked;
-  return measure(graph, cluster, DeviceId(device), std::move(weights), inputs, batch, calls,
-                 options);
+  Profile profile;
+  interruptible_call([&] {
+    profile = measure(graph, cluster, DeviceId(device), std::move(weights), inputs, batch, calls,
+                      options);
+  });
+  return profile;
 }
 
 }  // namespace
@@ -100,16 +89,23 @@ PYBIND11_MODULE(_torch, m) {
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
                        const PythonCalls& opaque, std::map<std::string, std::string> reduce) {
              OpaqueCalls calls = to_opaque_calls(opaque);
-             const py::gil_scoped_release unlocked;
-             return std::make_unique<TorchPipeline>(graph, plan, std::move(weights),
-                                                    std::move(calls), std::move(reduce));
+             std::unique_ptr<TorchPipeline> pipeline;
+             interruptible_call([&] {
+               pipeline = std::make_unique<TorchPipeline>(graph, plan, std::move(weights),
+                                                          std::move(calls), std::move(reduce));
+             });
+             return pipeline;
            }),
            py::arg("graph"), py::arg("plan"), py::arg("weights"), py::arg("opaque"),
            py::arg("reduce"))
       .def("run", &run, py::arg("inputs"), py::arg("n_microbatches"), py::arg("record") = false)
       .def("check_inputs", &TorchPipeline::check_inputs, py::arg("inputs"))
-      .def("replace_weights", &TorchPipeline::replace_weights, py::arg("weights"),
-           py::call_guard<py::gil_scoped_release>());
+      .def(
+          "replace_weights",
+          [](TorchPipeline& pipeline, std::vector<at::Tensor> weights) {
+            interruptible_call([&] { pipeline.replace_weights(std::move(weights)); });
+          },
+          py::arg("weights"));
 
   m.def("check_devices", [](const Cluster& cluster) { find_devices(cluster); }, py::arg("cluster"));
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
