@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kerf._classes import allow_output_class
 from kerf._core import (
     Cluster,
     Comparison,
@@ -55,6 +56,7 @@ __all__ = [
     "Profile",
     "Timeline",
     "__version__",
+    "allow_output_class",
     "compare",
     "compare_methods",
     "estimate",

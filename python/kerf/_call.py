@@ -9,10 +9,11 @@ form from the one that was traced. ``Result`` puts the graph's outputs together 
 import ctypes
 import inspect
 import json
+import math
 
 import torch
 
-from kerf import _pytree
+from kerf import _classes, _pytree, _spec
 
 FORMAT = 1
 _SIMPLE = (type(None), bool, int, float, str)
@@ -47,23 +48,29 @@ class Signature:
 
     @classmethod
     def from_json(cls, text):
-        spec = json.loads(text)
-        if spec.get("format") != FORMAT:
-            raise ValueError(
-                f"[call] the graph's call is described in format {spec.get('format')}; expected "
-                f"{FORMAT}; trace the model again with this version"
-            )
+        spec = _read(text, "the graph's in_spec", _SIGNATURE_KEYS)
+        checker = _spec.Checker("the graph's in_spec")
+        for key in ("parameters", "paths"):
+            if not all(type(name) is str for name in checker.list_of(spec[key])):
+                checker.fail(f"{key} that are no texts", "a list of names")
+        for name, default in _named_pairs(checker, spec["defaults"]):
+            if not isinstance(default, _SIMPLE):
+                checker.fail(f"the default of '{name}' that is no plain value", "plain values")
+        for _, argument in _named_pairs(checker, spec["arguments"]):
+            checker.check(argument, 0)
         return cls(spec)
 
     def to_json(self):
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "parameters": self.parameters,
-                "defaults": list(self.defaults.items()),
-                "arguments": list(self.arguments.items()),
-                "paths": self.paths,
-            }
+        return _classes.remember(
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "parameters": self.parameters,
+                    "defaults": list(self.defaults.items()),
+                    "arguments": list(self.arguments.items()),
+                    "paths": self.paths,
+                }
+            )
         )
 
     def tensors(self, args, kwargs, device=None):
@@ -102,8 +109,8 @@ class Signature:
                 )
 
     def arguments_of(self, tensors, device=None, module=None):
-        """``(args, kwargs)`` of the call with other tensors in it."""
-        builder = _pytree.Builder(tensors, device=device, module=module)
+        """``(args, kwargs)`` of a call that was described here, with other tensors in it."""
+        builder = _pytree.Builder(tensors, device=device, module=module, classes=_classes.OWN)
         values = {name: builder.walk(spec) for name, spec in self.arguments.items()}
         args = []
         for name in self.parameters:
@@ -116,23 +123,78 @@ class Signature:
 
 
 class Result:
-    """How the outputs nest."""
+    """How the outputs nest.
 
-    def __init__(self, spec):
+    A description from a file is taken only as far as ``model``, the one it is used with, vouches
+    for the classes in it: see ``_classes``.
+    """
+
+    def __init__(self, spec, classes=_classes.OWN):
         self.spec = spec
+        self._classes = classes
 
     @classmethod
-    def from_json(cls, text):
-        return cls(json.loads(text)["result"])
+    def from_json(cls, text, model=None, outputs=None):
+        """Raises ValueError unless ``text`` describes a result that can be made of ``outputs``
+        tensors or numbers."""
+        what = "the graph's out_spec"
+        spec = _read(text, what, {"format", "result"})["result"]
+        classes = _classes.Classes.of_text(text, model)
+        _spec.check(spec, what, tensors=outputs, classes=classes)
+        return cls(spec, classes)
 
     def to_json(self):
-        return json.dumps({"format": FORMAT, "result": self.spec})
+        return _classes.remember(json.dumps({"format": FORMAT, "result": self.spec}))
 
     def build(self, tensors, *, batch=None, model=None):
         """The model's result, made of the graph's outputs in order."""
         device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
-        find = model.get_submodule if model is not None else None
-        return _pytree.build(self.spec, tensors, device=device, batch=batch, module=find)
+        return _pytree.build(
+            self.spec,
+            tensors,
+            device=device,
+            batch=batch,
+            module=module_finder(model) if model is not None else None,
+            classes=self._classes,
+        )
+
+
+_SIGNATURE_KEYS = {"format", "parameters", "defaults", "arguments", "paths"}
+
+
+def _read(text, what, keys):
+    """The record in ``text``, with its format and its keys checked."""
+    spec = _spec.parse(text, what)
+    if type(spec) is not dict or not keys <= spec.keys():
+        raise _spec.error(f"{what} lacks some of its keys", ", ".join(sorted(keys)))
+    if spec["format"] != FORMAT:
+        raise ValueError(
+            f"[call] the graph's call is described in format {spec['format']!r}; expected "
+            f"{FORMAT}; trace the model again with this version"
+        )
+    return spec
+
+
+def _named_pairs(checker, pairs):
+    for pair in checker.list_of(pairs):
+        if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not str:
+            checker.fail("an argument without a name", "pairs of name and value")
+    return pairs
+
+
+def module_finder(model):
+    """Finds a module of the model by its path. Paths may come from a file, so they are looked up
+    among the modules only, where ``get_submodule`` would ask for any attribute."""
+
+    def find(path):
+        module = model
+        for name in path.split(".") if path else ():
+            module = module._modules.get(name)
+            if module is None:
+                raise _spec.error(f"the graph names a module '{path}'", "one that the model has")
+        return module
+
+    return find
 
 
 def _parameters(model):
@@ -186,17 +248,41 @@ def element_bytes(tensor):
 def find_weight(model, signature, record):
     """The tensor behind a weight of the graph (a record of ``graph.weights``): the model's own, or
     a constant that a forward makes out of literals and that is nowhere in the model."""
+    find = module_finder(model)
     for name in record["names"]:
         owner, _, attribute = name.rpartition(".")
         try:
-            return getattr(model.get_submodule(owner), attribute)
-        except AttributeError:
+            module = find(owner)
+        except _spec.SpecError:
             continue
+        found = _tensor_of(module, attribute)
+        if found is not None:
+            return found
     if record["kind"] == "constant":
-        raw = torch.frombuffer(bytearray(record["data"] or b"\0"), dtype=torch.uint8)
-        dtype = getattr(torch, record["dtype"])
-        return raw[: len(record["data"])].view(dtype).reshape(record["shape"]).clone()
+        return _constant(record)
     raise ValueError(
         f"[call] the model has no {record['kind']} '{record['names'][0]}'; expected the model that "
         "was traced; trace this one"
     )
+
+
+def _tensor_of(module, name):
+    """A module's tensor, looked up as data: names may come from a file. None when it has none."""
+    for mapping in (module._parameters, module._buffers, vars(module)):
+        if isinstance(mapping.get(name), torch.Tensor):
+            return mapping[name]
+    found = inspect.getattr_static(type(module), name, None)
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def _constant(record):
+    data, shape, dtype = record["data"], record["shape"], _pytree.DTYPES.get(record["dtype"])
+    count = math.prod(shape) if all(type(size) is int for size in shape) else -1
+    if dtype is None or count < 0 or count * dtype.itemsize != len(data):
+        raise _spec.error(
+            f"constant '{record['names'][0]}' has {len(data)} bytes for {record['dtype']}"
+            f"{list(shape)}",
+            "as many as its shape needs",
+        )
+    raw = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+    return raw[: len(data)].view(dtype).reshape(shape).clone()

@@ -12,7 +12,8 @@ import json
 
 import torch
 
-from kerf import _pytree
+from kerf import _classes, _pytree, _spec
+from kerf._call import module_finder
 from kerf._probe import (
     Outcome,
     ProbeError,
@@ -66,7 +67,7 @@ class BlockCall:
         record["args"] = [inputs]
         record["kwargs"] = {
             "module": self.path,
-            "in_spec": json.dumps(self.spec),
+            "in_spec": _classes.remember(json.dumps(self.spec)),
             "out_spec": json.dumps(self.outcome.spec),
             "weights": _distinct(ref, [weights[n] for n in self.weights]),
             "written": [inputs[i] for i in self.outcome.written_inputs]
@@ -163,6 +164,7 @@ class Blocks:
                 device=device_of(found.tensors),
                 batch=batch(),
                 module=self._find_module,
+                classes=_classes.OWN,
             )
             if changed is not None:
                 _pytree.assign([list(args), kwargs], changed)
@@ -188,23 +190,63 @@ class Blocks:
         self.known[signature] = probe(self.model, self._modules, signature, batch)
 
 
-def run_block(model, args, kwargs, batch):
-    """Runs an ``opaque`` node with its tensors in place; the results in the node's order."""
-    inputs = args[0]
-    find = model.get_submodule
-    spec = json.loads(kwargs["in_spec"])
-    call_args, call_kwargs = _pytree.build(
-        spec, inputs, device=device_of(inputs), batch=batch, module=find
-    )
-    module = find(kwargs["module"])
-    modules = {id(m): path for path, m in model.named_modules()}
-    found = observed_call(lambda a, k: module(*a, **k), call_args, call_kwargs, inputs, modules)
-    if found.spec != _pytree.at_batch(json.loads(kwargs["out_spec"]), batch):
-        raise RuntimeError(
-            f"[opaque] block '{kwargs['module']}' gave a result of another structure than when it "
-            "was traced; expected the same for all inputs; trace it inside a larger block"
+class Block:
+    """An ``opaque`` node of a graph, ready to run: its module and how its tensors nest.
+
+    The node may come from a file: its descriptions are checked here, once.
+    """
+
+    def __init__(self, model, kwargs, tensors):
+        for key in ("module", "in_spec", "out_spec"):
+            if type(kwargs.get(key)) is not str:
+                raise _spec.error(f"an opaque block has no {key}", "what kerf.trace wrote")
+        self.model = model
+        self.path = kwargs["module"]
+        self._find = module_finder(model)
+        self.module = self._find(self.path)
+        text = kwargs["in_spec"]
+        what = f"opaque block '{self.path}'"
+        self.classes = _classes.Classes.of_text(text, model)
+        self.spec = _spec.parse(text, what)
+        _spec.check(self.spec, what, tensors=tensors, classes=self.classes)
+        if not _is_call(self.spec):
+            raise _spec.error(
+                f"{what} has an in_spec that is no call", "arguments by position and name"
+            )
+        self.outcome = _spec.parse(kwargs["out_spec"], what)
+        _spec.check(self.outcome, what)
+
+    def run(self, inputs, batch):
+        """Runs the block with its tensors in place; the results in the node's order."""
+        args, kwargs = _pytree.build(
+            self.spec,
+            inputs,
+            device=device_of(inputs),
+            batch=batch,
+            module=self._find,
+            classes=self.classes,
         )
-    return found.tensors
+        modules = {id(m): path for path, m in self.model.named_modules()}
+        found = observed_call(lambda a, k: self.module(*a, **k), args, kwargs, inputs, modules)
+        if found.spec != _pytree.at_batch(self.outcome, batch):
+            raise RuntimeError(
+                f"[opaque] block '{self.path}' gave a result of another structure than when it "
+                "was traced; expected the same for all inputs; trace it inside a larger block"
+            )
+        return found.tensors
+
+
+def _is_call(spec):
+    """A list of positional arguments and a dictionary of named ones, as ``Blocks`` describes it."""
+    parts = spec.get("list") if type(spec) is dict else None
+    return (
+        type(parts) is list
+        and len(parts) == 2
+        and all(type(part) is dict for part in parts)
+        and "list" in parts[0]
+        and "dict" in parts[1]
+        and all(type(name) is str for name, _ in parts[1]["dict"])
+    )
 
 
 def find_blocks(model, wanted):

@@ -52,7 +52,7 @@ class Pipeline:
         self._model = model
         self._check_mode()
         self._signature = Signature.from_json(graph.in_spec)
-        self._result = Result.from_json(graph.out_spec)
+        self._result = Result.from_json(graph.out_spec, model, len(graph.outputs))
         self._weights = Weights(model, self._signature, graph)
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
@@ -209,12 +209,14 @@ def replan(plan, graph, n_microbatches):
 def opaque_calls(model, graph):
     """For each opaque node a function of its tensors and the batch size."""
     return {
-        node["name"]: functools.partial(_call_block, model, node["kwargs"])
+        node["name"]: functools.partial(
+            _call_block, _opaque.Block(model, node["kwargs"], node["n_tensors"])
+        )
         for node in graph.nodes
         if node["op"] == "opaque"
     }
 
 
-def _call_block(model, kwargs, tensors, batch):
+def _call_block(block, tensors, batch):
     with torch.no_grad():
-        return _opaque.run_block(model, [tensors], kwargs, batch)
+        return block.run(tensors, batch)

@@ -14,7 +14,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from kerf import _pytree
+from kerf import _classes, _pytree
 
 
 class ProbeError(Exception):
@@ -177,7 +177,11 @@ def _observe(call, model, modules, signature, inputs, state, batch):
     versions = [t._version for t in inputs]
     state_versions = {n: t._version for n, t in state.items()}
     args, kwargs = _pytree.build(
-        json.loads(signature.spec), inputs, batch=batch, module=model.get_submodule
+        json.loads(signature.spec),
+        inputs,
+        batch=batch,
+        module=model.get_submodule,
+        classes=_classes.OWN,
     )
     found = observed_call(call, args, kwargs, inputs, modules)
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(inputs)}

@@ -23,16 +23,14 @@ else is an object with one of these keys:
 
 import dataclasses
 import enum
-import functools
-import importlib
 import itertools
 import math
-import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 
 import torch
 
+from kerf import _classes
 from kerf._symbols import evaluate
 
 _PLAIN = (type(None), bool, int, str)
@@ -41,39 +39,6 @@ _CONTAINERS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
 
 class PytreeError(ValueError):
     """An object that cannot be described or rebuilt; says which, by its path."""
-
-
-_local = {}  # classes and functions that no import finds, by name: good in this process only
-
-
-def global_name(value):
-    """``module:qualname`` of a class or function."""
-    name = f"{value.__module__}:{value.__qualname__}"
-    try:
-        found = find_global(name)
-    except PytreeError:
-        found = None
-    if found is not value:
-        _local[name] = value
-        find_global.cache_clear()
-    return name
-
-
-@functools.cache
-def find_global(name):
-    if name in _local:
-        return _local[name]
-    module, _, qualname = name.partition(":")
-    try:
-        found = sys.modules.get(module) or importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise PytreeError(f"{name} is needed to rebuild a value and is not here: {error}") from None
-    # A description may come from a file: it may name classes and functions, nothing with a state.
-    if not isinstance(found, (type, types.FunctionType, types.BuiltinFunctionType)):
-        raise PytreeError(f"{name} is no class and no function")
-    return found
 
 
 @dataclasses.dataclass
@@ -88,7 +53,14 @@ class Description:
 def describe(value, *, root="", **options):
     """Takes ``value`` apart. For the options see ``Describer``."""
     describer = Describer(**options)
-    return Description(describer.walk(value, root), describer.tensors, describer.paths)
+    try:
+        spec = describer.walk(value, root)
+    except RecursionError:
+        raise PytreeError(
+            f"[trace] {root or 'the value'} nests too deeply; expected a few levels of containers; "
+            "return it as a list"
+        ) from None
+    return Description(spec, describer.tensors, describer.paths)
 
 
 def join(path, key):
@@ -130,7 +102,7 @@ class Describer:
                 return describe_one(self, value, path)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             items = [self.walk(v, join(path, k)) for k, v in zip(value._fields, value, strict=True)]
-            return {"namedtuple": global_name(kind), "items": items}
+            return {"namedtuple": _classes.name_of(kind), "items": items}
         if id(value) in self.objects:
             return {"ref": self.objects[id(value)]}
         self.kept.append(value)
@@ -161,7 +133,7 @@ class Describer:
         if isinstance(context, (list, tuple)) and [type(k) for k in context] == [str] * len(keys):
             keys = context
         return {
-            "node": global_name(type(value)),
+            "node": _classes.name_of(type(value)),
             "children": [self.walk(c, join(path, k)) for k, c in zip(keys, children, strict=True)],
             "context": self.walk(context, path),
         }
@@ -182,7 +154,12 @@ class Describer:
                 f"[trace] {path or 'the value'} is a {type(value).__qualname__}; expected tensors, "
                 "plain data, containers, or an object with fields; return it another way"
             )
-        spec = {"object": global_name(type(value))}
+        if _classes.has_finalizer(type(value)):
+            raise PytreeError(
+                f"[trace] {path or 'the value'} is a {type(value).__qualname__}, which has "
+                "__del__; expected an object that can be copied; return another one"
+            )
+        spec = {"object": _classes.name_of(type(value))}
         spec["fields"] = [[k, self.walk(v, join(path, k))] for k, v in (fields or {}).items()]
         if items is not None:
             spec["items"] = items
@@ -232,7 +209,7 @@ def _module(describer, value, path):
 
 
 def _named(describer, value, path):
-    return {"global": global_name(value)}
+    return {"global": _classes.name_of(value)}
 
 
 def _torch_constant(describer, value, path):
@@ -240,7 +217,7 @@ def _torch_constant(describer, value, path):
 
 
 _SPECIAL = (
-    (enum.Enum, lambda d, v, p: {"enum": global_name(type(v)), "name": v.name}),
+    (enum.Enum, lambda d, v, p: {"enum": _classes.name_of(type(v)), "name": v.name}),
     (float, _float),
     (torch.dtype, _torch_constant),
     (torch.layout, _torch_constant),
@@ -264,26 +241,24 @@ def build(spec, tensors, **options):
 class Builder:
     """Rebuilds values in the order in which they were described.
 
+    A description that comes from a file has to pass ``_spec.check`` first.
+
     device  stands in for the device that was left open      batch  the value of B, for ``sym``
-    module  finds a module of the model by its path
+    module  finds a module of the model by its path          classes  those that may be named
     """
 
-    def __init__(self, tensors, *, device=None, batch=None, module=None):
+    def __init__(self, tensors, *, device=None, batch=None, module=None, classes=None):
         self.tensors = tensors
         self.device = device
         self.batch = batch
         self.module = module
+        self.classes = classes or _classes.Classes()
         self.objects = []
 
     def walk(self, spec):
         if not isinstance(spec, dict):
             return spec
-        key = next(iter(spec))
-        try:
-            build_one = _BUILD[key]
-        except KeyError:
-            raise PytreeError(f"unknown key '{key}' in the description of a value") from None
-        return build_one(self, spec)
+        return _BUILD[next(iter(spec))](self, spec)
 
     def items(self, specs):
         return [self.walk(s) for s in specs]
@@ -291,37 +266,45 @@ class Builder:
     def pairs(self, specs):
         return {self.walk(k): self.walk(v) for k, v in specs}
 
+    def named(self, name):
+        try:
+            return self.classes.find(name)
+        except _classes.ClassError as error:
+            raise PytreeError(str(error)) from None
+
     def namedtuple(self, spec):
-        return find_global(spec["namedtuple"])._make(self.items(spec["items"]))
+        # Past the class's own __new__ and _make, which may do more than store.
+        return tuple.__new__(self.named(spec["namedtuple"]), self.items(spec["items"]))
 
     def node(self, spec):
-        cls = find_global(spec["node"])
+        cls = self.named(spec["node"])
         number = self.reserve()
-        registered = torch.utils._pytree.SUPPORTED_NODES.get(cls)
-        if registered is None:
-            raise PytreeError(
-                f"{spec['node']} was a registered pytree node when the model was traced and is "
-                "none here; register it before calling"
-            )
-        made = registered.unflatten_fn(self.items(spec["children"]), self.walk(spec["context"]))
+        children, context = self.items(spec["children"]), self.walk(spec["context"])
+        if cls in _STANDARD_NODES:
+            made = _STANDARD_NODES[cls](children, context)
+        else:
+            made = torch.utils._pytree.SUPPORTED_NODES[cls].unflatten_fn(children, context)
         self.objects[number] = made
         return made
 
     def object(self, spec):
-        cls = find_global(spec["object"])
+        cls = self.named(spec["object"])
         number = self.reserve()
         if issubclass(cls, (tuple, frozenset)):
-            made = cls.__new__(cls, self.walk(spec["items"]))
+            made = bare(cls, self.walk(spec["items"]))
         else:
-            made = cls.__new__(cls)
+            made = bare(cls)
         self.objects[number] = made
         for name, field in spec["fields"]:
-            object.__setattr__(made, name, self.walk(field))
+            _set_field(made, name, self.walk(field))
         if "default" in spec:
             made.default_factory = self.walk(spec["default"])
         if "items" in spec:
             _fill(made, self.walk(spec["items"]))
         return made
+
+    def enum(self, spec):
+        return self.named(spec["enum"]).__members__[spec["name"]]
 
     def reserve(self):
         self.objects.append(None)
@@ -343,6 +326,45 @@ class Builder:
         return self.module(spec["module"])
 
 
+# How the standard containers are put together that PyTorch has registered as nodes.
+_STANDARD_NODES = {
+    OrderedDict: lambda children, keys: OrderedDict(zip(keys, children, strict=True)),
+    defaultdict: lambda children, context: defaultdict(
+        context[0], zip(context[1], children, strict=True)
+    ),
+    deque: lambda children, limit: deque(children, maxlen=limit),
+}
+
+# Classes whose objects are made by the interpreter itself, the narrower ones first.
+_NATIVE = (
+    *(OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque),
+    *(types.SimpleNamespace, object),
+)
+
+
+def bare(cls, *items):
+    """An object of ``cls`` on which no code of the class has run: neither __new__ nor __init__."""
+    native = next(base for base in _NATIVE if issubclass(cls, base))
+    try:
+        return native.__new__(cls, *items)
+    except TypeError as error:  # objects of another layout, such as exceptions and files
+        raise PytreeError(f"an object of {cls.__qualname__} cannot be made: {error}") from None
+
+
+def _set_field(made, name, value):
+    """Stores a field where the instance keeps it, past properties and __setattr__."""
+    for cls in type(made).__mro__:
+        slot = vars(cls).get(name)
+        if isinstance(slot, types.MemberDescriptorType):
+            slot.__set__(made, value)
+            return
+    try:
+        made.__dict__[name] = value
+    except AttributeError:
+        kind = type(made).__qualname__
+        raise PytreeError(f"an object of {kind} has no field '{name}'") from None
+
+
 def _fill(made, items):
     # Past the class's own __setitem__ and append, which may do more than store.
     if isinstance(made, OrderedDict):
@@ -358,9 +380,14 @@ def _fill(made, items):
         deque.extend(made, items)
 
 
-def _torch_attribute(key):
-    return lambda b, s: getattr(torch, s[key])
+def _constants(kind):
+    """PyTorch's constants of one type, by name."""
+    return {str(v).removeprefix("torch."): v for v in vars(torch).values() if isinstance(v, kind)}
 
+
+DTYPES = _constants(torch.dtype)
+LAYOUTS = _constants(torch.layout)
+MEMORY_FORMATS = _constants(torch.memory_format)
 
 _BUILD = {
     "t": lambda b, s: b.tensors[s["t"]],
@@ -375,15 +402,15 @@ _BUILD = {
     "node": Builder.node,
     "object": Builder.object,
     "ref": lambda b, s: b.objects[s["ref"]],
-    "dtype": _torch_attribute("dtype"),
-    "layout": _torch_attribute("layout"),
-    "memory_format": _torch_attribute("memory_format"),
+    "dtype": lambda b, s: DTYPES[s["dtype"]],
+    "layout": lambda b, s: LAYOUTS[s["layout"]],
+    "memory_format": lambda b, s: MEMORY_FORMATS[s["memory_format"]],
     "device": Builder.open_device,
     "float": lambda b, s: float(s["float"]),
     "complex": lambda b, s: complex(*s["complex"]),
     "bytes": lambda b, s: bytes.fromhex(s["bytes"]),
-    "enum": lambda b, s: find_global(s["enum"])[s["name"]],
-    "global": lambda b, s: find_global(s["global"]),
+    "enum": Builder.enum,
+    "global": lambda b, s: b.named(s["global"]),
     "module": Builder.find_module,
     "sym": Builder.symbol,
 }

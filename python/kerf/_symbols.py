@@ -156,7 +156,9 @@ def evaluate(expression, batch):
 
     try:
         return walk(ast.parse(expression, mode="eval").body)
-    except (SyntaxError, RecursionError, KeyError):
+    except ZeroDivisionError:
+        raise ValueError(f"'{expression[:80]}' divides by zero at B = {batch}") from None
+    except (SyntaxError, RecursionError, MemoryError, KeyError):
         raise ValueError(f"'{expression[:80]}' is no expression in B") from None
 
 

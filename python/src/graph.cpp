@@ -65,6 +65,9 @@ py::dict node_record(const Graph& graph, NodeId id) {
     }
   }
   out["kwargs"] = texts;
+  // How many an opaque block is called with; its weights are among the other arguments.
+  const auto* tensors = node.args.empty() ? nullptr : node.args[0].value.find<Argument::List>();
+  out["n_tensors"] = tensors != nullptr ? tensors->size() : 0;
   return out;
 }
 

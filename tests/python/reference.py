@@ -79,7 +79,7 @@ class Recording:
         for n in order or range(len(self.nodes)):
             self._step(*self.nodes[n])
         leaves = [self._decode(leaf) for leaf in self.leaves]
-        result = _call.Result.from_json(self.graph.out_spec)
+        result = _call.Result.from_json(self.graph.out_spec, self.model)
         return result.build(leaves, batch=self.batch, model=self.model)
 
     def _batch(self, tensors):
@@ -100,7 +100,7 @@ class Recording:
                 dtype = {"bf16": torch.bfloat16, "f16": torch.float16}.get(dtype)
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
             if record["op"] == "opaque":
-                results = _opaque.run_block(self.model, args, kwargs, self.batch)
+                results = _opaque.Block(self.model, kwargs, len(args[0])).run(args[0], self.batch)
             else:
                 results = _operator(record["op"])(*args, **kwargs)
         if len(record["outputs"]) == 1 and not isinstance(results, (list, tuple)):
