@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import kerf._compiled  # noqa: F401  (first: it wraps what the core offers)
 from kerf._classes import allow_output_class
 from kerf._core import (
     Cluster,

@@ -14,6 +14,8 @@ import sys
 import types
 from typing import Any, TypeVar
 
+from kerf._arguments import shown
+
 # Containers and plain types. Nothing happens when one is made, filled or dropped.
 _STANDARD: frozenset[type] = frozenset(
     {
@@ -52,8 +54,8 @@ def allow_output_class(cls: _C) -> _C:
     """
     if not isinstance(cls, type):
         raise TypeError(
-            f"[kerf.allow_output_class] the argument is {cls!r}; expected a class; give the class "
-            "itself"
+            f"[kerf.allow_output_class] the argument is {shown(cls)}; expected a class; give the "
+            "class itself"
         )
     if has_finalizer(cls):
         raise ValueError(

@@ -13,6 +13,7 @@ import json
 import torch
 
 from kerf import _classes, _pytree, _spec
+from kerf._arguments import shown
 from kerf._call import module_finder
 from kerf._probe import (
     Outcome,
@@ -256,8 +257,8 @@ def find_blocks(model, wanted):
         found = [p for p, m in model.named_modules() if p and _matches(want, p, m)]
         if not found:
             raise ValueError(
-                f"[trace] basic_blocks names {want!r}; expected the class, the class name or the "
-                "path of a module inside the model; see model.named_modules()"
+                f"[trace] basic_blocks names {shown(want)}; expected the class, the class name or "
+                "the path of a module inside the model; see model.named_modules()"
             )
         paths.update(dict.fromkeys(found))
     return [p for p in paths if not any(p.startswith(q + ".") for q in paths)]

@@ -11,6 +11,7 @@ import weakref
 import torch
 
 from kerf import _core, _opaque, _pytree, _torch
+from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._separate import SeparateSamples
 from kerf._weights import Weights, move_weights
@@ -34,8 +35,8 @@ class Pipeline:
     mixes samples is refused.
     """
 
+    @checked("kerf.Pipeline")
     def __init__(self, model, plan, *, graph=None, n_microbatches=None, reduce=None):
-        _check_kinds(model, plan, graph)
         graph = graph if graph is not None else getattr(plan, "graph", None)
         if graph is None:
             raise ValueError(
@@ -84,12 +85,13 @@ class Pipeline:
             runner.replace_weights(self._weights.tensors())
         if self._separate is not None:
             self._separate.check(runner, inputs, self.plan.n_microbatches)
-        leaves, batch, timeline = runner.run(inputs, self.plan.n_microbatches, self.record)
+        leaves, batch, timeline = runner.run(inputs, self.plan.n_microbatches, bool(self.record))
         if timeline is not None:
             self.timeline = timeline
         with torch.no_grad():
             return self._result.build(leaves, batch=batch, model=self._model)
 
+    @checked("kerf.Pipeline.check")
     def check(self, *args, tolerance=1e-3, **kwargs):
         """Runs the model itself on the same inputs; returns the largest difference of the results.
 
@@ -167,20 +169,6 @@ def _leave_workers_behind():
 os.register_at_fork(after_in_child=_leave_workers_behind)
 
 
-def _check_kinds(model, plan, graph):
-    wanted = (
-        ("first argument", model, torch.nn.Module, "the model, an nn.Module"),
-        ("second argument", plan, _core.Plan, "a plan, from kerf.plan or kerf.load_plan"),
-        ("graph", graph, (_core.Graph, type(None)), "a graph, from kerf.trace or kerf.load_graph"),
-    )
-    for name, value, kind, expected in wanted:
-        if not isinstance(value, kind):
-            raise TypeError(
-                f"[pipeline] the {name} is a {type(value).__name__}; expected {expected}; call "
-                "kerf.Pipeline(model, plan)"
-            )
-
-
 def _difference(a, b):
     """Largest difference of two tensors, and the largest number of the second."""
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -197,9 +185,8 @@ def _difference(a, b):
 
 def replan(plan, graph, n_microbatches):
     """The same stages with another number of micro-batches, or the reason why they do not fit."""
-    from kerf._plan import InfeasibleError, check_whole
+    from kerf._plan import InfeasibleError
 
-    check_whole("[pipeline]", "n_microbatches", n_microbatches)
     outcome = _core.replan(plan, graph, n_microbatches=n_microbatches)
     if isinstance(outcome, _core.Infeasible):
         raise InfeasibleError(outcome)

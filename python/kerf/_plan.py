@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerf import _core
+from kerf._arguments import PROFILE_OR_SOURCE, check, checked, shown, whole
 from kerf._core import Cluster, Comparison, Graph, Infeasible, Plan, Profile, Violation
 
 StrPath = str | os.PathLike[str]
@@ -25,49 +26,37 @@ class InfeasibleError(ValueError):
         return type(self), (self.infeasible,)
 
 
-def check_whole(where: str, name: str, value: object, least: int = 1, most: int = 2**20) -> None:
-    """Raises when a number that the user gave is none that can be used."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{where} {name} is {value!r}; expected a whole number, such as 4")
-    if not least <= value.__index__() <= most:
-        raise ValueError(f"{where} {name} is {value!r}; expected {least} to {most}")
-
-
 def _to_bytes(key: str, size: str | int | float) -> int:
     if isinstance(size, str):
         return _core.parse_bytes(size)
     whole = isinstance(size, int | float) and not isinstance(size, bool) and size % 1 == 0
     if not whole:
         raise TypeError(
-            f"[kerf.plan] max_memory of {key!r} is {size!r}; expected bytes as a whole number, or "
-            "a text such as '2GiB'"
+            f"[kerf.plan] max_memory of {key!r} is {shown(size)}; expected bytes as a whole "
+            "number, or a text such as '2GiB'"
         )
     if abs(size) >= 2**60:
         raise ValueError(
-            f"[kerf.plan] max_memory of {key!r} is {size} bytes; expected a positive size below "
-            "2^60 bytes"
+            f"[kerf.plan] max_memory of {key!r} is {shown(size)} bytes; expected a positive size "
+            "below 2^60 bytes"
         )
     return int(size)
 
 
 def _limits(max_memory: Mapping[str | int, str | int]) -> dict[str, int]:
     """Keys as texts (0 becomes "0"), sizes as bytes. Negative ones are refused further down."""
-    if not isinstance(max_memory, Mapping):
-        raise TypeError(
-            f"[kerf.plan] max_memory is {max_memory!r}; expected a limit for each device, such as "
-            "{'cpu:0': '2GiB', 'cpu:1': '1GiB'}"
-        )
     limits = {}
     for key, size in max_memory.items():
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise TypeError(
-                f"[kerf.plan] max_memory has the key {key!r}; expected a device's name ('cpu:0'), "
-                "the number of an accelerator (0), or a kind ('cpu')"
+                f"[kerf.plan] max_memory has the key {shown(key)}; expected a device's name "
+                "('cpu:0'), the number of an accelerator (0), or a kind ('cpu')"
             )
         limits[str(key)] = _to_bytes(str(key), size)
     return limits
 
 
+@checked("kerf.make_cluster")
 def make_cluster(
     devices: Cluster | Sequence[str] | str,
     max_memory: Mapping[str | int, str | int] | None = None,
@@ -80,22 +69,17 @@ def make_cluster(
     if isinstance(devices, Cluster):
         if max_memory or speeds:
             raise ValueError(
-                "[kerf.plan] max_memory or speeds beside a Cluster, which has its own; give them "
-                "to kerf.make_cluster when it is made"
+                "[kerf.make_cluster] max_memory or speeds together with a Cluster, which has its "
+                "own; expected them when the cluster is made; leave them out here"
             )
         return devices
     if isinstance(devices, str):
         if max_memory or speeds:
             raise ValueError(
-                "[kerf.plan] max_memory or speeds beside devices as one text; write the limits "
-                "into it ('cpu:0=2GiB,cpu:1=1GiB') or give devices as a list"
+                "[kerf.make_cluster] max_memory or speeds together with devices as one text; "
+                "expected the limits inside it ('cpu:0=2GiB,cpu:1=1GiB'), or devices as a list"
             )
         return Cluster.parse(devices)
-    if not isinstance(devices, Iterable):
-        raise TypeError(
-            f"[kerf.plan] devices is {devices!r}; expected a list of names, such as "
-            "['cpu:0', 'cpu:1'], or a Cluster"
-        )
     names = [str(device) for device in devices]  # torch.device prints as its name
     return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
 
@@ -110,13 +94,14 @@ def _assignment(
     ):
         if value is not None and not isinstance(value, Mapping):
             raise TypeError(
-                f"[kerf.plan] {name} is {value!r}; expected a dictionary, such as {example}"
+                f"[kerf.plan] {name} is {shown(value)}; expected a dictionary, such as {example}"
             )
     nodes, devices = {}, {}
     for node, partition in (node_to_partition or {}).items():
         if not isinstance(node, str):
             raise TypeError(
-                f"[kerf.plan] node_to_partition has the key {node!r}; expected the name of a node"
+                f"[kerf.plan] node_to_partition has the key {shown(node)}; expected the name of a "
+                "node, a string"
             )
         _check_partition(f"node_to_partition of {node!r}", partition)
         nodes[node] = int(partition)
@@ -127,7 +112,7 @@ def _assignment(
 
 
 def _check_partition(name: str, value: object) -> None:
-    check_whole("[kerf.plan]", name, value, least=0, most=2**31 - 1)
+    check("kerf.plan", name, value, whole(0, 2**31 - 1))
 
 
 def _find_profile(
@@ -169,32 +154,7 @@ def _one_count(n_microbatches: int | None, chunks: int | None) -> int:
     return 1 if given is None else given
 
 
-def _check_request(
-    where: str,
-    graph: Graph,
-    n_microbatches: int,
-    batch: int | None,
-    seed: int,
-    time_budget: float,
-    threads: int,
-    names: Mapping[str, object],
-) -> None:
-    if not isinstance(graph, Graph):
-        raise TypeError(
-            f"{where} the graph is a {type(graph).__name__}; expected what kerf.trace or "
-            "kerf.load_graph gives"
-        )
-    check_whole(where, "n_microbatches", n_microbatches)
-    check_whole(where, "batch", batch or 0, least=0, most=2**40)
-    check_whole(where, "seed", seed, least=0, most=2**63 - 1)
-    check_whole(where, "threads", threads, least=1, most=1024)
-    for name, value in names.items():
-        if not isinstance(value, str):
-            raise TypeError(f"{where} {name} is {value!r}; expected a name, a string")
-    if isinstance(time_budget, bool) or not isinstance(time_budget, int | float):
-        raise TypeError(f"{where} time_budget is {time_budget!r}; expected seconds, such as 1.0")
-
-
+@checked("kerf.plan", profile=PROFILE_OR_SOURCE)
 def plan(
     graph: Graph,
     devices: Cluster | Sequence[str] | str,
@@ -248,17 +208,6 @@ def plan(
     the arguments.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    named = {
-        "method": method,
-        "objective": objective,
-        "schedule": schedule,
-        "comm_model": comm_model,
-        "minimise": minimise,
-    }
-    _check_request("[kerf.plan]", graph, n_microbatches, batch, seed, time_budget, threads, named)
-    check_whole("[kerf.plan]", "stages", stages, least=0, most=2**20)
-    if isinstance(imbalance, bool) or not isinstance(imbalance, int | float):
-        raise TypeError(f"[kerf.plan] imbalance is {imbalance!r}; expected a number, such as 0.03")
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
@@ -286,6 +235,7 @@ def plan(
     return _feasible(answer, graph)
 
 
+@checked("kerf.compare_methods", profile=PROFILE_OR_SOURCE)
 def compare_methods(
     graph: Graph,
     devices: Cluster | Sequence[str] | str,
@@ -314,15 +264,12 @@ def compare_methods(
     plan has been verified; a method that finds none has ``plan`` None and a ``reason``.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    where = "[kerf.compare_methods]"
-    named = {"objective": objective, "schedule": schedule, "comm_model": comm_model}
-    _check_request(where, graph, n_microbatches, batch, seed, time_budget, threads, named)
-    if not isinstance(methods, Iterable):
-        raise TypeError(f"{where} methods is {methods!r}; expected 'all' or a list of names")
-    names = methods.split(",") if isinstance(methods, str) else [str(name) for name in methods]
+    names = methods.split(",") if isinstance(methods, str) else list(methods)
     names = [name.strip() for name in names]
     if not names:
-        raise ValueError(f"{where} methods is empty; expected 'all' or at least one name")
+        raise ValueError(
+            "[kerf.compare_methods] methods is empty; expected 'all' or at least one name"
+        )
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     return _core.compare_methods(
@@ -342,6 +289,7 @@ def compare_methods(
     )
 
 
+@checked("kerf.replan")
 def replan(
     plan: Plan,
     graph: Graph,
@@ -354,6 +302,7 @@ def replan(
     return _feasible(_core.replan(plan, graph, profile, n_microbatches, batch), graph)
 
 
+@checked("kerf.verify")
 def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Violation]:
     """Re-derives from the graph everything the plan claims. Empty: the plan is sound."""
     return _core.verify_plan(graph, plan, profile)

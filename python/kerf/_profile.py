@@ -5,11 +5,14 @@
 import torch
 
 from kerf import _core, _torch
+from kerf._arguments import checked
 from kerf._call import Signature
 from kerf._pipeline import opaque_calls
+from kerf._plan import make_cluster
 from kerf._weights import Weights
 
 
+@checked("kerf.profile")
 def profile(
     model, graph, args=(), kwargs=None, *, batch=None, devices=("cpu:0",), budget_seconds=2.0
 ):
@@ -22,7 +25,7 @@ def profile(
                     among them, so give the list that will be planned for
     budget_seconds  repetition ends when the times have settled, or after this long
     """
-    cluster = devices if isinstance(devices, _core.Cluster) else _core.make_cluster(list(devices))
+    cluster = make_cluster(devices)
     args = args if isinstance(args, tuple) else (args,)
     signature = Signature.from_json(graph.in_spec)
     tensors = signature.tensors(args, kwargs or {})

@@ -9,6 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from kerf import _blame, _opaque
+from kerf._arguments import checked, shown
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
 from kerf._errors import ExportError
@@ -27,6 +28,7 @@ class TraceTimes:
     kerf_seconds: float
 
 
+@checked("kerf.trace")
 def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
     """Captures ``model(*args, **kwargs)`` as a graph.
 
@@ -63,7 +65,7 @@ class Tracer:
     """One trace. ``core`` is the module with GraphBuilder and the argument markers."""
 
     def __init__(self, core, model, args, kwargs, batch_dims, basic_blocks, opaque):
-        _check_arguments(model, opaque)
+        _check_opaque(opaque)
         self.core = core
         self.model = model
         self.may_hide = opaque == "auto" and not model.training
@@ -314,13 +316,9 @@ _WEIGHT_KINDS = {
 }
 
 
-def _check_arguments(model, opaque):
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"[trace] the model is a {type(model).__name__}; expected an nn.Module; wrap it in one"
-        )
+def _check_opaque(opaque):
     if opaque not in ("auto", "never"):
-        raise ValueError(f"[trace] opaque is {opaque!r}; expected 'auto' or 'never'")
+        raise ValueError(f"[trace] opaque is {shown(opaque)}; expected 'auto' or 'never'")
 
 
 def traced_device(model, args, kwargs):
