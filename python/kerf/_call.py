@@ -16,6 +16,7 @@ import torch
 from kerf import _classes, _pytree, _spec
 
 FORMAT = 1
+FORMAT_WITH_GIVEN = 2  # results that hold or change what was passed in; older readers know none
 _SIMPLE = (type(None), bool, int, float, str)
 
 
@@ -73,8 +74,12 @@ class Signature:
             )
         )
 
-    def tensors(self, args, kwargs, device=None):
+    def tensors(self, args, kwargs):
         """The graph's inputs, in order, from a call. Raises ValueError when it has another form."""
+        return self.inputs(args, kwargs)[0]
+
+    def inputs(self, args, kwargs):
+        """The same, and what the model could change of the arguments besides: see ``Result``."""
         given = _by_name(self.parameters, args, kwargs)
         for name in self.arguments:
             if name not in given:
@@ -89,11 +94,18 @@ class Signature:
                     f"{', '.join(self.arguments) or 'no arguments'}; trace with it"
                 )
             del given[name]
-        given = {name: given[name] for name in self.arguments}
-        described, tensors, _ = _describe(given, device, {})
+        described, describer = self.describe(given)
         if described != self.arguments:
             self._explain(described)
-        return tensors
+        return describer.tensors, describer.mutables
+
+    def describe(self, given, **options):
+        """Arguments by name, in the order in which they were traced, and what describes them."""
+        describer = _pytree.Describer(share=False, **options)
+        return {name: describer.walk(given[name], name) for name in self.arguments}, describer
+
+    def by_name(self, args, kwargs):
+        return _by_name(self.parameters, args, kwargs)
 
     def _is_default(self, name, value):
         return name in self.defaults and isinstance(value, _SIMPLE) and value == self.defaults[name]
@@ -123,14 +135,19 @@ class Signature:
 
 
 class Result:
-    """How the outputs nest.
+    """How the outputs nest, and what the model does to the objects that are passed to it.
+
+    A model may fill a cache, append to a list, set fields. ``arguments`` describes those that it
+    changes as it leaves them; the caller's own objects are changed likewise, and where the result
+    holds one of them it holds the caller's. (Tensors are written in place when the graph runs.)
 
     A description from a file is taken only as far as ``model``, the one it is used with, vouches
     for the classes in it: see ``_classes``.
     """
 
-    def __init__(self, spec, classes=_classes.OWN):
+    def __init__(self, spec, arguments=None, classes=_classes.OWN):
         self.spec = spec
+        self.arguments = arguments or []
         self._classes = classes
 
     @classmethod
@@ -138,36 +155,80 @@ class Result:
         """Raises ValueError unless ``text`` describes a result that can be made of ``outputs``
         tensors or numbers."""
         what = "the graph's out_spec"
-        spec = _read(text, what, {"format", "result"})["result"]
+        read = _read(text, what, {"format", "result"}, (FORMAT, FORMAT_WITH_GIVEN))
+        arguments = read.get("arguments", [])
         classes = _classes.Classes.of_text(text, model)
-        _spec.check(spec, what, tensors=outputs, classes=classes)
-        return cls(spec, classes)
+        checker = _spec.Checker(what, outputs, classes)
+        checker.check(read["result"], 0)
+        checker.items(arguments, 0)
+        return cls(read["result"], arguments, classes)
 
     def to_json(self):
-        return _classes.remember(json.dumps({"format": FORMAT, "result": self.spec}))
+        spec = {"format": FORMAT, "result": self.spec}
+        if self.arguments or _mentions_given(self.spec):
+            spec = {"format": FORMAT_WITH_GIVEN, "result": self.spec, "arguments": self.arguments}
+        return _classes.remember(json.dumps(spec))
 
-    def build(self, tensors, *, batch=None, model=None):
-        """The model's result, made of the graph's outputs in order."""
-        device = next((t.device for t in tensors if isinstance(t, torch.Tensor)), None)
-        return _pytree.build(
-            self.spec,
+    def check_given(self, given):
+        """Raises ValueError where changing ``given`` would not be what the model does."""
+        if self.arguments and len({id(value) for value in given}) != len(given):
+            raise ValueError(
+                "[call] one object or list is passed in two places, and the model changes its "
+                "arguments; expected two of them, as it was traced; pass a copy"
+            )
+
+    def build(self, tensors, *, batch=None, model=None, given=()):
+        """The model's result, made of the graph's outputs in order; ``given`` is changed in place:
+        what ``Signature.inputs`` found in the call."""
+        builder = _pytree.Builder(
             tensors,
-            device=device,
+            device=next((t.device for t in tensors if isinstance(t, torch.Tensor)), None),
             batch=batch,
             module=module_finder(model) if model is not None else None,
             classes=self._classes,
+            given=given,
         )
+        value = builder.walk(self.spec)
+        builder.items(self.arguments)
+        return value
+
+
+def _mentions_given(spec):
+    if isinstance(spec, dict):
+        return "given" in spec or any(map(_mentions_given, spec.values()))
+    return isinstance(spec, list) and any(map(_mentions_given, spec))
+
+
+def describe_call(signature, args, kwargs, call, **options):
+    """Runs ``call()``, the model with these arguments, and describes what came out of it: the
+    result, and the arguments where it changed one that is no tensor.
+
+    Returns the Description, and the paths of arguments whose change cannot be described.
+    """
+    given = signature.by_name(args, kwargs)
+    spec, before = signature.describe(given, **options)
+    value = call()
+    spec_after, after = signature.describe(given, **options)
+    changed = spec != spec_after or any(
+        a is not b for a, b in zip(before.tensors, after.tensors, strict=True)
+    )
+    describer = _pytree.Describer(given=before.mutables, changed=changed, **options)
+    found = describer.described(value)
+    if changed:
+        described = [describer.walk(given[name], name) for name in signature.arguments]
+        found.arguments = [a for a in described if _mentions_given(a)]
+    return found, _pytree.changed_nodes(before.nodes)
 
 
 _SIGNATURE_KEYS = {"format", "parameters", "defaults", "arguments", "paths"}
 
 
-def _read(text, what, keys):
+def _read(text, what, keys, formats=(FORMAT,)):
     """The record in ``text``, with its format and its keys checked."""
     spec = _spec.parse(text, what)
     if type(spec) is not dict or not keys <= spec.keys():
         raise _spec.error(f"{what} lacks some of its keys", ", ".join(sorted(keys)))
-    if spec["format"] != FORMAT:
+    if spec["format"] not in formats:
         raise ValueError(
             f"[call] the graph's call is described in format {spec['format']!r}; expected "
             f"{FORMAT}; trace the model again with this version"

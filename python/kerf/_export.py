@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kerf import _pytree
 from kerf._blame import user_location
+from kerf._call import describe_call
 from kerf._checkpoint import marked_regions
 from kerf._lower import MODEL
 from kerf._quiet import quiet
@@ -34,6 +35,7 @@ class Exporter:
         self.blocks = blocks
         self.device = device
         self.result = None  # Description of what the model returned
+        self.lost = []  # paths of arguments that the model changes in a way no pipeline can
         self.notes = []
         self.seconds = 0.0  # spent in torch.export so far
         self.fixed = []  # (number, location) of sizes that the model compared with a number
@@ -71,14 +73,23 @@ class Exporter:
         args, kwargs = self.signature.arguments_of(
             tensors, device=self.device, module=self.model.get_submodule
         )
+        # Symbols get their texts later, when it is known which of them is the batch.
+        self.result, self.lost = describe_call(
+            self.signature,
+            args,
+            kwargs,
+            lambda: self._call_model(args, kwargs),
+            device=self.device,
+            modules=self._modules,
+            symbol=lambda size: size,
+        )
+        return tuple(self.result.tensors)
+
+    def _call_model(self, args, kwargs):
         buffers = _buffers(self.model)
         value = self.model(*args, **kwargs)
         self._write_back(buffers)
-        # Symbols get their texts later, when it is known which of them is the batch.
-        self.result = _pytree.describe(
-            value, device=self.device, modules=self._modules, symbol=lambda size: size
-        )
-        return tuple(self.result.tensors)
+        return value
 
     def _write_back(self, before):
         """``self.count = self.count + 1`` leaves a new tensor in the buffer's place, which export

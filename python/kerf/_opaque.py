@@ -159,16 +159,16 @@ class Blocks:
             call = BlockCall(path, weights, found.spec, outcome, batch())
             self.calls[key] = _calls[key] = call
             outputs = torch.ops.kerf.opaque(found.tensors, key)
-            value, changed = _pytree.build(
+            # What the block changes of its arguments is changed on the way.
+            value, _ = _pytree.build(
                 outcome.spec,
                 outputs,
                 device=device_of(found.tensors),
                 batch=batch(),
                 module=self._find_module,
                 classes=_classes.OWN,
+                given=found.mutables,
             )
-            if changed is not None:
-                _pytree.assign([list(args), kwargs], changed)
             return value
 
         return enter

@@ -10,7 +10,7 @@ import weakref
 
 import torch
 
-from kerf import _core, _opaque, _pytree, _torch
+from kerf import _classes, _core, _opaque, _pytree, _torch
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._separate import SeparateSamples
@@ -79,7 +79,8 @@ class Pipeline:
                 )
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
         self._check_mode()
-        inputs = self._signature.tensors(args, kwargs)
+        inputs, given = self._signature.inputs(args, kwargs)
+        self._result.check_given(given)
         if self._weights.changed():
             self._check_weights()
             runner.replace_weights(self._weights.tensors())
@@ -89,7 +90,7 @@ class Pipeline:
         if timeline is not None:
             self.timeline = timeline
         with torch.no_grad():
-            return self._result.build(leaves, batch=batch, model=self._model)
+            return self._result.build(leaves, batch=batch, model=self._model, given=given)
 
     @checked("kerf.Pipeline.check")
     def check(self, *args, tolerance=1e-3, **kwargs):
@@ -99,9 +100,11 @@ class Pipeline:
         ``tolerance`` (relative to the largest number of its tensor, or absolute below 1). The
         model must be in one place: all its weights on one device.
         """
-        found = _pytree.describe(self(*args, **kwargs))
+        copied_args, copied_kwargs = _copies(args, kwargs)
+        found = _pytree.describe(self(*copied_args, **copied_kwargs))
+        copied_args, copied_kwargs = _copies(args, kwargs)
         with torch.no_grad():
-            expected = _pytree.describe(self._model(*args, **kwargs))
+            expected = _pytree.describe(self._model(*copied_args, **copied_kwargs))
         if found.spec != expected.spec:
             path, was, now = _pytree.first_difference(expected.spec, found.spec, "result")
             raise RuntimeError(
@@ -167,6 +170,13 @@ def _leave_workers_behind():
 
 
 os.register_at_fork(after_in_child=_leave_workers_behind)
+
+
+def _copies(args, kwargs):
+    """The same call with objects and tensors of its own, for models that change what they get."""
+    found = _pytree.describe([list(args), kwargs])
+    tensors = [t.detach().clone() for t in found.tensors]
+    return _pytree.build(found.spec, tensors, classes=_classes.OWN)
 
 
 def _difference(a, b):

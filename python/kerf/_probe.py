@@ -209,7 +209,8 @@ def observed_call(call, args, kwargs, inputs, modules):
     same = before.spec == after.spec and all(
         a is b for a, b in zip(before.tensors, after.tensors, strict=True)
     )
-    return _pytree.describe([value, None if same else [args, kwargs]], **options)
+    changed = None if same else [args, kwargs]
+    return _pytree.describe([value, changed], given=before.mutables, changed=not same, **options)
 
 
 def device_of(inputs):

@@ -18,7 +18,10 @@ else is an object with one of these keys:
     dtype, device, layout, memory_format         float      inf, -inf, nan
     complex    real, imaginary                   bytes      hexadecimal
     enum       class, name                       global     class or function
-    module     path of a module of the model
+    module     path of a module of the model     given      what a call passed in, by number
+
+Lists, dictionaries, sets, objects and nodes may also carry ``given``: then they are what the call
+passed in under that number, left as described.
 """
 
 import dataclasses
@@ -48,19 +51,13 @@ class Description:
     spec: object
     tensors: list
     paths: list
+    mutables: list  # what could be changed in place: see ``Describer``
+    arguments: list | None = None  # of the call that gave the value, where it changed those
 
 
 def describe(value, *, root="", **options):
     """Takes ``value`` apart. For the options see ``Describer``."""
-    describer = Describer(**options)
-    try:
-        spec = describer.walk(value, root)
-    except RecursionError:
-        raise PytreeError(
-            f"[trace] {root or 'the value'} nests too deeply; expected a few levels of containers; "
-            "return it as a list"
-        ) from None
-    return Description(spec, describer.tensors, describer.paths)
+    return Describer(**options).described(value, root)
 
 
 def join(path, key):
@@ -74,9 +71,16 @@ class Describer:
     device   the device that the description leaves open, to be chosen by whoever rebuilds
     modules  a mapping from id(module) to its path, for values that point into the model
     symbol   turns a torch.SymInt into an expression in B
+    given    the ``mutables`` of an earlier description: these are recognised when met again
+    changed  whether those were changed meanwhile and have to be described again
+
+    ``mutables`` lists what could be changed in place among the values described: containers and
+    objects, place by place.
     """
 
-    def __init__(self, *, share=True, device=None, modules=None, symbol=None):
+    def __init__(
+        self, *, share=True, device=None, modules=None, symbol=None, given=(), changed=False
+    ):
         self.share = share
         self.device = device
         self.modules = modules or {}
@@ -85,7 +89,20 @@ class Describer:
         self.paths = []
         self.numbers = {}  # id of tensor -> its number
         self.objects = {}  # id of object -> its number, in order of description
-        self.kept = []  # keeps ids from being used again while they are keys
+        self.mutables = []  # also keeps ids from being used again while they are keys
+        self.nodes = []  # registered nodes: (value, children, path)
+        self.given = {id(value): number for number, value in enumerate(given)}
+        self.changed = changed
+
+    def described(self, value, root=""):
+        try:
+            spec = self.walk(value, root)
+        except RecursionError:
+            raise PytreeError(
+                f"[trace] {root or 'the value'} nests too deeply; expected a few levels of "
+                "containers; return it as a list"
+            ) from None
+        return Description(spec, self.tensors, self.paths, self.mutables)
 
     def walk(self, value, path):
         kind = type(value)
@@ -93,10 +110,14 @@ class Describer:
             return value
         if isinstance(value, torch.Tensor):
             return self.tensor(value, path)
-        if kind in _CONTAINERS:
+        if id(value) in self.given and not self.changed:
+            return {"given": self.given[id(value)]}
+        if kind in (tuple, frozenset):
             return {_CONTAINERS[kind]: self.items(value, path)}
+        if kind in _CONTAINERS:
+            return self.noted(value, {_CONTAINERS[kind]: self.items(value, path)})
         if kind is dict:
-            return {"dict": self.pairs(value, path)}
+            return self.noted(value, {"dict": self.pairs(value, path)})
         for test, describe_one in _SPECIAL:
             if isinstance(value, test):
                 return describe_one(self, value, path)
@@ -105,11 +126,15 @@ class Describer:
             return {"namedtuple": _classes.name_of(kind), "items": items}
         if id(value) in self.objects:
             return {"ref": self.objects[id(value)]}
-        self.kept.append(value)
         self.objects[id(value)] = len(self.objects)
         if kind in torch.utils._pytree.SUPPORTED_NODES:
-            return self.node(value, path)
-        return self.object(value, path)
+            return self.noted(value, self.node(value, path))
+        return self.noted(value, self.object(value, path))
+
+    def noted(self, value, spec):
+        self.mutables.append(value)
+        number = self.given.get(id(value))
+        return spec if number is None else {**spec, "given": number}
 
     def tensor(self, value, path):
         number = self.numbers.get(id(value)) if self.share else None
@@ -128,6 +153,7 @@ class Describer:
     def node(self, value, path):
         registered = torch.utils._pytree.SUPPORTED_NODES[type(value)]
         children, context = registered.flatten_fn(value)
+        self.nodes.append((value, children, path))
         keys = range(len(children))
         # Containers such as transformers' ModelOutput keep the names of their children here.
         if isinstance(context, (list, tuple)) and [type(k) for k in context] == [str] * len(keys):
@@ -245,14 +271,16 @@ class Builder:
 
     device  stands in for the device that was left open      batch  the value of B, for ``sym``
     module  finds a module of the model by its path          classes  those that may be named
+    given   what the call passed in that could be changed, by number: changed in place
     """
 
-    def __init__(self, tensors, *, device=None, batch=None, module=None, classes=None):
+    def __init__(self, tensors, *, device=None, batch=None, module=None, classes=None, given=()):
         self.tensors = tensors
         self.device = device
         self.batch = batch
         self.module = module
         self.classes = classes or _classes.Classes()
+        self.given = given
         self.objects = []
 
     def walk(self, spec):
@@ -265,6 +293,28 @@ class Builder:
 
     def pairs(self, specs):
         return {self.walk(k): self.walk(v) for k, v in specs}
+
+    def passed(self, spec, cls=None):
+        """What the call passed in, or None where the description is of something new."""
+        number = spec.get("given")
+        if number is None:
+            return None
+        found = self.given[number] if number < len(self.given) else None
+        if found is None or (cls is not None and type(found) is not cls):
+            raise PytreeError(
+                f"[call] the result needs argument object number {number}, which this call does "
+                "not pass; expected the objects that were traced; trace the model again"
+            )
+        return found
+
+    def container(self, spec, made):
+        """A list, dictionary or set: a new one, or the call's own with other contents."""
+        found = self.passed(spec, type(made))
+        if found is None:
+            return made
+        found.clear()
+        _fill(found, made)
+        return found
 
     def named(self, name):
         try:
@@ -284,19 +334,29 @@ class Builder:
             made = _STANDARD_NODES[cls](children, context)
         else:
             made = torch.utils._pytree.SUPPORTED_NODES[cls].unflatten_fn(children, context)
+        found = self.passed(spec, cls)
+        if found is not None:
+            # Others than the standard ones hold the children they held: see ``changed_nodes``.
+            made = self.container(spec, made) if cls in _STANDARD_NODES else found
         self.objects[number] = made
         return made
 
     def object(self, spec):
         cls = self.named(spec["object"])
         number = self.reserve()
-        if issubclass(cls, (tuple, frozenset)):
+        found = self.passed(spec, cls)
+        if found is not None:
+            made = found
+        elif issubclass(cls, (tuple, frozenset)):
             made = bare(cls, self.walk(spec["items"]))
         else:
             made = bare(cls)
         self.objects[number] = made
-        for name, field in spec["fields"]:
-            _set_field(made, name, self.walk(field))
+        fields = [(name, self.walk(field)) for name, field in spec["fields"]]
+        if found is not None:
+            _clear(found, dict(fields))
+        for name, field in fields:
+            _set_field(made, name, field)
         if "default" in spec:
             made.default_factory = self.walk(spec["default"])
         if "items" in spec:
@@ -365,6 +425,33 @@ def _set_field(made, name, value):
         raise PytreeError(f"an object of {kind} has no field '{name}'") from None
 
 
+def _clear(made, fields):
+    """Empties an object of what it holds besides ``fields``, past its own methods."""
+    for name in (_fields(made) or {}).keys() - fields.keys():
+        object.__delattr__(made, name)
+    native = next(base for base in _NATIVE if isinstance(made, base))
+    if native in (OrderedDict, defaultdict, dict, list, set, deque):
+        native.clear(made)
+
+
+def changed_nodes(described):
+    """Paths of registered nodes, other than the standard containers, that do not hold the children
+    that they held when they were described: ``[(value, children, path)]``."""
+    return [
+        path
+        for value, children, path in described
+        if type(value) not in _STANDARD_NODES and not _same_items(_children(value), children)
+    ]
+
+
+def _children(node):
+    return torch.utils._pytree.SUPPORTED_NODES[type(node)].flatten_fn(node)[0]
+
+
+def _same_items(a, b):
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
 def _fill(made, items):
     # Past the class's own __setitem__ and append, which may do more than store.
     if isinstance(made, OrderedDict):
@@ -391,11 +478,11 @@ MEMORY_FORMATS = _constants(torch.memory_format)
 
 _BUILD = {
     "t": lambda b, s: b.tensors[s["t"]],
-    "list": lambda b, s: b.items(s["list"]),
+    "list": lambda b, s: b.container(s, b.items(s["list"])),
     "tuple": lambda b, s: tuple(b.items(s["tuple"])),
-    "set": lambda b, s: set(b.items(s["set"])),
+    "set": lambda b, s: b.container(s, set(b.items(s["set"]))),
     "frozenset": lambda b, s: frozenset(b.items(s["frozenset"])),
-    "dict": lambda b, s: b.pairs(s["dict"]),
+    "dict": lambda b, s: b.container(s, b.pairs(s["dict"])),
     "size": lambda b, s: torch.Size(b.items(s["size"])),
     "slice": lambda b, s: slice(*b.items(s["slice"])),
     "namedtuple": Builder.namedtuple,
@@ -413,38 +500,8 @@ _BUILD = {
     "global": lambda b, s: b.named(s["global"]),
     "module": Builder.find_module,
     "sym": Builder.symbol,
+    "given": Builder.passed,
 }
-
-
-def assign(target, source):
-    """Makes the mutable parts of ``target`` equal to ``source``, which has the same outer form."""
-    if target is source or type(target) is not type(source):
-        return
-    if isinstance(target, (list, tuple)):
-        for a, b in zip(target, source, strict=False):
-            assign(a, b)
-        if isinstance(target, list):
-            target[:] = [a if _is_mutable(a) else b for a, b in _padded(target, source)]
-    elif isinstance(target, dict):
-        for key, value in source.items():
-            assign(target.get(key), value)
-        kept = {k: target[k] if _is_mutable(target.get(k)) else v for k, v in source.items()}
-        dict.clear(target)
-        dict.update(target, kept)
-    elif _is_mutable(target):
-        fields, new = target.__dict__, source.__dict__
-        assign(fields, new)
-
-
-def _padded(target, source):
-    return [(target[i] if i < len(target) else None, b) for i, b in enumerate(source)]
-
-
-def _is_mutable(value):
-    """Something others may hold on to: it has to be changed in place, not exchanged."""
-    if isinstance(value, (torch.Tensor, torch.nn.Module, type, types.FunctionType)):
-        return False
-    return isinstance(value, (list, dict)) or hasattr(value, "__dict__")
 
 
 def at_batch(spec, batch):
@@ -458,8 +515,16 @@ def at_batch(spec, batch):
     return spec
 
 
+_OPEN_DEVICE = {"device": ""}
+
+
 def first_difference(traced, given, path=""):
-    """Where two descriptions differ, as (path, part of ``traced``, part of ``given``), or None."""
+    """Where two descriptions differ, as (path, part of ``traced``, part of ``given``), or None.
+
+    A device that was left open is any device.
+    """
+    if traced == _OPEN_DEVICE and type(given) is dict and given.keys() == _OPEN_DEVICE.keys():
+        return None
     if type(traced) is not type(given):
         return path, traced, given
     if isinstance(traced, dict):

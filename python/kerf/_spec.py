@@ -75,6 +75,8 @@ class Checker:
         required, optional, check_one = _KINDS[kind]
         if not required <= spec.keys() <= required | optional:
             self.fail(f"the part {_short(spec)}", f"the keys {', '.join(sorted(required))}")
+        if "given" in spec:
+            self.number(spec, "given", None)
         check_one(self, spec, depth + 1)
 
     def list_of(self, items):
@@ -301,16 +303,16 @@ def _kind(required, check_one, optional=()):
 # key -> keys that must be there, keys that may, and the check of the rest
 _KINDS = {
     "t": _kind({"t"}, lambda c, s, d: c.number(s, "t", c.tensors)),
-    "list": _kind({"list"}, lambda c, s, d: c.items(s["list"], d)),
+    "list": _kind({"list"}, lambda c, s, d: c.items(s["list"], d), {"given"}),
     "tuple": _kind({"tuple"}, lambda c, s, d: c.items(s["tuple"], d)),
-    "set": _kind({"set"}, lambda c, s, d: c.keys(s["set"], d)),
+    "set": _kind({"set"}, lambda c, s, d: c.keys(s["set"], d), {"given"}),
     "frozenset": _kind({"frozenset"}, lambda c, s, d: c.keys(s["frozenset"], d)),
-    "dict": _kind({"dict"}, lambda c, s, d: c.pairs(s["dict"], d)),
+    "dict": _kind({"dict"}, lambda c, s, d: c.pairs(s["dict"], d), {"given"}),
     "size": _kind({"size"}, Checker.size),
     "slice": _kind({"slice"}, Checker.slice),
     "namedtuple": _kind({"namedtuple", "items"}, Checker.namedtuple),
-    "node": _kind({"node", "children", "context"}, Checker.node),
-    "object": _kind({"object", "fields"}, Checker.object, {"items", "default"}),
+    "node": _kind({"node", "children", "context"}, Checker.node, {"given"}),
+    "object": _kind({"object", "fields"}, Checker.object, {"items", "default", "given"}),
     "ref": _kind({"ref"}, Checker.ref),
     "dtype": _kind({"dtype"}, _constant("dtype", _pytree.DTYPES)),
     "layout": _kind({"layout"}, _constant("layout", _pytree.LAYOUTS)),
@@ -323,6 +325,7 @@ _KINDS = {
     "global": _kind({"global"}, lambda c, s, d: c.named(s, "global")),
     "module": _kind({"module"}, lambda c, s, d: c.text(s, "module")),
     "sym": _kind({"sym"}, Checker.symbol),
+    "given": _kind({"given"}, lambda c, s, d: None),
 }
 _NOT_FINITE = frozenset({"inf", "-inf", "nan"}).__contains__
 

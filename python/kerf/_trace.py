@@ -292,12 +292,19 @@ class Tracer:
 
     def _set_outputs(self, builder, lowering, flat):
         found = self.exporter.result
+        if self.exporter.lost:
+            raise ExportError(
+                f"[trace] forward changes argument {self.exporter.lost[0]}, which a pipeline "
+                "cannot do for its caller; expected arguments that stay as they are, or lists, "
+                "dictionaries and objects with fields; return the new value instead"
+            )
         try:
-            spec = _with_texts(found.spec, lowering.symbols)
+            spec, arguments = _with_texts([found.spec, found.arguments], lowering.symbols)
         except NotAnExpression as error:
             raise _NotBatched(range(len(self.tensors)), [f"the result holds {error}"]) from error
         leaves = [lowering.encode(leaf) for leaf in flat.outputs]
-        builder.set_outputs(leaves, found.paths, self.signature.to_json(), Result(spec).to_json())
+        result = Result(spec, arguments)
+        builder.set_outputs(leaves, found.paths, self.signature.to_json(), result.to_json())
 
 
 class _NotBatched(Exception):

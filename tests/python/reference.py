@@ -69,7 +69,7 @@ class Recording:
         """The model's result, from the recorded operators alone, on CPU."""
         signature = _call.Signature.from_json(self.graph.in_spec)
         args = args if isinstance(args, tuple) else (args,)
-        tensors = signature.tensors(args, kwargs or {}, torch.device("cpu"))
+        tensors, given = signature.inputs(args, kwargs or {})
         self.batch = self._batch(tensors)
         self.values = {}
         for (_, value), tensor in zip(self.inputs, tensors, strict=True):
@@ -80,7 +80,7 @@ class Recording:
             self._step(*self.nodes[n])
         leaves = [self._decode(leaf) for leaf in self.leaves]
         result = _call.Result.from_json(self.graph.out_spec, self.model)
-        return result.build(leaves, batch=self.batch, model=self.model)
+        return result.build(leaves, batch=self.batch, model=self.model, given=given)
 
     def _batch(self, tensors):
         for (record, _), tensor in zip(self.inputs, tensors, strict=True):
