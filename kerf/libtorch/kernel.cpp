@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/kernel.h"
 
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/empty_strided.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -30,11 +34,27 @@ bool holds_values(const Argument& argument) {
   return found;
 }
 
+// Can `tensor` be seen with these sizes without a copy?
+bool can_view(const at::Tensor& tensor, c10::IntArrayRef sizes) {
+  if (tensor.is_contiguous()) return true;
+  const at::DimVector wanted = at::infer_size_dv(sizes, tensor.numel());
+  return at::detail::computeStride(tensor.sizes(), tensor.strides(), wanted).has_value();
+}
+
 bool contains(const std::vector<ValueId>& ids, ValueId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace
+
+Kernel::Strides Kernel::strides_needed(std::string_view op) {
+  if (op == "aten.view.default" || op == "aten._unsafe_view.default") return Strides::viewed;
+  if (op == "aten.view.dtype" || op == "aten.view_as_complex.default") {
+    return Strides::reinterpreted;
+  }
+  if (op == "aten.as_strided.default") return Strides::as_traced;
+  return Strides::any;
+}
 
 Kernel::Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
                const std::vector<ValueId>& last_uses, c10::Device device, const OpaqueCalls& opaque)
@@ -63,6 +83,11 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
                     "expected the PyTorch and the libraries the model was traced with; "
                     "import what registers it, or trace again",
                     graph.describe(node_), node.op));
+  }
+  strides_ = strides_needed(node.op);
+  if (strides_ != Strides::any && !graph.inputs_of(node_).empty()) {
+    const StorageId storage = graph.value(graph.inputs_of(node_)[0]).storage;
+    alias_matters_ = storage.valid() && graph.is_written(storage);
   }
   const c10::FunctionSchema& schema = op_->schema();
   std::vector<const Argument*> given(schema.arguments().size(), nullptr);
@@ -178,6 +203,44 @@ void Kernel::bind_opaque(const Node& node, const std::vector<int>& slot_of,
   operands_.push_back(std::move(operand));
 }
 
+// The first argument with strides that the operator can use. A copy is what eager's own reshape
+// would make; it is refused where a write through the alias would have to be seen.
+void Kernel::fit_strides(const Graph& graph, std::int64_t batch) {
+  const at::Tensor& tensor = stack_[0].toTensor();
+  const Value& traced = graph.value(graph.inputs_of(node_)[0]);
+  bool fits = true;
+  if (strides_ == Strides::viewed) {
+    fits = can_view(tensor, stack_[1].toIntVector());
+  } else if (strides_ == Strides::reinterpreted) {
+    fits = tensor.is_contiguous() || (tensor.dim() > 0 && tensor.stride(-1) == 1);
+  } else {
+    for (std::size_t d = 0; d < traced.strides.size(); ++d) {
+      const auto at = static_cast<std::int64_t>(d);
+      fits = fits && (tensor.size(at) <= 1 || tensor.stride(at) == traced.strides[d].eval(batch));
+    }
+    fits = fits && tensor.storage_offset() * tensor.element_size() == traced.offset.eval(batch);
+  }
+  if (fits) return;
+  const bool whole = traced.offset.eval(batch) == 0;
+  if (alias_matters_ || (strides_ == Strides::as_traced && !whole)) {
+    throw Error(
+        ErrorKind::run_failed,
+        fmt::format("its input has strides [{}] on {}, where the model was traced with "
+                    "others, and the memory it shares with the result is written; expected "
+                    "memory laid out as traced; trace the model on {}, or put .contiguous() "
+                    "before the operator",
+                    fmt::join(tensor.strides(), ", "), device_.str(), device_.str()));
+  }
+  if (strides_ != Strides::as_traced) {
+    stack_[0] = tensor.contiguous();
+    return;
+  }
+  std::vector<std::int64_t> strides;
+  for (const Expr& stride : traced.strides) strides.push_back(stride.eval(batch));
+  at::Tensor copy = at::empty_strided(tensor.sizes(), strides, tensor.options());
+  stack_[0] = copy.copy_(tensor);
+}
+
 void Kernel::set_batch(std::int64_t batch) {
   if (batch == bound_batch_) return;
   for (const BatchConstant& constant : batch_constants_) {
@@ -239,11 +302,12 @@ void Kernel::store(Slots& slots) {
   }
 }
 
-void Kernel::run(Slots& slots, std::int64_t batch) {
+void Kernel::run(const Graph& graph, Slots& slots, std::int64_t batch) {
   if (opaque_) return run_opaque(slots, batch);
   if (!batch_constants_.empty()) set_batch(batch);
   stack_.clear();
   for (const Operand& operand : operands_) push(operand, slots);
+  if (strides_ != Strides::any) fit_strides(graph, batch);
   {
     // Nothing is recorded for backward, so the layer that would do it is passed by. The layer that
     // tracks views and versions stays: weights that change must be seen to change.

@@ -35,7 +35,8 @@ class Kernel {
   Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
          const std::vector<ValueId>& last_uses, c10::Device device, const OpaqueCalls& opaque);
 
-  void run(Slots& slots, std::int64_t batch);
+  // `graph` is the one it was made from.
+  void run(const Graph& graph, Slots& slots, std::int64_t batch);
 
   NodeId node() const { return node_; }
   // The arguments of the call that failed, for the message.
@@ -62,12 +63,20 @@ class Kernel {
                         const std::vector<int>& slot_of, const std::vector<ValueId>& last_uses);
   void bind_opaque(const Node& node, const std::vector<int>& slot_of, const OpaqueCalls& opaque);
   void set_batch(std::int64_t batch);
+  void fit_strides(const Graph& graph, std::int64_t batch);
   void push(const Operand& operand, Slots& slots);
   void store(Slots& slots);
   void run_opaque(Slots& slots, std::int64_t batch);
 
+  // Operators that look at the strides of their first argument, which another device's kernels may
+  // have laid out otherwise than the traced one's.
+  enum class Strides : std::uint8_t { any, viewed, reinterpreted, as_traced };
+  static Strides strides_needed(std::string_view op);
+
   NodeId node_;
   c10::Device device_;
+  Strides strides_ = Strides::any;
+  bool alias_matters_ = false;  // the memory of the first argument is written by a node
   std::optional<c10::OperatorHandle> op_;
   std::vector<Operand> operands_;
   std::vector<c10::IValue> constants_;

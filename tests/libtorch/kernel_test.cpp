@@ -74,6 +74,41 @@ output "y" = %s
       at::equal(run_one_stage(graph, x), x.index({at::indexing::Slice(), at::tensor({3, 1})})));
 }
 
+// Where a device lays memory out otherwise than the traced one did: the text says contiguous, the
+// operator gives a transpose.
+TEST(AKernel, CopiesForAViewThatItsDevicesStridesMakeImpossible) {
+  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
+%v: f32[4*B] in %t = aten.view.default(~%t, [4*B])
+output "y" = %v
+)");
+  const at::Tensor x = at::randn({3, 4});
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().reshape({12})));
+}
+
+TEST(AKernel, GivesAsStridedTheMemoryThatWasTraced) {
+  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
+%v: f32[2, B] in %t = aten.as_strided.default(~%t, [2, B], [B, 1], 0)
+output "y" = %v
+)");
+  const at::Tensor x = at::randn({3, 4});
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().slice(0, 0, 2)));
+}
+
+TEST(AKernel, RefusesACopyWhereAWriteThroughTheViewWouldBeLost) {
+  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
+%v: f32[4*B] in %t = aten.view.default(~%t, [4*B])
+%w: f32[4*B] in %t = aten.add_.Tensor(&~%v, 1)
+output "t" = %t
+)");
+  try {
+    run_one_stage(graph, at::randn({3, 4}));
+    FAIL() << "ran";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("has strides [1, 4]"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(AKernel, NamesAnOperatorThatIsNotThere) {
   const Graph graph = model("%a: f32[B, 4] = nobody.knows.default(%x)\noutput \"y\" = %a\n");
   try {
