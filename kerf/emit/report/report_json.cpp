@@ -3,6 +3,7 @@
 #include "kerf/emit/report/report_json.h"
 
 #include "kerf/emit/report/cut_out.h"
+#include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
@@ -41,6 +42,7 @@ Json device_json(const Plan& plan, std::size_t d) {
   json["weight_bytes"] = memory.weights.count;
   json["activation_bytes"] = memory.activations.count;
   json["predicted_bytes"] = memory.predicted.count;
+  json["recording_bytes"] = recording_memory(plan, DeviceId(d)).count;
   json["limit_bytes"] = memory.limited ? Json(memory.limit.count) : Json(nullptr);
   return json;
 }

@@ -9,6 +9,7 @@
 #include "kerf/emit/report/cut_out.h"
 #include "kerf/emit/report/scopes.h"
 #include "kerf/emit/report/text_table.h"
+#include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
@@ -127,6 +128,21 @@ std::string replicas_text(const Plan& plan) {
   return count > kMostShown ? out + "; ..." : out;
 }
 
+// "up to 12.0 MiB more on cuda:0, 8.00 MiB on cuda:1"; empty without accelerators.
+std::string recordings_text(const Plan& plan) {
+  std::string out;
+  for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
+    const Bytes bytes = recording_memory(plan, DeviceId(d));
+    if (bytes.count == 0) continue;
+    const DeviceMemory& memory = plan.memory[d];
+    const bool fits = !memory.limited || memory.predicted + bytes <= memory.limit;
+    out += fmt::format("{}{}{} on {}", out.empty() ? "CUDA graphs may take " : ", ",
+                       to_string(bytes), out.empty() ? " more" : "", plan.cluster.devices[d].name);
+    if (!fits) out += " (no room: not recorded)";
+  }
+  return out;
+}
+
 std::string predictions(const Plan& plan) {
   const auto line = [](std::string_view label, const std::string& text) {
     return fmt::format("{:<20}{}\n", label, text);
@@ -147,6 +163,8 @@ std::string predictions(const Plan& plan) {
   out += line("bytes cut", fmt::format("{} a micro-batch", to_string(plan.cut_bytes())));
   out += line("bubble", percent(plan.bubble));
   out += line("latency", to_string(plan.latency) + " for one micro-batch");
+  if (const std::string text = recordings_text(plan); !text.empty())
+    out += line("recordings", text);
   if (!plan.replicas.empty()) out += line("replicas", replicas_text(plan));
   out += line("predicted step time", fmt::format("{}, {}", to_string(plan.step_time), rate));
   return out;
