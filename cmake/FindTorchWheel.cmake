@@ -78,6 +78,20 @@ if(NOT TARGET TorchWheel::torch)
     TorchWheel::torch INTERFACE -Wl,--push-state,--no-as-needed ${libraries} -Wl,--pop-state
                                 -Wl,--allow-shlib-undefined)
 
+  # CUDA's headers, for a PyTorch with CUDA: from a toolkit, or from the packages beside PyTorch.
+  if(EXISTS "${TorchWheel_LIBRARY_DIR}/libc10_cuda.so")
+    file(GLOB packaged LIST_DIRECTORIES TRUE "${TorchWheel_LIBRARY_DIR}/../../nvidia/*/include")
+    find_path(TorchWheel_CUDA_INCLUDE_DIR cuda_runtime_api.h
+              HINTS "$ENV{CUDA_HOME}/include" "/usr/local/cuda/include" ${packaged})
+    mark_as_advanced(TorchWheel_CUDA_INCLUDE_DIR)
+    if(TorchWheel_CUDA_INCLUDE_DIR)
+      message(STATUS "Found CUDA's headers: ${TorchWheel_CUDA_INCLUDE_DIR}")
+    else()
+      message(STATUS "CUDA's headers were not found: stages on CUDA devices are not recorded. "
+                     "Fix: give -DTorchWheel_CUDA_INCLUDE_DIR=<folder of cuda_runtime_api.h>")
+    endif()
+  endif()
+
   add_library(TorchWheel::python INTERFACE IMPORTED)
   target_link_libraries(TorchWheel::python
                         INTERFACE TorchWheel::torch "${TorchWheel_LIBRARY_DIR}/libtorch_python.so")

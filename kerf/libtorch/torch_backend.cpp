@@ -43,16 +43,37 @@ std::vector<c10::Device> find_devices(const Cluster& cluster) {
 }
 
 TorchBackend::TorchBackend(const Graph& graph, const Cluster& cluster,
-                           std::vector<at::Tensor> weights, OpaqueCalls opaque)
+                           std::vector<at::Tensor> weights, OpaqueCalls opaque,
+                           WhyNotRecorded why_not_recorded)
     : graph_(graph),
       cluster_(cluster),
       weights_(graph, std::move(weights)),
       opaque_(std::move(opaque)),
-      devices_(find_devices(cluster)) {}
+      devices_(find_devices(cluster)),
+      why_not_recorded_(std::move(why_not_recorded)) {
+  pools_.resize(devices_.size());
+  why_not_recorded_.resize(devices_.size(), "recording was not asked for");
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    if (why_not_recorded_[d].empty())
+      pools_[d] = make_graph_pool(devices_[d], why_not_recorded_[d]);
+  }
+}
 
 std::unique_ptr<StageRunner> TorchBackend::load(const Program& program) {
-  return std::make_unique<TorchStage>(graph_, program, cluster_.device(program.device), weights_,
-                                      opaque_);
+  const std::size_t d = program.device.index();
+  auto stage =
+      std::make_unique<TorchStage>(graph_, program, cluster_.device(program.device), weights_,
+                                   opaque_, pools_[d].get(), why_not_recorded_[d]);
+  stages_.push_back(stage.get());
+  return stage;
+}
+
+std::int64_t TorchBackend::recorded_bytes(DeviceId device) const {
+  std::int64_t bytes = pools_[device.index()] ? pools_[device.index()]->bytes() : 0;
+  for (const TorchStage* stage : stages_) {
+    if (stage->program().device == device) bytes += stage->graphs().place_bytes();
+  }
+  return bytes;
 }
 
 bool TorchBackend::runs_on_caller(DeviceId device) const {

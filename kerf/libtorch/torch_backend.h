@@ -5,12 +5,15 @@
 #include <memory>
 #include <vector>
 
+#include "kerf/libtorch/device_graph.h"
 #include "kerf/libtorch/kernel.h"
 #include "kerf/libtorch/torch_run.h"
 #include "kerf/libtorch/weight_store.h"
 #include "kerf/runtime/backend.h"
 
 namespace kerf {
+
+class TorchStage;
 
 // PyTorch's devices for a cluster's. Throws Error(missing_backend) naming the first that is not on
 // this machine.
@@ -20,9 +23,13 @@ std::vector<c10::Device> find_devices(const Cluster& cluster);
 // worker. Speaks PyTorch's device-generic interfaces only, so that one build serves all.
 class TorchBackend : public Backend {
  public:
+  // By device: why its stages are run operator by operator. Empty: they are recorded where they can
+  // be (StageGraphs).
+  using WhyNotRecorded = std::vector<std::string>;
+
   // Throws Error(missing_backend) for devices that are not here.
   TorchBackend(const Graph& graph, const Cluster& cluster, std::vector<at::Tensor> weights,
-               OpaqueCalls opaque);
+               OpaqueCalls opaque, WhyNotRecorded why_not_recorded = {});
 
   std::unique_ptr<StageRunner> load(const Program& program) override;
   bool runs_on_caller(DeviceId device) const override;
@@ -32,6 +39,9 @@ class TorchBackend : public Backend {
 
   WeightStore& weights() { return weights_; }
   c10::Device torch_device(DeviceId device) const { return devices_[device.index()]; }
+  const std::vector<const TorchStage*>& stages() const { return stages_; }  // in order of loading
+  // What recordings hold on a device, beside the weights and the tensors of a run.
+  std::int64_t recorded_bytes(DeviceId device) const;
   // Notes on the caller's thread what its streams have to finish before workers may read `run`'s
   // inputs.
   void mark_inputs(TorchRun& run) const;
@@ -42,6 +52,9 @@ class TorchBackend : public Backend {
   WeightStore weights_;
   OpaqueCalls opaque_;
   std::vector<c10::Device> devices_;  // PyTorch's, by DeviceId
+  WhyNotRecorded why_not_recorded_;
+  std::vector<std::unique_ptr<GraphPool>> pools_;  // by DeviceId; null where nothing is recorded
+  std::vector<const TorchStage*> stages_;
 };
 
 }  // namespace kerf

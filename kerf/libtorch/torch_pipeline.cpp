@@ -13,6 +13,8 @@
 #include "kerf/base/error.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
+#include "kerf/libtorch/torch_stage.h"
+#include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
@@ -25,14 +27,32 @@ namespace {
                           input.path, describe(c10::IValue(tensor)), what, describe(value)));
 }
 
+// By device: recordings are made where the plan's limit leaves room for them.
+std::vector<std::string> why_not_recorded(const Plan& plan, bool asked) {
+  std::vector<std::string> out(plan.cluster.num_devices());
+  for (std::size_t d = 0; d < out.size(); ++d) {
+    const Bytes needed = recording_memory(plan, DeviceId(d));
+    const DeviceMemory memory = d < plan.memory.size() ? plan.memory[d] : DeviceMemory{};
+    if (!asked) {
+      out[d] = "it was turned off";
+    } else if (memory.limited && memory.limit < memory.predicted + needed) {
+      out[d] = fmt::format("recordings may take {} beside the predicted {}, and the limit is {}",
+                           to_string(needed), to_string(memory.predicted), to_string(memory.limit));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
-                             OpaqueCalls opaque, std::map<std::string, std::string> reduce)
+                             OpaqueCalls opaque, std::map<std::string, std::string> reduce,
+                             bool device_graphs)
     : graph_(graph),
       reduce_(std::move(reduce)),
       input_dims_(input_dims(graph)),
-      backend_(graph, plan.cluster, std::move(weights), std::move(opaque)),
+      backend_(graph, plan.cluster, std::move(weights), std::move(opaque),
+               why_not_recorded(plan, device_graphs)),
       executor_(graph, plan, backend_) {
   for (const Node& node : graph.nodes()) {
     random_ = random_ || node.random;
@@ -189,6 +209,21 @@ c10::IValue TorchPipeline::output(std::size_t index, const Executor::Result& res
     sum = sum.defined() ? sum.add(part) : part;
   }
   return sum;
+}
+
+std::vector<TorchPipeline::Recorded> TorchPipeline::recorded() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Recorded> out;
+  for (const TorchStage* stage : backend_.stages()) {
+    out.push_back(
+        {stage->program().device, stage->graphs().num_recordings(), stage->graphs().why_not()});
+  }
+  return out;
+}
+
+std::int64_t TorchPipeline::recorded_bytes(DeviceId device) {
+  const std::lock_guard lock(mutex_);
+  return backend_.recorded_bytes(device);
 }
 
 void TorchPipeline::replace_weights(std::vector<at::Tensor> weights) {

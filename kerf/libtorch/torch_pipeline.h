@@ -34,9 +34,18 @@ class TorchPipeline {
     std::optional<Timeline> timeline;
   };
 
+  // What became of recording one stage on its accelerator.
+  struct Recorded {
+    DeviceId device;
+    std::size_t recordings = 0;  // kept now, one for each form of call
+    std::string why_not;         // empty, or the reason why there are none
+  };
+
   // `weights`: one tensor for each weight of the graph. `reduce`: see runtime/batching.h.
+  // `device_graphs`: record stages on accelerators and replay them, see StageGraphs.
   TorchPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
-                OpaqueCalls opaque, std::map<std::string, std::string> reduce);
+                OpaqueCalls opaque, std::map<std::string, std::string> reduce,
+                bool device_graphs = false);
 
   // `inputs`: one tensor for each input of the graph. Throws Error(invalid_argument) that names the
   // input and the dimension when a shape is another than the traced one; Error(run_failed) when a
@@ -48,6 +57,10 @@ class TorchPipeline {
 
   void replace_weights(std::vector<at::Tensor> weights);
   const Plan& plan() const { return executor_.plan(); }
+  // By stage. Waits for a call that is under way.
+  std::vector<Recorded> recorded();
+  // Bytes that recordings hold on a device.
+  std::int64_t recorded_bytes(DeviceId device);
 
  private:
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;

@@ -13,6 +13,7 @@
 #include "kerf/base/error.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
+#include "kerf/libtorch/storage.h"
 
 namespace kerf {
 namespace {
@@ -35,28 +36,28 @@ c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+c10::IValue on_device(c10::IValue value, c10::Device device) {
+  if (!value.isTensor() || value.toTensor().device() == device) return value;
+  return value.toTensor().to(device, value.toTensor().scalar_type());
+}
+
 // PyTorch appends its C++ stack to messages; users want the sentence.
 std::string first_lines(const std::string& text) {
   return text.substr(0, text.find("\nException raised from"));
 }
 
-// All bytes of a storage, seen as one flat tensor.
-at::Tensor flat_bytes(const at::Tensor& tensor) {
-  at::Tensor flat = at::empty({0}, tensor.options().dtype(at::kByte));
-  const auto size = static_cast<std::int64_t>(tensor.storage().nbytes());
-  return flat.set_(tensor.storage(), 0, {size}, {1});
-}
-
 }  // namespace
 
 TorchStage::TorchStage(const Graph& graph, const Program& program, const Device& device,
-                       WeightStore& weights, const OpaqueCalls& opaque)
+                       WeightStore& weights, const OpaqueCalls& opaque, GraphPool* pool,
+                       std::string why_no_pool)
     : graph_(graph),
       program_(program),
       device_name_(device.name),
       device_(to_torch_device(device)),
       weights_(weights),
-      slot_of_(graph.num_values(), -1) {
+      slot_of_(graph.num_values(), -1),
+      graphs_(graph, program, device_, pool, std::move(why_no_pool)) {
   int next = 0;
   const auto place = [&](ValueId id) { slot_of_[id.index()] = next++; };
   for (const ValueId id : program_.weights) {
@@ -98,24 +99,24 @@ c10::IValue TorchStage::receive(const TorchParcel& parcel) const {
   } else if (parcel.ready) {
     parcel.ready->synchronize();
   }
-  return tensor.device() == device_ ? tensor : tensor.to(device_, tensor.scalar_type());
+  return tensor;
 }
 
-void TorchStage::bind_inputs(TorchRun& run, int microbatch, std::span<const ParcelPtr> received,
-                             std::vector<Event>* events) {
-  for (const auto& [slot, weight] : weight_slots_) {
-    slots_[static_cast<std::size_t>(slot)] = weights_.on(weight, device_);
-  }
+std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
+                                            std::span<const ParcelPtr> received,
+                                            std::vector<Event>* events) {
+  std::vector<c10::IValue> out;
+  out.reserve(input_slots_.size() + received.size());
   for (const auto& [slot, input] : input_slots_) {
-    const at::Tensor& tensor = run.inputs[static_cast<std::size_t>(microbatch)][input];
-    slots_[static_cast<std::size_t>(slot)] =
-        tensor.device() == device_ ? tensor : tensor.to(device_, tensor.scalar_type());
+    out.emplace_back(run.inputs[static_cast<std::size_t>(microbatch)][input]);
   }
   for (std::size_t i = 0; i < received.size(); ++i) {
     const auto& parcel = static_cast<const TorchParcel&>(*received[i]);
-    const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
-    slots_[static_cast<std::size_t>(slot(program_.received[i]))] = receive(parcel);
-    if (events == nullptr || parcel.device == program_.device) continue;
+    const bool crosses = events != nullptr && parcel.device != program_.device;
+    const Nanoseconds start = crosses ? since(run.start) : Nanoseconds{};
+    out.push_back(receive(parcel));
+    if (!crosses) continue;
+    out.back() = on_device(out.back(), device_);  // so that the transfer can be timed
     Event event;
     event.kind = EventKind::transfer;
     event.device = program_.device;
@@ -129,6 +130,26 @@ void TorchStage::bind_inputs(TorchRun& run, int microbatch, std::span<const Parc
     event.end = since(run.start);
     events->push_back(std::move(event));
   }
+  return out;
+}
+
+std::vector<at::Tensor> TorchStage::weights_now() {
+  std::vector<at::Tensor> out;
+  out.reserve(weight_slots_.size());
+  for (const auto& [slot, weight] : weight_slots_) out.push_back(weights_.on(weight, device_));
+  return out;
+}
+
+void TorchStage::bind(std::vector<c10::IValue>& places) {
+  for (const auto& [slot, weight] : weight_slots_) {
+    slots_[static_cast<std::size_t>(slot)] = weights_.on(weight, device_);
+  }
+  std::size_t next = 0;
+  const auto put = [&](int slot) {
+    slots_[static_cast<std::size_t>(slot)] = on_device(std::move(places[next++]), device_);
+  };
+  for (const auto& [slot, input] : input_slots_) put(slot);
+  for (; next < places.size();) put(slot(program_.received[next - input_slots_.size()]));
   for (const auto& group : program_.copied) copy_written(group);
 }
 
@@ -142,21 +163,19 @@ void TorchStage::copy_written(const std::vector<ValueId>& group) {
     const at::Tensor& tensor = place.toTensor();
     at::Tensor& copy = copies[tensor.storage().unsafeGetStorageImpl()];
     if (!copy.defined()) copy = flat_bytes(tensor).clone();
-    at::Tensor view = at::empty({0}, tensor.options());
-    view.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
-    place = view;
+    place = view_of(copy.storage(), tensor);
   }
 }
 
 void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
   const std::int64_t batch = run.batches[static_cast<std::size_t>(microbatch)];
   const Node& node = graph_.node(kernel.node());
-  if (!node.random && node.autocast.empty()) return kernel.run(slots_, batch);
+  if (!node.random && node.autocast.empty()) return kernel.run(graph_, slots_, batch);
   std::optional<AutocastScope> autocast;
   if (!node.autocast.empty()) autocast.emplace(node.autocast, device_);
   std::optional<RandomScope> random;
   if (node.random) random.emplace(device_, stream_seed(run.seed, microbatch, node.name));
-  kernel.run(slots_, batch);
+  kernel.run(graph_, slots_, batch);
 }
 
 void TorchStage::fail(const Kernel& kernel, const std::string& reason) const {
@@ -178,8 +197,32 @@ void TorchStage::execute_step(std::size_t step, TorchRun& run, int microbatch) {
   for (const int cleared : cleared_[step]) slots_[static_cast<std::size_t>(cleared)] = {};
 }
 
-void TorchStage::execute(TorchRun& run, int microbatch) {
-  for (std::size_t i = 0; i < kernels_.size(); ++i) execute_step(i, run, microbatch);
+std::vector<c10::IValue> TorchStage::execute(TorchRun& run, int microbatch,
+                                             std::vector<c10::IValue>& places) {
+  const Emptied emptied{slots_};
+  bind(places);
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    execute_step(i, run, microbatch);
+    if (graphs_.recording()) check_on_device(i);
+  }
+  std::vector<c10::IValue> sends;
+  sends.reserve(program_.sends.size());
+  for (const Send& send : program_.sends) {
+    sends.push_back(std::move(slots_[static_cast<std::size_t>(slot(send.value))]));
+  }
+  return sends;
+}
+
+// A recording holds work of one device alone; what another did would be missing from replays.
+void TorchStage::check_on_device(std::size_t step) const {
+  const NodeId node = kernels_[step].node();
+  for (const ValueId id : graph_.node(node).outputs) {
+    if (!id.valid() || slot(id) < 0) continue;
+    const c10::IValue& made = slots_[static_cast<std::size_t>(slot(id))];
+    if (!made.isTensor() || made.toTensor().device() == device_) continue;
+    throw Error(ErrorKind::run_failed, fmt::format("{} makes a tensor on {}", graph_.describe(node),
+                                                   made.toTensor().device().str()));
+  }
 }
 
 std::shared_ptr<c10::Event> TorchStage::mark_ready() const {
@@ -193,11 +236,11 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
                                        std::span<const ParcelPtr> received,
                                        std::vector<Event>* events) {
   auto& run = static_cast<TorchRun&>(backend_run);
-  const Emptied emptied{slots_};
-
-  bind_inputs(run, microbatch, received, events);
+  std::vector<c10::IValue> incoming = places(run, microbatch, received, events);
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
-  execute(run, microbatch);
+  std::vector<c10::IValue> sends = graphs_.run(
+      run.batches[static_cast<std::size_t>(microbatch)], incoming, [&] { return weights_now(); },
+      [&](std::vector<c10::IValue>& at) { return execute(run, microbatch, at); });
   const std::shared_ptr<c10::Event> ready = mark_ready();
   if (events != nullptr) {
     if (ready) ready->synchronize();  // recording costs the overlap on accelerators
@@ -210,17 +253,17 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
     events->push_back(std::move(event));
   }
   std::vector<ParcelPtr> out;
-  out.reserve(program_.sends.size());
-  for (const Send& send : program_.sends) {
-    out.push_back(std::make_shared<TorchParcel>(
-        std::move(slots_[static_cast<std::size_t>(slot(send.value))]), program_.device, ready));
+  out.reserve(sends.size());
+  for (c10::IValue& send : sends) {
+    out.push_back(std::make_shared<TorchParcel>(std::move(send), program_.device, ready));
   }
   return out;
 }
 
 void TorchStage::run_timed(TorchRun& run, std::vector<double>& step_ns) {
   const Emptied emptied{slots_};
-  bind_inputs(run, 0, {}, nullptr);
+  std::vector<c10::IValue> incoming = places(run, 0, {}, nullptr);
+  bind(incoming);
   step_ns.resize(kernels_.size());
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     const Clock::time_point start = Clock::now();

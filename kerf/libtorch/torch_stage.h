@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kerf/libtorch/kernel.h"
+#include "kerf/libtorch/stage_graphs.h"
 #include "kerf/libtorch/torch_run.h"
 #include "kerf/libtorch/weight_store.h"
 #include "kerf/runtime/backend.h"
@@ -16,9 +17,10 @@ namespace kerf {
 // A stage's program on PyTorch: kernels in order over one frame of slots.
 class TorchStage : public StageRunner {
  public:
-  // `graph` and `weights` must outlive the stage.
+  // `graph`, `weights` and `pool` must outlive the stage. `pool`: where recordings of the program
+  // live, or null with the reason why there are none.
   TorchStage(const Graph& graph, const Program& program, const Device& device, WeightStore& weights,
-             const OpaqueCalls& opaque);
+             const OpaqueCalls& opaque, GraphPool* pool = nullptr, std::string why_no_pool = {});
 
   std::vector<ParcelPtr> run(BackendRun& run, int microbatch, std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override;
@@ -27,15 +29,23 @@ class TorchStage : public StageRunner {
   // time of step i. One stage that holds the whole graph only.
   void run_timed(TorchRun& run, std::vector<double>& step_ns);
 
+  const Program& program() const { return program_; }
+  const StageGraphs& graphs() const { return graphs_; }
+
  private:
-  void bind_inputs(TorchRun& run, int microbatch, std::span<const ParcelPtr> received,
-                   std::vector<Event>* events);
+  // What comes from outside: the graph's inputs, then received values, wherever they are.
+  std::vector<c10::IValue> places(TorchRun& run, int microbatch,
+                                  std::span<const ParcelPtr> received, std::vector<Event>* events);
   c10::IValue receive(const TorchParcel& parcel) const;
+  std::vector<at::Tensor> weights_now();
+  // Fills the frame: weights, and `places` on this stage's device.
+  void bind(std::vector<c10::IValue>& places);
   void copy_written(const std::vector<ValueId>& group);
-  void execute(TorchRun& run, int microbatch);
+  std::vector<c10::IValue> execute(TorchRun& run, int microbatch, std::vector<c10::IValue>& places);
   void execute_step(std::size_t step, TorchRun& run, int microbatch);
   void run_kernel(Kernel& kernel, TorchRun& run, int microbatch);
   [[noreturn]] void fail(const Kernel& kernel, const std::string& reason) const;
+  void check_on_device(std::size_t step) const;
   std::shared_ptr<c10::Event> mark_ready() const;
   int slot(ValueId id) const { return slot_of_[id.index()]; }
 
@@ -50,6 +60,7 @@ class TorchStage : public StageRunner {
   std::vector<Kernel> kernels_;                            // by step
   std::vector<std::vector<int>> cleared_;                  // slots to empty after a step
   Slots slots_;                                            // the frame: empty between runs
+  StageGraphs graphs_;
 };
 
 }  // namespace kerf

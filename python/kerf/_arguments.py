@@ -195,6 +195,11 @@ KINDS: dict[str, Kind] = {
         "{'loss': 'mean'}, from outputs to mean, sum or first",
         values=_is_text,
     ),
+    "cuda_graphs": Kind(
+        lambda value: isinstance(value, str | bool),
+        "'auto' or False",
+        lambda value: "" if value is False or value == "auto" else "'auto' or False",
+    ),
     "n_microbatches": whole(1, 2**20),
     "chunks": whole(1, 2**20),
     "batch": whole(1, 2**40),

@@ -27,6 +27,10 @@ class Pipeline:
     reduce          how results without a batch dimension are put together from micro-batches,
                     ``{"loss": "mean"}``; also "sum" and "first"
 
+    cuda_graphs     "auto": stages on a CUDA device whose host keeps the device waiting are recorded
+                    as CUDA graphs after two calls of a form and replayed from then on; ``False``:
+                    always operator by operator. ``recorded()`` says what became of each stage
+
     Inference only: results carry no gradients. Weights may be changed in place or replaced
     (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
     pipeline. Calls from several threads are served one after the other. With ``record`` set,
@@ -36,7 +40,9 @@ class Pipeline:
     """
 
     @checked("kerf.Pipeline")
-    def __init__(self, model, plan, *, graph=None, n_microbatches=None, reduce=None):
+    def __init__(
+        self, model, plan, *, graph=None, n_microbatches=None, reduce=None, cuda_graphs="auto"
+    ):
         graph = graph if graph is not None else getattr(plan, "graph", None)
         if graph is None:
             raise ValueError(
@@ -60,7 +66,12 @@ class Pipeline:
         for note in self.notes:
             warnings.warn(f"kerf.Pipeline {note}", stacklevel=2)
         self._runner = _torch.Pipeline(
-            graph, plan, self._weights.tensors(), opaque_calls(model, graph), dict(reduce or {})
+            graph,
+            plan,
+            self._weights.tensors(),
+            opaque_calls(model, graph),
+            dict(reduce or {}),
+            cuda_graphs == "auto",
         )
         self._forked = False
         _alive.add(self)
@@ -120,6 +131,15 @@ class Pipeline:
                     f"most {tolerance:.3g}; trace again with inputs like these, or report the model"
                 )
         return worst
+
+    def recorded(self):
+        """What became of recording each stage as a CUDA graph: a dictionary a stage.
+
+        ``recordings`` are kept now, one for each form of call (batch, shapes, settings);
+        ``why_not`` says why there are none; ``device_bytes`` is what the recordings of all stages
+        hold on the stage's device.
+        """
+        return [] if self._runner is None else self._runner.recorded()
 
     def _check_mode(self):
         if self._model.training != self.graph.training:

@@ -62,6 +62,27 @@ py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, in
                         result.timeline ? py::cast(*result.timeline) : py::none());
 }
 
+// By stage: its device, how many recordings there are, why none, and what the device holds of them.
+py::list recorded(TorchPipeline& pipeline) {
+  std::vector<TorchPipeline::Recorded> stages;
+  std::vector<std::int64_t> bytes;
+  interruptible_call([&] {
+    stages = pipeline.recorded();
+    for (const auto& stage : stages) bytes.push_back(pipeline.recorded_bytes(stage.device));
+  });
+  py::list out;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    py::dict row;
+    row["stage"] = s;
+    row["device"] = pipeline.plan().cluster.device(stages[s].device).name;
+    row["recordings"] = stages[s].recordings;
+    row["why_not"] = stages[s].why_not;
+    row["device_bytes"] = bytes[s];
+    out.append(row);
+  }
+  return out;
+}
+
 Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t device,
                    std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                    std::int64_t batch, const PythonCalls& opaque, double budget_seconds) {
@@ -87,17 +108,20 @@ PYBIND11_MODULE(_torch, m) {
 
   py::class_<TorchPipeline>(m, "Pipeline")
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
-                       const PythonCalls& opaque, std::map<std::string, std::string> reduce) {
+                       const PythonCalls& opaque, std::map<std::string, std::string> reduce,
+                       bool device_graphs) {
              OpaqueCalls calls = to_opaque_calls(opaque);
              std::unique_ptr<TorchPipeline> pipeline;
              interruptible_call([&] {
                pipeline = std::make_unique<TorchPipeline>(graph, plan, std::move(weights),
-                                                          std::move(calls), std::move(reduce));
+                                                          std::move(calls), std::move(reduce),
+                                                          device_graphs);
              });
              return pipeline;
            }),
            py::arg("graph"), py::arg("plan"), py::arg("weights"), py::arg("opaque"),
-           py::arg("reduce"))
+           py::arg("reduce"), py::arg("device_graphs") = false)
+      .def("recorded", &recorded)
       .def("run", &run, py::arg("inputs"), py::arg("n_microbatches"), py::arg("record") = false)
       .def("check_inputs", &TorchPipeline::check_inputs, py::arg("inputs"))
       .def(
