@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/graph/batch_flow/loss.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kerf/graph/batch_flow/call.h"
+
+namespace kerf {
+namespace {
+
+constexpr int kMostSteps = 200;  // from a result back to the samples
+constexpr std::int64_t kMean = 1;
+constexpr std::int64_t kSum = 2;
+constexpr std::int64_t kUsualIgnoreIndex = -100;
+
+template <std::size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class Walk {
+ public:
+  Walk(const Graph& graph, const BatchFlow& flow) : graph_(graph), flow_(flow) {}
+
+  LossShape shape(ValueId id) {
+    const Value& value = graph_.value(id);
+    const BatchState& state = flow_.states[id.index()];
+    if (state.is_fixed()) return {LossKind::constant, {}};
+    const bool written = value.storage.valid() && graph_.is_written(value.storage);
+    if (state.is_batched() || value.origin != Origin::node || written || steps_-- <= 0) return {};
+    const Call call(graph_, value.producer, flow_.states);
+    const std::string_view name = operator_name(call.node().op);
+    static constexpr std::array<std::string_view, 12> kKeep{
+        "clone", "detach",  "to",      "_to_copy",  "alias",   "contiguous",
+        "view",  "reshape", "squeeze", "unsqueeze", "type_as", "neg"};
+    if (is_one_of(name, kKeep)) return of_operand(call, 0);
+    if (name == "mean" || name == "sum") return reduced(call, name);
+    if (name == "add" || name == "sub") return added(call);
+    if (name == "mul" || name == "div") return scaled(call, name);
+    return loss(call, name);
+  }
+
+ private:
+  LossShape of_operand(const Call& call, std::size_t position) {
+    const auto id = call.tensor(position, position == 0 ? "self" : "other");
+    return id ? shape(*id) : LossShape{LossKind::constant, {}};
+  }
+
+  LossShape reduced(const Call& call, std::string_view name) {
+    const auto x = call.tensor(0, "self");
+    if (!x) return {};
+    if (!call.state(*x).is_batched()) return shape(*x);
+    return {name == "mean" ? LossKind::mean : LossKind::sum, call.id()};
+  }
+
+  LossShape added(const Call& call) {
+    const LossShape a = of_operand(call, 0);
+    const LossShape b = of_operand(call, 1);
+    if (a.kind == LossKind::weighted_mean) return a;
+    if (b.kind == LossKind::weighted_mean || b.kind == a.kind) return b;
+    if (a.kind == LossKind::mean && b.kind == LossKind::constant) return a;
+    if (b.kind == LossKind::mean && a.kind == LossKind::constant) return b;
+    return {};
+  }
+
+  LossShape scaled(const Call& call, std::string_view name) {
+    const LossShape a = of_operand(call, 0);
+    if (name == "div" && call.tensor(1, "other") &&
+        !call.state(*call.tensor(1, "other")).is_fixed()) {
+      return {LossKind::weighted_mean, call.id()};
+    }
+    if (const auto number = call.size(1, "other"); number && !number->is_constant()) {
+      const bool by_count = name == "div" && a.kind == LossKind::sum && batch_factor(*number);
+      return by_count ? LossShape{LossKind::mean, call.id()} : LossShape{};
+    }
+    const LossShape b = of_operand(call, 1);
+    if (a.kind == LossKind::constant) return name == "mul" ? b : LossShape{};
+    return b.kind == LossKind::constant ? a : LossShape{};
+  }
+
+  LossShape loss(const Call& call, std::string_view name) const {
+    static constexpr std::array<std::string_view, 6> kElementwise{
+        "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "kl_div"};
+    static constexpr std::array<std::string_view, 4> kClasses{"cross_entropy_loss", "nll_loss",
+                                                              "nll_loss_nd", "nll_loss2d"};
+    if (is_one_of(name, kElementwise)) return by_number(call, call.integer(2, "reduction"));
+    if (name == "binary_cross_entropy") return by_number(call, call.integer(3, "reduction"));
+    if (name == "binary_cross_entropy_with_logits") {
+      return by_number(call, call.integer(4, "reduction"));
+    }
+    if (!is_one_of(name, kClasses)) return {};
+    const LossShape plain = by_number(call, call.integer(3, "reduction"));
+    return plain.kind == LossKind::mean && !counts_alike(call)
+               ? LossShape{LossKind::weighted_mean, call.id()}
+               : plain;
+  }
+
+  static LossShape by_number(const Call& call, std::optional<std::int64_t> reduction) {
+    const std::int64_t number = reduction.value_or(kMean);
+    if (number == kMean) return {LossKind::mean, call.id()};
+    return number == kSum ? LossShape{LossKind::sum, call.id()} : LossShape{};
+  }
+
+  // One target a sample, none of them set aside, no class weighed: the mean over targets is the
+  // mean over samples. Targets of a sequence are set aside by ignore_index where it is padded.
+  bool counts_alike(const Call& call) const {
+    const auto target = call.tensor(1, "target");
+    if (!target || call.tensor(2, "weight")) return false;
+    const Value& value = call.value(*target);
+    if (is_floating(value.dtype)) return true;  // probabilities: none can be set aside
+    const bool usual =
+        call.integer(4, "ignore_index").value_or(kUsualIgnoreIndex) == kUsualIgnoreIndex;
+    return usual && value.shape.size() == 1 && value.shape[0] == Expr::batch();
+  }
+
+  const Graph& graph_;
+  const BatchFlow& flow_;
+  int steps_ = kMostSteps;
+};
+
+}  // namespace
+
+LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value) {
+  return Walk(graph, flow).shape(value);
+}
+
+}  // namespace kerf

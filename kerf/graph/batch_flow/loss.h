@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a result without a batch dimension was made of the samples: what tells whether the mean or
+// the sum over micro-batches is the model's own number.
+#pragma once
+
+#include "kerf/graph/batch_flow/batch_flow.h"
+
+namespace kerf {
+
+enum class LossKind : std::uint8_t {
+  unknown,
+  constant,       // no sample has a part in it
+  mean,           // each sample counts alike
+  sum,            // over the samples
+  weighted_mean,  // divided by what the samples decide: targets that count, a mask's ones
+};
+
+struct LossShape {
+  LossKind kind = LossKind::unknown;
+  NodeId by;  // the operator that makes a mean weighted
+};
+
+LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value);
+
+}  // namespace kerf

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "kerf/graph/batch_flow/batch_flow.h"
+
+namespace kerf {
+namespace {
+
+// Collects what was found; the worst counts, and of several the first operator.
+class Judgement {
+ public:
+  Judgement(const Graph& graph, const BatchFlow& flow) : graph_(graph), flow_(flow) {}
+
+  void add(const BatchState& state, const std::string& where) {
+    if (state.is_lost()) add(kind_of(state), state.by, state.why, where);
+  }
+
+  void add(Independence kind, NodeId by, std::string_view why, const std::string& where) {
+    const bool worse = kind > verdict_.kind;
+    const bool earlier = kind == verdict_.kind && kind != Independence::proved && by.valid() &&
+                         (!verdict_.by.valid() || by < verdict_.by);
+    if (!worse && !earlier) return;
+    verdict_.kind = kind;
+    verdict_.by = by;
+    verdict_.where = where;
+    verdict_.reason =
+        by.valid() ? fmt::format("{} {}", graph_.describe(by), why) : std::string(why);
+  }
+
+  BatchVerdict finish() {
+    for (const NodeId id : flow_.not_followed) {
+      if (verdict_.kind != Independence::proved && id != verdict_.by) ++verdict_.others;
+    }
+    for (const NodeId id : flow_.batch_norms) {
+      verdict_.batch_norms.push_back(graph_.scope(graph_.node(id).scope).path);
+    }
+    return verdict_;
+  }
+
+ private:
+  Independence kind_of(const BatchState& state) const {
+    if (state.kind == BatchState::Kind::mixed) return Independence::mixes;
+    const bool block = state.by.valid() && graph_.node(state.by).op == "opaque";
+    return block ? Independence::opaque : Independence::unknown;
+  }
+
+  const Graph& graph_;
+  const BatchFlow& flow_;
+  BatchVerdict verdict_;
+};
+
+void judge_outputs(const Graph& graph, const BatchFlow& flow, const std::set<std::string>& reduced,
+                   Judgement& judgement) {
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto* id = output.leaf.find<ValueId>();
+    if (id == nullptr || reduced.contains(output.path)) continue;
+    const Value& value = graph.value(*id);
+    const BatchState& state = flow.states[id->index()];
+    const std::string where = fmt::format("output '{}'", output.path);
+    if (state.is_batched() && state.rows == BatchRows::numbers) {
+      judgement.add(Independence::mixes, value.producer, "numbers the samples of the batch", where);
+    }
+    if (value.depends_on_batch()) judgement.add(state, where);
+  }
+}
+
+// In eval mode. In train mode normalisation writes its statistics, once a micro-batch.
+void judge_memory(const Graph& graph, const BatchFlow& flow, Judgement& judgement) {
+  const auto writer = [&](StorageId storage) {
+    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+      for (const StorageId written : graph.writes(NodeId(n))) {
+        if (written == storage) return NodeId(n);
+      }
+    }
+    return NodeId();
+  };
+  const auto judge = [&](ValueId id, const std::string& where) {
+    const StorageId storage = graph.value(id).storage;
+    if (!storage.valid() || !graph.is_written(storage)) return;
+    const BatchState& state = flow.states[id.index()];
+    judgement.add(state, where);
+    if (state.is_fixed()) {
+      judgement.add(Independence::unknown, writer(storage), "writes state at every call", where);
+    }
+  };
+  if (!graph.data().training) {
+    for (const Weight& weight : graph.weights()) {
+      judge(weight.value, fmt::format("buffer '{}'", weight.names[0]));
+    }
+  }
+  for (const GraphInput& input : graph.inputs()) {
+    judge(input.value, fmt::format("input '{}'", input.path));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Independence kind) {
+  switch (kind) {
+    case Independence::proved: return "proved";
+    case Independence::unknown: return "unknown";
+    case Independence::opaque: return "opaque";
+    case Independence::mixes: return "mixes";
+  }
+  return "unknown";
+}
+
+BatchVerdict judge_batch(const Graph& graph, const BatchFlow& flow,
+                         const std::set<std::string>& reduced) {
+  if (graph.is_static()) return {};  // nothing is cut
+  Judgement judgement(graph, flow);
+  judge_outputs(graph, flow, reduced, judgement);
+  judge_memory(graph, flow, judgement);
+  return judgement.finish();
+}
+
+}  // namespace kerf
