@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kerf/base/error.h"
+#include "kerf/base/interrupt.h"
 
 namespace kerf {
 
@@ -14,6 +15,7 @@ Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
     : plan_(plan), backend_(backend), programs_(compile_programs(graph, plan_)) {
   std::set<DeviceId> used;
   for (const Program& program : programs_) {
+    poll_interrupt();
     runners_.push_back(backend.load(program));
     used.insert(program.device);
   }
@@ -25,24 +27,41 @@ Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
 }
 
 Executor::Result Executor::run(BackendRun& backend_run, int n_microbatches, bool record) {
+  Turn turn(turns_);
+  return run(turn, backend_run, n_microbatches, record);
+}
+
+Executor::Result Executor::run(Turn& turn, BackendRun& backend_run, int n_microbatches,
+                               bool record) {
   if (n_microbatches < 1) {
     throw Error(
         ErrorKind::invalid_argument,
         fmt::format("[runtime.run] {} micro-batches; expected at least 1; give another number",
                     n_microbatches));
   }
-  const std::lock_guard lock(one_run_at_a_time_);
   const std::size_t num_devices = plan_.cluster.num_devices();
   Schedule schedule = schedule_maker(plan_.schedule)(plan_.stage_devices(),
                                                      static_cast<int>(num_devices), n_microbatches);
-  Run run(programs_, num_devices, std::move(schedule), backend_run, n_microbatches, record);
+  Run run(turn, programs_, num_devices, std::move(schedule), backend_run, n_microbatches, record);
   for (const auto& worker : workers_) worker->start(run);
-  for (const auto& worker : workers_) worker->wait();
+  wait_for_workers(run);
   if (workers_.empty()) {
     for (const DeviceId device : used_) run_device(run, device, backend_, programs_, runners_);
   }
   run.rethrow_failure();
   return {run.results(), run.take_events()};
+}
+
+void Executor::wait_for_workers(Run& run) {
+  for (const auto& worker : workers_) {
+    while (!worker->wait_for(kPollSeconds)) {
+      try {
+        poll_interrupt();
+      } catch (...) {
+        run.fail(std::current_exception());
+      }
+    }
+  }
 }
 
 }  // namespace kerf

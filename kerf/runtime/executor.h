@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "kerf/graph/graph.h"
@@ -11,6 +10,7 @@
 #include "kerf/plan/timeline.h"
 #include "kerf/runtime/backend.h"
 #include "kerf/runtime/run.h"
+#include "kerf/runtime/turn.h"
 #include "kerf/runtime/worker.h"
 
 namespace kerf {
@@ -22,7 +22,9 @@ namespace kerf {
 //   auto result = executor.run(backend_run, /*n_microbatches=*/4);
 //   result.parcels[0][value.index()];
 //
-// Calls from several threads are served one after the other. After a failure it can be used again.
+// Calls from several threads are served one after the other; a call from inside a call of the same
+// executor is refused. While a caller waits it polls (base/interrupt.h): what its poll throws ends
+// the run, after the kernels that have begun. After a failure the executor can be used again.
 class Executor {
  public:
   struct Result {
@@ -34,18 +36,23 @@ class Executor {
   Executor(const Graph& graph, const Plan& plan, Backend& backend);
 
   Result run(BackendRun& backend_run, int n_microbatches, bool record = false);
+  // The same for a caller that has taken its turn at `turns()` already, on this thread.
+  Result run(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
 
+  Turns& turns() { return turns_; }
   const std::vector<Program>& programs() const { return programs_; }
   const Plan& plan() const { return plan_; }
 
  private:
+  void wait_for_workers(Run& run);
+
   Plan plan_;
   Backend& backend_;
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<StageRunner>> runners_;  // by stage
   std::vector<DeviceId> used_;                         // devices that have a stage, ascending
   std::vector<std::unique_ptr<Worker>> workers_;       // of used_; empty: the caller works
-  std::mutex one_run_at_a_time_;
+  Turns turns_;
 };
 
 }  // namespace kerf

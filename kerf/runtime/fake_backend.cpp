@@ -30,6 +30,8 @@ class FakeRunner : public StageRunner {
       throw Error(ErrorKind::run_failed,
                   fmt::format("[runtime.fake] stage {} was told to fail", program_.stage.index()));
     }
+    const auto block = backend_.blocks_.find(program_.stage);
+    if (block != backend_.blocks_.end()) block->second(microbatch);
     auto& state = dynamic_cast<FakeRun&>(run).devices[program_.device.index()];
     for (std::size_t i = 0; i < received.size(); ++i) {
       fetch(state, microbatch, i, dynamic_cast<const FakeParcel&>(*received[i]), events);
@@ -80,7 +82,7 @@ class FakeRunner : public StageRunner {
   const Program& program_;
 };
 
-FakeBackend::FakeBackend(const Plan& plan) : plan_(plan) {}
+FakeBackend::FakeBackend(const Plan& plan, bool on_caller) : plan_(plan), on_caller_(on_caller) {}
 
 std::unique_ptr<StageRunner> FakeBackend::load(const Program& program) {
   return std::make_unique<FakeRunner>(*this, program);

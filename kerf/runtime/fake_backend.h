@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,18 +15,23 @@ namespace kerf {
 
 // Executes nothing, in virtual time: each device has a clock that the plan's stage times and links
 // move forward. What it records must equal what the simulator predicts, whatever the real threads
-// do. It can be told to fail, to test that workers stop and can be used again.
+// do. It can be told to fail or to do something else in a stage, to test that workers stop, wait
+// and can be used again.
 class FakeBackend : public Backend {
  public:
-  explicit FakeBackend(const Plan& plan);
+  // `on_caller`: a single device is left to the caller's thread.
+  explicit FakeBackend(const Plan& plan, bool on_caller = false);
 
   // The next runs throw Error(run_failed) in this stage and micro-batch; an invalid stage: no more.
   void fail_at(StageId stage, int microbatch) {
     fail_stage_ = stage, fail_microbatch_ = microbatch;
   }
 
+  // Every run of the stage calls `block`, with the micro-batch: what an opaque block would do.
+  void call_at(StageId stage, std::function<void(int)> block) { blocks_[stage] = std::move(block); }
+
   std::unique_ptr<StageRunner> load(const Program& program) override;
-  bool runs_on_caller(DeviceId) const override { return false; }
+  bool runs_on_caller(DeviceId) const override { return on_caller_; }
   void start_worker(DeviceId) override {}
   void enter(BackendRun& run, DeviceId device) override;
   void leave(BackendRun&, DeviceId) override {}
@@ -34,6 +41,8 @@ class FakeBackend : public Backend {
   Plan plan_;
   StageId fail_stage_;
   int fail_microbatch_ = 0;
+  bool on_caller_ = false;
+  std::map<StageId, std::function<void(int)>> blocks_;
 };
 
 // The clocks of one run, each moved by its own worker only.

@@ -6,9 +6,10 @@
 
 namespace kerf {
 
-Run::Run(const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
-         BackendRun& backend_run, int n_microbatches, bool record)
-    : programs_(programs),
+Run::Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices,
+         Schedule schedule, BackendRun& backend_run, int n_microbatches, bool record)
+    : turn_(turn),
+      programs_(programs),
       schedule_(std::move(schedule)),
       backend_run_(backend_run),
       record_(record),

@@ -10,15 +10,17 @@
 
 #include "kerf/plan/schedule/schedule.h"
 #include "kerf/runtime/channel.h"
+#include "kerf/runtime/turn.h"
 
 namespace kerf {
 
 // The mutable half of one call: channels, results, the first failure. Lives for the call.
 class Run {
  public:
-  Run(const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
+  Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
       BackendRun& backend_run, int n_microbatches, bool record);
 
+  Turn& turn() { return turn_; }
   BackendRun& backend_run() { return backend_run_; }
   const std::vector<Action>& actions(DeviceId device) const { return schedule_[device.index()]; }
   Channel& channel(DeviceId device) { return *channels_[device.index()]; }
@@ -40,6 +42,7 @@ class Run {
   std::vector<Event> take_events();
 
  private:
+  Turn& turn_;
   const std::vector<Program>& programs_;
   Schedule schedule_;
   BackendRun& backend_run_;

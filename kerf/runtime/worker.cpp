@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/runtime/worker.h"
 
+#include <chrono>
+
+#include "kerf/base/interrupt.h"
+
 namespace kerf {
 namespace {
 
 void run_actions(Run& run, DeviceId device, std::span<const Program> programs,
                  std::span<const std::unique_ptr<StageRunner>> runners) {
   for (const Action& action : run.actions(device)) {
+    poll_interrupt();
     const auto received = run.channel(device).take(action.stage, action.microbatch);
     if (!received) return;
     const std::size_t s = action.stage.index();
@@ -69,9 +74,19 @@ void Worker::start(Run& run) {
   changed_.notify_all();
 }
 
-void Worker::wait() {
+bool Worker::wait_for(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return run_ == nullptr; });
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                           [&] { return run_ == nullptr; });
+}
+
+// What the worker executes asks now and then whether the run still goes on.
+void Worker::work(Run& run) {
+  const PollScope scope([&run] {
+    if (run.stopped()) throw Interrupted();
+  });
+  const InsideTurn inside(run.turn());
+  run_device(run, device_, backend_, programs_, runners_);
 }
 
 void Worker::loop(std::exception_ptr* failure) {
@@ -89,7 +104,7 @@ void Worker::loop(std::exception_ptr* failure) {
     changed_.wait(lock, [&] { return run_ != nullptr || closing_; });
     if (run_ == nullptr) return;
     lock.unlock();
-    run_device(*run_, device_, backend_, programs_, runners_);
+    work(*run_);
     lock.lock();
     run_ = nullptr;
     changed_.notify_all();

@@ -15,7 +15,8 @@
 namespace kerf {
 
 // Runs a device's part of a run on the calling thread: its actions in schedule order, each when its
-// parcels are there. Failures go to `run`; nothing is thrown.
+// parcels are there. Failures go to `run`, and so does what poll_interrupt() throws in between;
+// nothing is thrown.
 void run_device(Run& run, DeviceId device, Backend& backend, std::span<const Program> programs,
                 std::span<const std::unique_ptr<StageRunner>> runners);
 
@@ -30,10 +31,12 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void start(Run& run);  // returns at once
-  void wait();           // until the run's part is done
+  // Until the run's part is done, or so long: is it done?
+  bool wait_for(double seconds);
 
  private:
   void loop(std::exception_ptr* failure);
+  void work(Run& run);
 
   DeviceId device_;
   Backend& backend_;

@@ -28,24 +28,30 @@ inline bool handles_signals() {
 
 // Calls `work` without the interpreter lock. Where work polls (kerf/base/interrupt.h) Python's
 // signal handlers are called, on the main thread, where they belong; what a handler raises ends the
-// work and leaves here as it is, KeyboardInterrupt or another.
+// work and leaves here as it is, KeyboardInterrupt or another. `on_raise` is called then, with the
+// lock: it may help the work to an end. On other threads what was installed before goes on polling.
 //
 // Not by guard objects: when the interpreter is ending, taking the lock again ends the calling
 // thread, and a thread must not end inside a destructor.
 template <class Work>
-void interruptible_call(Work&& work) {
+void interruptible_call(Work&& work, const std::function<void()>& on_raise = [] {}) {
   std::exception_ptr raised;   // by a signal handler
   std::exception_ptr failure;  // of the work
   const bool polls = handles_signals();
   PyThreadState* state = PyEval_SaveThread();
   const auto poll = [&] {
     PyEval_RestoreThread(state);
-    if (PyErr_CheckSignals() != 0) raised = std::make_exception_ptr(pybind11::error_already_set());
+    if (PyErr_CheckSignals() != 0) {
+      const auto now = std::make_exception_ptr(pybind11::error_already_set());
+      if (!raised) raised = now;
+      on_raise();
+    }
     state = PyEval_SaveThread();
     if (raised) throw Interrupted();
   };
   try {
-    const PollScope scope(polls ? std::function<void()>(poll) : nullptr);
+    std::optional<PollScope> scope;
+    if (polls) scope.emplace(std::function<void()>(poll));
     work();
   } catch (const std::exception&) {
     failure = std::current_exception();
