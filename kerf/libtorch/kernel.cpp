@@ -11,9 +11,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/random.h"
 
 namespace kerf {
 namespace {
@@ -39,6 +41,13 @@ bool can_view(const at::Tensor& tensor, c10::IntArrayRef sizes) {
   if (tensor.is_contiguous()) return true;
   const at::DimVector wanted = at::infer_size_dv(sizes, tensor.numel());
   return at::detail::computeStride(tensor.sizes(), tensor.strides(), wanted).has_value();
+}
+
+bool takes_generator(const c10::Argument& parameter) {
+  const c10::TypePtr& type = parameter.real_type();
+  return type->kind() == c10::TypeKind::OptionalType &&
+         type->castRaw<c10::OptionalType>()->getElementType()->kind() ==
+             c10::TypeKind::GeneratorType;
 }
 
 bool contains(const std::vector<ValueId>& ids, ValueId id) {
@@ -120,6 +129,7 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
                       "again with this PyTorch",
                       graph.describe(node_), parameter.name(), node.op));
     }
+    if (takes_generator(parameter)) generator_ = operands_.back().index;
   }
   // A value used twice by one call is moved out by its last mention only.
   std::vector<std::uint32_t> seen;
@@ -247,6 +257,16 @@ void Kernel::set_batch(std::int64_t batch) {
     constants_[constant.index] = to_ivalue(constant.argument, constant.type, batch, device_);
   }
   bound_batch_ = batch;
+}
+
+bool Kernel::seed_generator(std::uint64_t seed) {
+  if (!generator_) return false;
+  c10::IValue& place = constants_[*generator_];
+  if (place.isNone()) place = make_generator(device_);
+  at::Generator generator = place.toGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(seed);
+  return true;
 }
 
 void Kernel::push(const Operand& operand, Slots& slots) {

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,6 +26,13 @@ using Slots = std::vector<c10::IValue>;
 // Arguments: the block's tensors and the batch size.
 using OpaqueCall =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, std::int64_t batch)>;
+// What a block's own code raised, kept by whoever can call the block. It leaves a pipeline as it
+// is, with a note of where that was.
+class BlockError : public std::exception {
+ public:
+  virtual void add_note(const std::string& note) = 0;
+};
+
 using OpaqueCalls = std::map<std::string, OpaqueCall>;  // by node name
 
 // One node, resolved: its operator's handle, where its arguments come from, where its results go.
@@ -39,6 +48,10 @@ class Kernel {
   void run(const Graph& graph, Slots& slots, std::int64_t batch);
 
   NodeId node() const { return node_; }
+  bool is_opaque() const { return static_cast<bool>(opaque_); }
+  // Operators that take a generator draw from one of their own, which starts from `seed` now. False
+  // for the others.
+  bool seed_generator(std::uint64_t seed);
   // The arguments of the call that failed, for the message.
   std::string describe_inputs(const Slots& slots) const;
 
@@ -81,6 +94,7 @@ class Kernel {
   std::vector<Operand> operands_;
   std::vector<c10::IValue> constants_;
   std::vector<BatchConstant> batch_constants_;
+  std::optional<std::uint32_t> generator_;  // the constant that takes a generator
   std::int64_t bound_batch_ = -1;
   std::vector<int> outputs_;  // slots; -1: nobody wants it
   bool single_output_ = false;

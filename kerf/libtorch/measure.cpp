@@ -3,9 +3,12 @@
 #include "kerf/libtorch/measure.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <thread>
 
+#include "kerf/base/interrupt.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_backend.h"
 #include "kerf/libtorch/torch_stage.h"
@@ -102,6 +105,29 @@ Profile to_profile(const Graph& graph, const std::string& kind, std::int64_t bat
   return profile;
 }
 
+// Calls `work` on a thread of its own. The caller polls meanwhile; what its poll throws ends the
+// work where that polls, and is thrown here.
+void run_on_own_thread(const std::function<void()>& work) {
+  std::atomic<bool> stopped{false};
+  auto done = std::async(std::launch::async, [&] {
+    const PollScope scope([&] {
+      if (stopped) throw Interrupted();
+    });
+    work();
+  });
+  std::exception_ptr interrupt;
+  while (done.wait_for(std::chrono::duration<double>(kPollSeconds)) != std::future_status::ready) {
+    try {
+      poll_interrupt();
+    } catch (...) {
+      interrupt = std::current_exception();
+      stopped = true;
+    }
+  }
+  if (interrupt) std::rethrow_exception(interrupt);
+  done.get();
+}
+
 }  // namespace
 
 Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
@@ -117,22 +143,25 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
   run.seed = draw_seed();
   backend.mark_inputs(run);
 
-  // On a thread of its own, with the device's cores, as a worker would run it.
+  // With the device's cores, as a worker would run it.
   std::vector<std::vector<double>> passes;
   std::exception_ptr failure;
-  std::thread worker([&] {
-    try {
+  try {
+    run_on_own_thread([&] {
       backend.start_worker(device);
       backend.enter(run, device);
-      TorchStage stage(graph, programs[0], cluster.device(device), backend.weights(), opaque);
-      passes = sample(stage, run, options);
+      try {
+        TorchStage stage(graph, programs[0], cluster.device(device), backend.weights(), opaque);
+        passes = sample(stage, run, options);
+      } catch (...) {
+        run.adoptions[device.index()].reset();
+        throw;
+      }
       backend.leave(run, device);
-    } catch (...) {
-      failure = std::current_exception();
-      run.adoptions[device.index()].reset();
-    }
-  });
-  worker.join();
+    });
+  } catch (...) {
+    failure = std::current_exception();
+  }
   const c10::AutoGradMode no_grad(false);
   written.restore();
   if (failure) std::rethrow_exception(failure);

@@ -7,15 +7,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <mutex>
+#include <vector>
 
 #include "kerf/base/rng.h"
+#include "kerf/runtime/turn.h"
 
 namespace kerf {
 namespace {
 
-std::mutex& generator_mutex() {
-  static std::mutex mutex;
-  return mutex;
+Turns& generator_turns() {
+  static Turns turns;
+  return turns;
 }
 
 at::Generator default_generator(c10::Device device) {
@@ -37,22 +39,39 @@ std::uint64_t stream_seed(std::uint64_t run_seed, int microbatch, std::string_vi
   return mixed;
 }
 
+at::Generator make_generator(c10::Device device) {
+  at::Generator generator = default_generator(device);
+  const std::lock_guard lock(generator.mutex());
+  return generator.clone();
+}
+
 struct RandomScope::State {
-  std::unique_lock<std::mutex> lock;
-  at::Generator generator;
-  at::Tensor saved;
+  struct Saved {
+    at::Generator generator;
+    at::Tensor state;
+  };
+  void seed(c10::Device device, std::uint64_t seed) {
+    at::Generator generator = default_generator(device);
+    const std::lock_guard lock(generator.mutex());
+    saved.push_back({generator, generator.get_state()});
+    generator.set_current_seed(seed);
+  }
+
+  Turn turn{generator_turns(), Turn::Cycle::go_on};
+  std::vector<Saved> saved;
 };
 
-RandomScope::RandomScope(c10::Device device, std::uint64_t seed)
-    : state_(new State{std::unique_lock(generator_mutex()), default_generator(device), {}}) {
-  const std::lock_guard lock(state_->generator.mutex());
-  state_->saved = state_->generator.get_state();
-  state_->generator.set_current_seed(seed);
+RandomScope::RandomScope(c10::Device device, std::uint64_t seed, bool host_too)
+    : state_(std::make_unique<State>()) {
+  state_->seed(device, seed);
+  if (host_too && !device.is_cpu()) state_->seed(c10::kCPU, seed);
 }
 
 RandomScope::~RandomScope() {
-  const std::lock_guard lock(state_->generator.mutex());
-  state_->generator.set_state(state_->saved);
+  for (State::Saved& saved : state_->saved) {
+    const std::lock_guard lock(saved.generator.mutex());
+    saved.generator.set_state(saved.state);
+  }
 }
 
 }  // namespace kerf

@@ -16,6 +16,7 @@
 #include <map>
 
 #include "kerf/base/error.h"
+#include "kerf/base/interrupt.h"
 #include "kerf/libtorch/storage.h"
 
 namespace kerf {
@@ -191,6 +192,9 @@ std::vector<c10::IValue> StageGraphs::run(std::int64_t batch, std::vector<c10::I
   if (!same) {
     try {
       record(recording, places, weights, execute);
+    } catch (const Interrupted&) {
+      recordings_.clear();
+      throw;
     } catch (const std::exception& error) {
       // What cannot be recorded runs as before, and the reason is kept.
       why_not_ = first_line(error.what());

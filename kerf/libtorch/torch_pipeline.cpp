@@ -116,7 +116,7 @@ void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) 
 
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,
                                          bool record) {
-  const std::lock_guard lock(mutex_);
+  Turn turn(executor_.turns());  // one call at a time: weights are checked, then used
   // Cutting and joining happen on this thread: what leaves is no inference tensor either.
   const c10::InferenceMode no_inference_mode(false);
   const c10::AutoGradMode no_grad(false);
@@ -138,7 +138,8 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
   if (random_) run.seed = draw_seed();
   backend_.mark_inputs(run);
 
-  Executor::Result executed = executor_.run(run, static_cast<int>(run.batches.size()), record);
+  Executor::Result executed =
+      executor_.run(turn, run, static_cast<int>(run.batches.size()), record);
   if (autocast_ || uses_autocast()) clear_autocast_cache();
   for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
     result.outputs.push_back(output(i, executed, run, inputs));
@@ -212,7 +213,7 @@ c10::IValue TorchPipeline::output(std::size_t index, const Executor::Result& res
 }
 
 std::vector<TorchPipeline::Recorded> TorchPipeline::recorded() {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(executor_.turns());
   std::vector<Recorded> out;
   for (const TorchStage* stage : backend_.stages()) {
     out.push_back(
@@ -222,12 +223,12 @@ std::vector<TorchPipeline::Recorded> TorchPipeline::recorded() {
 }
 
 std::int64_t TorchPipeline::recorded_bytes(DeviceId device) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(executor_.turns());
   return backend_.recorded_bytes(device);
 }
 
 void TorchPipeline::replace_weights(std::vector<at::Tensor> weights) {
-  const std::lock_guard lock(mutex_);
+  const Turn turn(executor_.turns());
   backend_.weights().replace(std::move(weights));
 }
 

@@ -7,7 +7,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,9 +46,9 @@ class TorchPipeline {
                 OpaqueCalls opaque, std::map<std::string, std::string> reduce,
                 bool device_graphs = false);
 
-  // `inputs`: one tensor for each input of the graph. Throws Error(invalid_argument) that names the
-  // input and the dimension when a shape is another than the traced one; Error(run_failed) when a
-  // stage fails, after which the pipeline can be called again.
+  // `inputs`: one tensor for each input of the graph. Polls (base/interrupt.h). Throws
+  // Error(invalid_argument) that names the input and the dimension when a shape is another than the
+  // traced one; Error(run_failed) when a stage fails, after which the pipeline can be called again.
   Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
 
   // The batch size of such a call, 0 for a static graph; throws as `run` does for bad inputs.
@@ -76,7 +75,6 @@ class TorchPipeline {
   std::optional<std::vector<OutputRule>> rules_;  // made when micro-batches are first asked for
   bool random_ = false;
   bool autocast_ = false;
-  std::mutex mutex_;  // one call at a time: weights are checked, then used
   TorchBackend backend_;
   Executor executor_;
 };

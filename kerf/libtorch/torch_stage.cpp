@@ -11,6 +11,7 @@
 #include <map>
 
 #include "kerf/base/error.h"
+#include "kerf/base/interrupt.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/storage.h"
@@ -174,7 +175,10 @@ void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
   std::optional<AutocastScope> autocast;
   if (!node.autocast.empty()) autocast.emplace(node.autocast, device_);
   std::optional<RandomScope> random;
-  if (node.random) random.emplace(device_, stream_seed(run.seed, microbatch, node.name));
+  if (node.random) {
+    const std::uint64_t seed = stream_seed(run.seed, microbatch, node.name);
+    if (!kernel.seed_generator(seed)) random.emplace(device_, seed, kernel.is_opaque());
+  }
   kernel.run(graph_, slots_, batch);
 }
 
@@ -189,6 +193,13 @@ void TorchStage::execute_step(std::size_t step, TorchRun& run, int microbatch) {
   Kernel& kernel = kernels_[step];
   try {
     run_kernel(kernel, run, microbatch);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (BlockError& error) {
+    error.add_note(fmt::format("[libtorch.run] raised in stage {} on {}, at {}",
+                               program_.stage.index(), device_name_,
+                               graph_.describe(kernel.node())));
+    throw;
   } catch (const c10::Error& error) {
     fail(kernel, error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -202,6 +213,7 @@ std::vector<c10::IValue> TorchStage::execute(TorchRun& run, int microbatch,
   const Emptied emptied{slots_};
   bind(places);
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    if (!graphs_.recording()) poll_interrupt();
     execute_step(i, run, microbatch);
     if (graphs_.recording()) check_on_device(i);
   }
@@ -266,6 +278,7 @@ void TorchStage::run_timed(TorchRun& run, std::vector<double>& step_ns) {
   bind(incoming);
   step_ns.resize(kernels_.size());
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    poll_interrupt();
     const Clock::time_point start = Clock::now();
     execute_step(i, run, 0);
     if (has_streams(device_)) mark_ready()->synchronize();

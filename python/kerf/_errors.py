@@ -14,3 +14,14 @@ class ExportError(NotImplementedError):
         super().__init__(message)
         self.location = location
         self.module = module
+
+
+def is_of_run(error):
+    """Was it raised by a pipeline's run: by Kerf, or by a block, which Kerf leaves a note at?
+
+    What a signal handler raises passes through the same calls, and so does the refusal of a call
+    that a handler makes while another runs.
+    """
+    if str(error).startswith("["):
+        return not str(error).startswith("[runtime.run]")
+    return any(str(note).startswith("[libtorch.") for note in getattr(error, "__notes__", ()))

@@ -74,7 +74,7 @@ class BlockCall:
             "written": [inputs[i] for i in self.outcome.written_inputs]
             + _distinct(ref, [weights[n] for n in changed]),
         }
-        record["random"] = True  # it may draw; nobody knows
+        record["random"] = self.outcome.draws
         record["written_args"] = ["written"]
         record["aliased_args"] = (
             ["0"] if any(o.alias is not None for o in self.outcome.outputs) else []

@@ -13,8 +13,9 @@ import json
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from kerf import _classes, _pytree
+from kerf import _classes, _pytree, _schema
 
 
 class ProbeError(Exception):
@@ -53,6 +54,7 @@ class Outcome:
     spec: object
     written_inputs: list
     written_weights: list  # names below the block
+    draws: bool  # random numbers, in a probe
 
 
 def at(size, batch):
@@ -111,9 +113,9 @@ def _run(model, modules, signature, batch):
             raise ProbeError(f"it runs on real weights only: {error}") from error
     first = _run_real(model, modules, module, signature, batch, seed=1)
     again = _run_real(model, modules, module, signature, batch, seed=2)
-    if first != again:
+    if first[:-1] != again[:-1]:
         raise ProbeError("the shapes that come out of it depend on the values that go in")
-    return first
+    return (*first[:-1], first[-1] or again[-1])
 
 
 def _run_fake(model, modules, module, signature, batch):
@@ -130,8 +132,8 @@ def _run_fake(model, modules, module, signature, batch):
                 *module.named_buffers(remove_duplicate=False),
             ]
         }
-        with torch.no_grad():
-            return _observe(
+        with torch.no_grad(), _Draws() as draws:
+            found = _observe(
                 lambda a, k: torch.func.functional_call(module, state, a, k, tie_weights=False),
                 model,
                 modules,
@@ -140,6 +142,7 @@ def _run_fake(model, modules, module, signature, batch):
                 state,
                 batch,
             )
+        return (*found, draws.seen)
 
 
 def _run_real(model, modules, module, signature, batch, seed):
@@ -153,9 +156,13 @@ def _run_real(model, modules, module, signature, batch, seed):
             for shape, dtype, device, _ in signature.inputs
         ]
         try:
-            return _observe(
+            before = _random_states(devices)
+            found = _observe(
                 lambda a, k: module(*a, **k), model, modules, signature, inputs, state, batch
             )
+            after = _random_states(devices)
+            drew = not all(map(torch.equal, before, after))
+            return (*found, drew)
         except Exception as error:
             raise ProbeError(
                 f"running it by itself raised {type(error).__name__}: {error}"
@@ -163,6 +170,24 @@ def _run_real(model, modules, module, signature, batch, seed):
         finally:
             for name, value in saved.items():
                 state[name].copy_(value)
+
+
+class _Draws(TorchDispatchMode):
+    """Sees operators that draw random numbers, which on fake tensors moves no generator."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        schema = _schema.schema_of(func)
+        kwargs = kwargs or {}
+        self.seen = self.seen or _schema.is_random(schema, schema.bind(args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _random_states(devices):
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
 
 
 def _made_up(shape, dtype, device):
@@ -221,7 +246,7 @@ def _fit(runs, sizes):
     """One outcome for all batch sizes, from runs at a few."""
     first = runs[0]
     ranks = [[len(t[0]) for t in r[0]] for r in runs]
-    if any(r[2:] != first[2:] for r in runs) or any(r != ranks[0] for r in ranks):
+    if any(r[2:-1] != first[2:-1] for r in runs) or any(r != ranks[0] for r in ranks):
         raise ProbeError("its results differ in structure from one batch size to another")
     outputs = []
     for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
@@ -235,7 +260,7 @@ def _fit(runs, sizes):
             )
         )
     spec = _fit_spec([r[1] for r in runs], sizes)
-    return Outcome(outputs, spec, first[2], first[3])
+    return Outcome(outputs, spec, first[2], first[3], any(r[-1] for r in runs))
 
 
 def _fit_spec(specs, sizes):

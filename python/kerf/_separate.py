@@ -13,6 +13,7 @@ import threading
 import torch
 
 from kerf import _core
+from kerf._errors import is_of_run
 
 _MOST_SAMPLES = 8
 # Largest difference, relative to the largest number of the output: between batches of one size,
@@ -36,7 +37,7 @@ class SeparateSamples:
         self._dims = [] if self._shown else _core.input_dims(graph)
         text = "" if self._shown else graph.text()
         self._rounds_coarsely = ": bf16[" in text or ": f16[" in text
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call the pipeline in between
 
     def check(self, runner, inputs, n_microbatches):
         """Raises NotImplementedError, naming the output, when samples are mixed."""
@@ -159,8 +160,10 @@ class _Trial:
         """``function(self, ...)``, or None when these samples cannot be run: the call will tell."""
         try:
             return function(self, *arguments)
-        except Exception:
-            return None
+        except Exception as error:
+            if is_of_run(error):
+                return None
+            raise  # of a signal handler
 
     def outputs(self, samples):
         return self.outputs_and_buffers(samples, 1)[0]

@@ -12,37 +12,23 @@
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
 #include "python/src/interruptible.h"
+#include "python/src/torch/block_calls.h"
 
 namespace py = pybind11;
 
 namespace kerf::bindings {
 namespace {
 
-using PythonCalls = std::map<std::string, py::object>;
-
-// A Python callable that may be copied, called and dropped by threads that do not hold the
-// interpreter lock. The lock is taken for the block alone.
-OpaqueCall to_opaque_call(py::object callable) {
-  const std::shared_ptr<py::object> held(new py::object(std::move(callable)), [](py::object* p) {
-    const py::gil_scoped_acquire lock;
-    delete p;
-  });
-  return [held](const std::vector<at::Tensor>& inputs, std::int64_t batch) {
-    const py::gil_scoped_acquire lock;
-    try {
-      return (*held)(inputs, batch).cast<std::vector<at::Tensor>>();
-    } catch (const py::error_already_set& error) {
-      // The exception's Python half must not outlive the lock: keep its text.
-      throw Error(ErrorKind::run_failed, error.what());
-    }
-  };
-}
-
-OpaqueCalls to_opaque_calls(const PythonCalls& calls) {
-  OpaqueCalls out;
-  for (const auto& [node, callable] : calls) out.emplace(node, to_opaque_call(callable));
-  return out;
-}
+// A pipeline, and the blocks that its threads may be inside of.
+struct PythonPipeline : TorchPipeline {
+  PythonPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
+                 BlockCalls block_calls, std::map<std::string, std::string> reduce,
+                 bool device_graphs)
+      : TorchPipeline(graph, plan, std::move(weights), block_calls.calls, std::move(reduce),
+                      device_graphs),
+        blocks(std::move(block_calls)) {}
+  BlockCalls blocks;
+};
 
 py::object to_python(const c10::IValue& value) {
   if (value.isTensor()) return py::cast(value.toTensor());
@@ -52,10 +38,11 @@ py::object to_python(const c10::IValue& value) {
   return py::none();
 }
 
-py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
+py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
               bool record) {
   TorchPipeline::Result result;
-  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); });
+  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); },
+                     [&] { pipeline.blocks.interrupt(); });
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
   return py::make_tuple(outputs, result.batch,
@@ -63,7 +50,7 @@ py::tuple run(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs, in
 }
 
 // By stage: its device, how many recordings there are, why none, and what the device holds of them.
-py::list recorded(TorchPipeline& pipeline) {
+py::list recorded(PythonPipeline& pipeline) {
   std::vector<TorchPipeline::Recorded> stages;
   std::vector<std::int64_t> bytes;
   interruptible_call([&] {
@@ -88,12 +75,14 @@ Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t devic
                    std::int64_t batch, const PythonCalls& opaque, double budget_seconds) {
   MeasureOptions options;
   options.budget_seconds = budget_seconds;
-  const OpaqueCalls calls = to_opaque_calls(opaque);
+  const BlockCalls blocks(opaque);
   Profile profile;
-  interruptible_call([&] {
-    profile = measure(graph, cluster, DeviceId(device), std::move(weights), inputs, batch, calls,
-                      options);
-  });
+  interruptible_call(
+      [&] {
+        profile = measure(graph, cluster, DeviceId(device), std::move(weights), inputs, batch,
+                          blocks.calls, options);
+      },
+      [&] { blocks.interrupt(); });
   return profile;
 }
 
@@ -106,16 +95,18 @@ PYBIND11_MODULE(_torch, m) {
   m.doc() = "Kerf on PyTorch: pipelines and measured profiles. Use it through the package kerf.";
   py::module_::import("kerf._core");
 
-  py::class_<TorchPipeline>(m, "Pipeline")
+  init_block_errors();
+
+  py::class_<PythonPipeline>(m, "Pipeline")
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
                        const PythonCalls& opaque, std::map<std::string, std::string> reduce,
                        bool device_graphs) {
-             OpaqueCalls calls = to_opaque_calls(opaque);
-             std::unique_ptr<TorchPipeline> pipeline;
+             BlockCalls blocks(opaque);
+             std::unique_ptr<PythonPipeline> pipeline;
              interruptible_call([&] {
-               pipeline = std::make_unique<TorchPipeline>(graph, plan, std::move(weights),
-                                                          std::move(calls), std::move(reduce),
-                                                          device_graphs);
+               pipeline = std::make_unique<PythonPipeline>(graph, plan, std::move(weights),
+                                                           std::move(blocks), std::move(reduce),
+                                                           device_graphs);
              });
              return pipeline;
            }),
@@ -126,7 +117,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("check_inputs", &TorchPipeline::check_inputs, py::arg("inputs"))
       .def(
           "replace_weights",
-          [](TorchPipeline& pipeline, std::vector<at::Tensor> weights) {
+          [](PythonPipeline& pipeline, std::vector<at::Tensor> weights) {
             interruptible_call([&] { pipeline.replace_weights(std::move(weights)); });
           },
           py::arg("weights"));

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "python/src/torch/block_calls.h"
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace kerf::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// A Python exception on its way through threads that do not hold the interpreter lock: pybind11
+// takes the lock itself to drop it.
+class PythonBlockError : public BlockError {
+ public:
+  explicit PythonBlockError(py::error_already_set raised)
+      : raised_(std::make_shared<py::error_already_set>(std::move(raised))) {}
+
+  const char* what() const noexcept override { return raised_->what(); }
+
+  void add_note(const std::string& note) override {
+    const py::gil_scoped_acquire lock;
+    try {
+      raised_->value().attr("add_note")(note);
+    } catch (const py::error_already_set&) {  // of a class that takes no notes
+    }
+  }
+
+  void restore() const { raised_->restore(); }
+
+ private:
+  std::shared_ptr<py::error_already_set> raised_;
+};
+
+}  // namespace
+
+class BlockThreads {
+ public:
+  // The calling thread is inside a block while it lives.
+  class Inside {
+   public:
+    explicit Inside(BlockThreads& threads) : threads_(threads) {
+      threads_.ids_.push_back(PyThread_get_thread_ident());
+    }
+    ~Inside() {
+      auto& ids = threads_.ids_;
+      ids.erase(std::find(ids.begin(), ids.end(), PyThread_get_thread_ident()));
+      // An interrupt that came too late must not end the next block of this thread.
+      PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), nullptr);
+    }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    BlockThreads& threads_;
+  };
+
+  void interrupt() const {
+    for (const unsigned long id : ids_) PyThreadState_SetAsyncExc(id, PyExc_KeyboardInterrupt);
+  }
+
+ private:
+  std::vector<unsigned long> ids_;
+};
+
+namespace {
+
+// May be copied, called and dropped by threads that do not hold the interpreter lock. The lock is
+// taken for the block alone.
+OpaqueCall to_opaque_call(py::object callable, std::shared_ptr<BlockThreads> threads) {
+  const std::shared_ptr<py::object> held(new py::object(std::move(callable)), [](py::object* p) {
+    const py::gil_scoped_acquire lock;
+    delete p;
+  });
+  return [held, threads](const std::vector<at::Tensor>& inputs, std::int64_t batch) {
+    const py::gil_scoped_acquire lock;
+    const BlockThreads::Inside inside(*threads);
+    try {
+      return (*held)(inputs, batch).cast<std::vector<at::Tensor>>();
+    } catch (py::error_already_set& error) {
+      throw PythonBlockError(std::move(error));
+    }
+  };
+}
+
+}  // namespace
+
+BlockCalls::BlockCalls(const PythonCalls& python_calls)
+    : threads_(std::make_shared<BlockThreads>()) {
+  for (const auto& [node, callable] : python_calls) {
+    calls.emplace(node, to_opaque_call(callable, threads_));
+  }
+}
+
+void BlockCalls::interrupt() const { threads_->interrupt(); }
+
+void init_block_errors() {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const PythonBlockError& error) {
+      error.restore();
+    }
+  });
+}
+
+}  // namespace kerf::bindings
