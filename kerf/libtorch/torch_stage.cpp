@@ -13,6 +13,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
 #include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/expected.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/storage.h"
 
@@ -205,7 +206,18 @@ void TorchStage::execute_step(std::size_t step, TorchRun& run, int microbatch) {
   } catch (const std::exception& error) {
     fail(kernel, error.what());
   }
+  if (kernel.is_opaque()) {
+    for (const ValueId made : graph_.node(kernel.node()).outputs) {
+      if (made.valid()) check_slot(made, run, microbatch);
+    }
+  }
   for (const int cleared : cleared_[step]) slots_[static_cast<std::size_t>(cleared)] = {};
+}
+
+void TorchStage::check_slot(ValueId value, const TorchRun& run, int microbatch) const {
+  if (slot(value) < 0) return;
+  check_made(graph_, value, slots_[static_cast<std::size_t>(slot(value))],
+             run.batches[static_cast<std::size_t>(microbatch)], !autocast_enabled(device_));
 }
 
 std::vector<c10::IValue> TorchStage::execute(TorchRun& run, int microbatch,
@@ -220,6 +232,7 @@ std::vector<c10::IValue> TorchStage::execute(TorchRun& run, int microbatch,
   std::vector<c10::IValue> sends;
   sends.reserve(program_.sends.size());
   for (const Send& send : program_.sends) {
+    check_slot(send.value, run, microbatch);
     sends.push_back(std::move(slots_[static_cast<std::size_t>(slot(send.value))]));
   }
   return sends;

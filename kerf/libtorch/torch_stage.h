@@ -44,6 +44,8 @@ class TorchStage : public StageRunner {
   std::vector<c10::IValue> execute(TorchRun& run, int microbatch, std::vector<c10::IValue>& places);
   void execute_step(std::size_t step, TorchRun& run, int microbatch);
   void run_kernel(Kernel& kernel, TorchRun& run, int microbatch);
+  // Is what stands in the value's slot what the graph says it is?
+  void check_slot(ValueId value, const TorchRun& run, int microbatch) const;
   [[noreturn]] void fail(const Kernel& kernel, const std::string& reason) const;
   void check_on_device(std::size_t step) const;
   std::shared_ptr<c10::Event> mark_ready() const;

@@ -17,11 +17,14 @@ class ExportError(NotImplementedError):
 
 
 def is_of_run(error):
-    """Was it raised by a pipeline's run: by Kerf, or by a block, which Kerf leaves a note at?
+    """Does it say that a run failed: by Kerf, PyTorch, or a block, which Kerf leaves a note at?
 
     What a signal handler raises passes through the same calls, and so does the refusal of a call
     that a handler makes while another runs.
     """
-    if str(error).startswith("["):
-        return not str(error).startswith("[runtime.run]")
-    return any(str(note).startswith("[libtorch.") for note in getattr(error, "__notes__", ()))
+    if str(error).startswith("[runtime.run]"):
+        return False
+    notes = map(str, getattr(error, "__notes__", ()))
+    return isinstance(error, (RuntimeError, ValueError, TypeError, LookupError)) or any(
+        note.startswith("[libtorch.") for note in notes
+    )
