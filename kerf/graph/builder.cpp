@@ -15,14 +15,16 @@ GraphBuilder::GraphBuilder(std::string name, bool training) {
   scopes_.emplace("", ScopeId(0));
 }
 
-void GraphBuilder::add_condition(Condition condition) {
+bool GraphBuilder::add_condition(Condition condition) {
+  const bool holds = condition.holds(data_.example_batch);
   for (const Condition& known : data_.conditions) {
     if (known.left == condition.left && known.relation == condition.relation &&
         known.right == condition.right) {
-      return;
+      return holds;
     }
   }
   data_.conditions.push_back(std::move(condition));
+  return holds;
 }
 
 ScopeId GraphBuilder::add_scope(const std::string& path, const std::string& class_name) {

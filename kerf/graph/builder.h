@@ -37,8 +37,8 @@ class GraphBuilder {
 
   void set_batch(std::int64_t example) { data_.example_batch = example; }
   void add_note(std::string text) { data_.notes.push_back(std::move(text)); }
-  // Saying one twice keeps the first, with its source.
-  void add_condition(Condition condition);
+  // Saying one twice keeps the first, with its source. Whether it holds for the example.
+  bool add_condition(Condition condition);
   void add_attribute(std::string path, std::string name, Argument value) {
     data_.attributes.push_back({std::move(path), std::move(name), std::move(value)});
   }

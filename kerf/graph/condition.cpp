@@ -52,11 +52,28 @@ const Condition* find_violated(std::span<const Condition> conditions, std::int64
   return found == conditions.end() ? nullptr : &*found;
 }
 
-std::string describe_violation(std::span<const Condition> conditions, std::int64_t batch) {
+std::string describe_violation(std::span<const Condition> conditions, std::int64_t batch,
+                               std::string_view what) {
   const Condition* violated = find_violated(conditions, batch);
   if (violated == nullptr) return "";
-  return fmt::format("a batch of {}, where {} went on because {} held for the example", batch,
+  return fmt::format("a {} of {}, where {} went on because {} held for the example", what, batch,
                      violated->source.empty() ? "the model" : violated->source, violated->str());
+}
+
+void check_conditions(std::span<const Condition> conditions, std::int64_t batch, int n_microbatches,
+                      std::string_view where) {
+  if (conditions.empty() || batch < 1) return;
+  const std::int64_t parts = std::clamp<std::int64_t>(n_microbatches, 1, batch);
+  std::string found = describe_violation(conditions, batch);
+  const std::int64_t sizes[] = {(batch + parts - 1) / parts, batch / parts};
+  for (const std::int64_t size : sizes) {
+    if (found.empty()) found = describe_violation(conditions, size, "micro-batch");
+  }
+  if (found.empty()) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("{} {}; expected sizes for which it holds; give another batch or number "
+                          "of micro-batches, or trace the model with this one",
+                          where, found));
 }
 
 }  // namespace kerf

@@ -38,6 +38,12 @@ const Condition* find_violated(std::span<const Condition> conditions, std::int64
 
 // The same in words, without a full stop: "a batch of 3, where model.py:12 went on because
 // B%2 == 0". Empty when all hold.
-std::string describe_violation(std::span<const Condition> conditions, std::int64_t batch);
+std::string describe_violation(std::span<const Condition> conditions, std::int64_t batch,
+                               std::string_view what = "batch");
+
+// Throws Error(invalid_argument), which begins with `where`, when a condition does not hold for the
+// batch as a whole or for one of its n parts, which differ by one sample at most.
+void check_conditions(std::span<const Condition> conditions, std::int64_t batch, int n_microbatches,
+                      std::string_view where);
 
 }  // namespace kerf

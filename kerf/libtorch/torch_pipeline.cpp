@@ -130,6 +130,7 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
                     "expected 1; trace the model with a batch that can change",
                     n_microbatches));
   }
+  check_conditions(graph_.conditions(), result.batch, n_microbatches, "[libtorch.pipeline]");
   TorchRun run(plan().cluster.num_devices());
   run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
                                    : std::vector<std::int64_t>{result.batch};

@@ -44,6 +44,8 @@ void check_batch(const Problem& problem) {
                     "give a larger batch or fewer micro-batches",
                     n, problem.batch_size()));
   }
+  // A plan for sizes that the trace is not right for could never run.
+  check_conditions(problem.graph.conditions(), problem.batch_size(), n, "[plan.problem]");
 }
 
 }  // namespace

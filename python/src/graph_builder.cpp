@@ -167,11 +167,11 @@ void set_outputs(GraphBuilder& builder, const py::list& leaves,
   builder.set_outputs(std::move(outputs), in_spec, out_spec);
 }
 
-void add_condition(GraphBuilder& builder, const py::object& left, const std::string& relation,
+bool add_condition(GraphBuilder& builder, const py::object& left, const std::string& relation,
                    const py::object& right, const std::string& source) {
   const auto found = find_relation(relation);
   if (!found) fail(fmt::format("the relation '{}'", relation), "==, !=, < or <=");
-  builder.add_condition({to_expr(left), *found, to_expr(right), source});
+  return builder.add_condition({to_expr(left), *found, to_expr(right), source});
 }
 
 }  // namespace

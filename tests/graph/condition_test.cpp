@@ -56,6 +56,27 @@ TEST(ACondition, IsFoundAndSaidInWordsWithTheModelsLine) {
             "a batch of 9, where the model went on because B <= 8 held for the example");
 }
 
+std::string refused_sizes(const std::string& line, std::int64_t batch, int parts) {
+  const Condition conditions[] = {condition(line)};
+  try {
+    check_conditions(conditions, batch, parts, "[here]");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ACondition, IsCheckedForTheBatchAndForEachMicroBatch) {
+  EXPECT_EQ(refused_sizes("B % 2 == 0", 8, 4), "");
+  EXPECT_THAT(refused_sizes("B % 2 == 0", 7, 1), HasSubstr("[here] a batch of 7, where"));
+  EXPECT_THAT(refused_sizes("B < 10", 16, 4), HasSubstr("a batch of 16"));
+  EXPECT_THAT(refused_sizes("1 < B", 4, 4), HasSubstr("a micro-batch of 1"));
+  EXPECT_THAT(refused_sizes("1 < B", 5, 3), HasSubstr("a micro-batch of 1")) << "2, 2, 1";
+  EXPECT_EQ(refused_sizes("1 < B", 6, 3), "");
+  EXPECT_THAT(refused_sizes("1 < B", 2, 100), HasSubstr("a micro-batch of 1"));
+}
+
 TEST(ACondition, MustHoldForTheExampleAndNeedsABatch) {
   EXPECT_THAT(refusal("batch 3\nrequire B % 2 == 0\n"),
               HasSubstr("the condition (B%2) == 0 and an example of batch 3"));

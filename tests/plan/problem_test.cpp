@@ -71,6 +71,21 @@ TEST(AProblem, RefusesMicroBatchesThatCannotBe) {
   EXPECT_THAT(error_of(fixed), HasSubstr("static"));
 }
 
+TEST(AProblem, RefusesSizesThatTheTraceIsNotRightFor) {
+  Problem problem = small_problem();
+  GraphData data = problem.graph.data();
+  data.conditions.push_back({Expr(1), Relation::less, Expr::batch(), "m.py:3"});
+  problem.graph = Graph::freeze(std::move(data));
+  problem.profile = estimate(problem.graph, device_kind("cpu"));
+  problem.n_microbatches = 3;
+  EXPECT_EQ(error_of(problem), "no error");
+  problem.n_microbatches = 6;
+  EXPECT_THAT(error_of(problem), HasSubstr("a micro-batch of 1, where m.py:3 went on because"));
+  problem.n_microbatches = 1;
+  problem.batch = 1;
+  EXPECT_THAT(error_of(problem), HasSubstr("a batch of 1"));
+}
+
 TEST(AProblem, RefusesUnknownNamesAndForeignProfiles) {
   Problem problem = small_problem();
   problem.comm_model = "pigeon";
