@@ -12,6 +12,8 @@ import torch
 from kerf._lower import short_path
 
 _NOT_USER = (torch.__path__[0], __file__.rpartition("/")[0], "<")
+_MODULES = torch.__path__[0] + "/nn/"
+_ENTRY = __file__.replace("_blame", "_export")  # where a trace calls the model
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
@@ -30,7 +32,7 @@ def find_blame(error, modules):
     """``modules`` maps id(module.__dict__) to the module's path."""
     for one in reversed(_chain(error)):
         frames = list(traceback.walk_tb(one.__traceback__))
-        user = [(f, line) for f, line in frames if _is_user(f.f_code.co_filename)]
+        user = [(f, line) for f, line in frames if is_user(f.f_code.co_filename)]
         if not user:
             continue
         frame, number = user[-1]
@@ -39,19 +41,26 @@ def find_blame(error, modules):
             module=_module(frames, modules),
             location=f"{short_path(file)}:{number}",
             line=linecache.getline(file, number).strip(),
-            reason=_reason(one),
+            reason=reason_of(one),
             data_dependent=_is_data_dependent(one),
         )
-    return Blame("", "", "", _reason(error))
+    frames = list(traceback.walk_tb(error.__traceback__))  # a model of torch's modules alone
+    return Blame(_module(frames, modules), "", "", reason_of(error), _is_data_dependent(error))
 
 
 def user_location():
-    """The innermost line of user code that is running, as "file.py:12"."""
+    """The innermost line of the model's code that is running, as "file.py:12"; a line of torch's
+    own modules where it has no other."""
+    own = ""
     for frame, line in traceback.walk_stack(None):
         file = frame.f_code.co_filename
-        if _is_user(file):
+        if is_user(file):
             return f"{short_path(file)}:{line}"
-    return ""
+        if file == _ENTRY:
+            break  # outside is who called for the trace
+        if file.startswith(_MODULES):
+            own = own or f"{short_path(file)}:{line}"
+    return own
 
 
 def _chain(error):
@@ -63,7 +72,7 @@ def _chain(error):
     return chain
 
 
-def _is_user(file):
+def is_user(file):
     if file.startswith(_NOT_USER):
         return False
     return "site-packages" in file or not file.startswith(_STDLIB)
@@ -83,7 +92,7 @@ def _is_data_dependent(error):
     return "DataDependent" in type(error).__name__ or "data-dependent" in str(error).lower()
 
 
-def _reason(error):
+def reason_of(error):
     if _is_data_dependent(error):
         return "a branch or a size depends on the values inside a tensor"
     name = type(error).__name__

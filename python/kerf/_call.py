@@ -243,6 +243,11 @@ def _named_pairs(checker, pairs):
     return pairs
 
 
+def lookup(mapping, name):
+    """``mapping.get(name)``, of what a module holds: a torch.jit module's mappings have no get."""
+    return mapping[name] if name in mapping else None
+
+
 def module_finder(model):
     """Finds a module of the model by its path. Paths may come from a file, so they are looked up
     among the modules only, where ``get_submodule`` would ask for any attribute."""
@@ -250,7 +255,7 @@ def module_finder(model):
     def find(path):
         module = model
         for name in path.split(".") if path else ():
-            module = module._modules.get(name)
+            module = lookup(module._modules, name)
             if module is None:
                 raise _spec.error(f"the graph names a module '{path}'", "one that the model has")
         return module
@@ -330,7 +335,7 @@ def find_weight(model, signature, record):
 def _tensor_of(module, name):
     """A module's tensor, looked up as data: names may come from a file. None when it has none."""
     for mapping in (module._parameters, module._buffers, vars(module)):
-        if isinstance(mapping.get(name), torch.Tensor):
+        if isinstance(lookup(mapping, name), torch.Tensor):
             return mapping[name]
     found = inspect.getattr_static(type(module), name, None)
     return found if isinstance(found, torch.Tensor) else None

@@ -13,12 +13,11 @@ import time
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kerf import _pytree
-from kerf._blame import user_location
 from kerf._call import describe_call
 from kerf._checkpoint import marked_regions
+from kerf._decisions import Decisions
 from kerf._lower import MODEL
 from kerf._quiet import quiet
 
@@ -38,7 +37,7 @@ class Exporter:
         self.lost = []  # paths of arguments that the model changes in a way no pipeline can
         self.notes = []
         self.seconds = 0.0  # spent in torch.export so far
-        self.fixed = []  # (number, location) of sizes that the model compared with a number
+        self.decisions = Decisions()  # of the last run
         self._batch = 0
         self._modules = {id(m): path for path, m in model.named_modules()}
 
@@ -47,14 +46,15 @@ class Exporter:
         auto = torch.export.Dim.AUTO
         dims = tuple({} if d is None else {d: auto} for d in batch.dims)
         self.notes = []
-        self.fixed = []
+        self.decisions = Decisions()
         wrapper = _Flat(self, batch)
         with (
             _one_at_a_time,
             quiet(),
             _no_inference_mode(),
             _attributes_restored(self.model, self.notes),
-            _fixed_sizes(self.fixed),
+            _plain_attention(),
+            self.decisions.watched(),
             marked_regions(),
             self.blocks.installed(lambda: self._batch),
             _on_fake_device(self.model, self.device),
@@ -62,7 +62,10 @@ class Exporter:
             started = time.perf_counter()
             try:
                 return torch.export.export(
-                    wrapper, tuple(examples), dynamic_shapes=(dims,), strict=False
+                    wrapper,
+                    tuple(examples),
+                    dynamic_shapes=(dims,) if dims else None,
+                    strict=False,
                 )
             finally:
                 self.seconds += time.perf_counter() - started
@@ -145,23 +148,22 @@ def _no_inference_mode():
 
 
 @contextlib.contextmanager
-def _fixed_sizes(found):
-    """Notes where in the user's code a symbolic size turns out to be a number."""
-    original = getattr(ShapeEnv, "_set_replacement", None)
-    if original is None:
-        yield
-        return
+def _plain_attention():
+    """``nn.Transformer`` and its parts take the way that any call can take.
 
-    def noting(self, symbol, target, *rest, **more):
-        if getattr(target, "is_Integer", False):
-            found.append((int(target), user_location()))
-        return original(self, symbol, target, *rest, **more)
-
-    ShapeEnv._set_replacement = noting
+    Their fast path is one operator for a whole layer, of nested tensors where there is padding. And
+    they compare a mask's values with a causal one to choose a kernel; that is up to the graph.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    transformer = torch.nn.modules.transformer
+    detect = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        ShapeEnv._set_replacement = original
+        torch.backends.mha.set_fastpath_enabled(fast)
+        transformer._detect_is_causal_mask = detect
 
 
 @contextlib.contextmanager
@@ -215,13 +217,14 @@ def _on_fake_device(model, device):
     """Weights on the meta device are shown to export as if they were on ``device``.
 
     Tensors that a forward makes come up on a real device, and meta tensors do not mix with those.
+    Weights that were made in inference mode get stand-ins too: export cannot take those.
     """
     places = [
         (owner, name, tensor)
         for module in model.modules()
         for owner in (module._parameters, module._buffers)
         for name, tensor in owner.items()
-        if tensor is not None and tensor.is_meta
+        if tensor is not None and (tensor.is_meta or tensor.is_inference())
     ]
     if not places or device.type == "meta":
         yield
@@ -233,7 +236,10 @@ def _on_fake_device(model, device):
             if id(tensor) not in made:
                 with mode:
                     stand_in = torch.empty_strided(
-                        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
+                        tensor.shape,
+                        tensor.stride(),
+                        dtype=tensor.dtype,
+                        device=device if tensor.is_meta else tensor.device,
                     )
                 if isinstance(tensor, torch.nn.Parameter):
                     stand_in = torch.nn.Parameter(stand_in, tensor.requires_grad)

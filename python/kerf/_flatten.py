@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import torch
 import torch.fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kerf._checkpoint import Regions
-from kerf._schema import Schema, schema_of
+from kerf._schema import Schema, schema_of, with_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +89,19 @@ def results_in(item):
             yield from results_in(i)
 
 
+def _numbers_for_tensors(op, args):
+    """Places where a number that is computed from tensors is given for a tensor."""
+    types = [a.type for a in op._schema.arguments]
+    return tuple(
+        i
+        for i, (arg, kind) in enumerate(zip(args, types, strict=False))
+        if isinstance(arg, Result)
+        and isinstance(arg.val, torch.types.py_sym_types)
+        and free_unbacked_symbols(arg.val)
+        and isinstance(kind, torch.TensorType)
+    )
+
+
 class UnsupportedCall(Exception):
     """A call that no graph can hold, such as control flow over sub-graphs."""
 
@@ -145,7 +159,13 @@ class FlatProgram:
         elif isinstance(target, torch._ops.OpOverload):
             self._define(node)
             kwargs = {name: self.follow(arg) for name, arg in node.kwargs.items()}
-            schema, args = schema_of(target), self.follow(node.args)
+            args = self.follow(node.args)
+            places = _numbers_for_tensors(target, args)
+            if places:
+                target = with_numbers(target, places)
+                if target is None:
+                    raise UnsupportedCall(node)
+            schema = schema_of(target)
             self.calls.append(Call(node, modes, self._regions.path, schema, args, kwargs))
         elif isinstance(node.meta.get("val"), torch.types.py_sym_types):
             self._define(node)  # Python arithmetic on sizes: `val` has the outcome

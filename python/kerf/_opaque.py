@@ -15,6 +15,7 @@ import torch
 from kerf import _classes, _pytree, _spec
 from kerf._arguments import shown
 from kerf._call import module_finder
+from kerf._capturable import is_packed
 from kerf._probe import (
     Outcome,
     ProbeError,
@@ -129,15 +130,36 @@ class Blocks:
             # emptied: what the user has compiled is traced from its own code.
             hook = self._entry(path, module, batch) if path in self.paths else None
             module.__dict__["_compiled_call_impl"] = hook
+        stand_ins = self._stand_ins()
+        for siblings, name, _, stand_in in stand_ins:
+            siblings[name] = stand_in
         try:
             yield
         finally:
+            for siblings, name, block, _ in stand_ins:
+                siblings[name] = block
             for module, hook in saved:
                 module.__dict__.pop("_compiled_call_impl", None)
                 if hook is not None:
                     module.__dict__["_compiled_call_impl"] = hook
             for key in self.calls:
                 _calls.pop(key, None)
+
+    def _stand_ins(self):
+        """(modules of a parent, name, quantised block, what export sees in its place).
+
+        Export saves the state of all modules and looks into packed weights, in vain."""
+        blocks = [self.model.get_submodule(path) for path in self.paths]
+        packed = {id(b) for b in blocks if is_packed(b)}
+        found = []
+        for parent in self.model.modules():
+            for name, child in parent._modules.items():
+                if id(child) in packed:
+                    stand_in = torch.nn.Module()
+                    hook = child.__dict__["_compiled_call_impl"]
+                    stand_in.__dict__["_compiled_call_impl"] = hook
+                    found.append((parent._modules, name, child, stand_in))
+        return found
 
     def _entry(self, path, module, batch):
         names = [n for n, _ in module.named_parameters(remove_duplicate=False)]

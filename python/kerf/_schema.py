@@ -106,6 +106,24 @@ def schema_of(op):
     )
 
 
+@functools.cache
+def with_numbers(op, places):
+    """The overload that takes numbers where ``op`` takes tensors at these places; None: there is
+    none. `x * y.item()` is recorded as a product of tensors, which it is not."""
+    wanted = op._schema.arguments
+    for name in op.overloadpacket.overloads():
+        other = getattr(op.overloadpacket, name)
+        given = other._schema.arguments
+        if len(given) == len(wanted) and all(
+            isinstance(b.type, torch.NumberType)
+            if i in places
+            else (a.name, str(a.type)) == (b.name, str(b.type))
+            for i, (a, b) in enumerate(zip(wanted, given, strict=True))
+        ):
+            return other
+    return None
+
+
 def written_arguments(schema, bound):
     """Names of the arguments that this call changes."""
     flag, hidden = _HIDDEN_WRITES.get(schema.packet, ("", ()))

@@ -6,7 +6,6 @@ The grammar is that of ``kerf::Expr``: + - * // % **, max(a, b), min(a, b), B an
 """
 
 import ast
-import math
 import operator
 
 import sympy
@@ -27,6 +26,7 @@ class Symbols:
     def __init__(self):
         self._known = {}  # sympy.Symbol -> text
         self._texts = {}  # sympy.Expr -> int or text
+        self.divisors = []  # conditions that the sizes themselves make
 
     def define(self, dim):
         """Says that ``dim``, a size of an input, is B. False when that cannot be solved."""
@@ -39,8 +39,25 @@ class Symbols:
         if sympy.expand(slope * symbol + rest - expr) != 0 or not slope.is_Integer:
             return False
         text = "B" if rest == 0 else f"(B-({int(rest)}))"
+        if slope != 1:
+            self.divisors.append((f"{text}%{int(slope)}", "==", 0))
         self._known[symbol] = text if slope == 1 else f"({text}//{int(slope)})"
         return True
+
+    def conditions(self, expr):
+        """What is true when ``expr`` is, as (left, relation, right). Raises NotAnExpression."""
+        if expr is sympy.true or not expr.free_symbols:
+            return []
+        if isinstance(expr, sympy.And):
+            return [c for part in expr.args for c in self.conditions(part)]
+        if not isinstance(expr, sympy.core.relational.Relational):
+            raise NotAnExpression(expr)
+        name, swapped = _RELATIONS[type(expr).__name__]
+        left, right = reversed(expr.args) if swapped else expr.args
+        try:
+            return [(self._print(left), name, self._print(right))]
+        except NotAnExpression:
+            return [(self._print(_whole(left - right, expr)), name, 0)]
 
     def text(self, value):
         """An int for what is fixed, else an expression in B. Raises NotAnExpression."""
@@ -105,26 +122,37 @@ class _Printer:
         return f"{function}({first},{self.nested(function, args[1:])})"
 
 
-def batch_limits(dim):
-    """What the model takes for granted about its batch size, in words."""
-    env = dim.node.shape_env
-    limits = []
-    for guard in env.guards:
-        expr = env.simplify(guard.expr) if guard.expr is not None else None
-        if type(expr).__name__ != "Equality" or not expr.args[1].is_zero:
-            continue
-        left = expr.args[0]
-        if type(left).__name__ in ("Mod", "PythonMod") and left.args[1].is_Integer:
-            factor = left.args[0].as_coeff_Mul()[0]
-            step = int(left.args[1]) // math.gcd(int(left.args[1]), int(factor))
-            limits.append(f"the batch must be a multiple of {step}")
-    step = max(dim.node.expr.as_coefficients_dict().values())
-    if step > 1:
-        limits.append(f"the batch must be a multiple of {int(step)}")
-    upper = env.bound_sympy(dim.node.expr).upper
-    if upper.is_Integer and upper < 2**31:
-        limits.append(f"the batch must be at most {int(upper)}")
-    return list(dict.fromkeys(limits))
+# sympy's class -> the graph's relation, and whether the sides change places.
+_RELATIONS = {
+    "Equality": ("==", False),
+    "Unequality": ("!=", False),
+    "StrictLessThan": ("<", False),
+    "LessThan": ("<=", False),
+    "StrictGreaterThan": ("<", True),
+    "GreaterThan": ("<=", True),
+}
+
+
+def _whole(difference, whole):
+    """``difference``, which is compared with zero, without fractions. Raises NotAnExpression."""
+
+    def exact(expr):
+        name = type(expr).__name__
+        if expr.is_Float:
+            return sympy.Rational(str(expr)) if float(expr).is_integer() else sympy.nsimplify(expr)
+        if not expr.args:
+            return expr
+        args = [exact(a) for a in expr.args]
+        if name in ("ToFloat", "Identity"):
+            return args[0]
+        if name in ("IntTrueDiv", "FloatTrueDiv") and args[1].is_Rational and args[1] > 0:
+            return args[0] / args[1]
+        return expr.func(*args)
+
+    numerator, denominator = sympy.fraction(sympy.together(exact(difference)))
+    if not denominator.is_Integer or denominator <= 0:
+        raise NotAnExpression(whole)
+    return sympy.expand(numerator)
 
 
 _OPERATORS = {

@@ -5,19 +5,22 @@
 import dataclasses
 import time
 
+import sympy
 import torch
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kerf import _blame, _opaque
 from kerf._arguments import checked, shown
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
+from kerf._capturable import check_batch, check_call, check_model, closed_blocks
 from kerf._errors import ExportError
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._probe import ProbeError
-from kerf._symbols import NotAnExpression, Symbols, batch_limits
+from kerf._symbols import NotAnExpression, Symbols
 
 
 @dataclasses.dataclass
@@ -66,30 +69,53 @@ class Tracer:
 
     def __init__(self, core, model, args, kwargs, batch_dims, basic_blocks, opaque):
         _check_opaque(opaque)
+        check_model(model)
         self.core = core
         self.model = model
         self.may_hide = opaque == "auto" and not model.training
         self.device = traced_device(model, args, kwargs)
         args = args if isinstance(args, tuple) else (args,)
+        check_call(args, kwargs or {})
         self.signature, self.tensors = Signature.of_call(model, args, kwargs or {}, self.device)
         self.batch = find_batch(self.tensors, self.signature.paths, batch_dims)
-        self.blocks = _opaque.Blocks(model, _opaque.find_blocks(model, basic_blocks))
+        check_batch(self.batch, self.signature.paths)
+        closed = closed_blocks(model)
+        self.basic_blocks = _opaque.find_blocks(model, [*basic_blocks, *closed])
+        self.blocks = _opaque.Blocks(model, self.basic_blocks)
         self.exporter = Exporter(model, self.signature, self.blocks, self.device)
         self.notes = []
-        self.hidden = {}  # path of a block -> why it is one
+        self.closed = {path: _block_note(path, reason) for path, reason in closed.items()}
+        self.hidden = dict(self.closed)  # path of a block -> why it is one
 
     def run(self):
+        # Each turn hides a module or fixes the batch of an input: there are only so many.
         while True:
-            program = self._export()
             try:
-                return self._lower(program)
-            except (UnknownSize, UnsupportedCall) as error:
+                return self._lower(self._export())
+            except UnknownSize as error:
+                if free_unbacked_symbols(error.expression):
+                    self._hide_node(error.node, str(error))
+                else:
+                    reason = (
+                        f"{error.node.target} takes {error.expression}, which is no whole number"
+                    )
+                    self._fix_batch(range(len(self.tensors)), [reason])
+            except UnsupportedCall as error:
                 self._hide_node(error.node, str(error))
             except _NotBatched as error:
-                self.notes.extend(error.reasons)
-                self.batch = self.batch.without(error.inputs)
-                if not self.batch.size:
-                    self.notes[-1] = "batch is static: " + self.notes[-1]
+                self._fix_batch(error.inputs, error.reasons)
+
+    def _fix_batch(self, inputs, reasons):
+        """Goes on with the example's size as the batch of these inputs."""
+        if self.batch.without(inputs).dims == self.batch.dims:
+            raise self._refusal(_blame.Blame("", "", "", reasons[-1]))
+        self.notes.extend(reasons)
+        self.batch = self.batch.without(inputs)
+        # What a symbolic batch made of the blocks need not be so for a number.
+        self.blocks.paths = set(self.basic_blocks)
+        self.hidden = dict(self.closed)
+        if not self.batch.size:
+            self.notes[-1] = "batch is static: " + self.notes[-1]
 
     # Export, with blocks made opaque until it succeeds
 
@@ -135,10 +161,13 @@ class Tracer:
         while path and (self.blocks.covers(path) or not self._is_callable(path)):
             path = _parent(path)
         if not path or not self.may_hide:
+            if self.batch.size and not blame.data_dependent:
+                where = f" at {blame.location}" if blame.location else ""
+                raise self._static(f"{blame.reason}{where}")
             raise self._refusal(blame) from None
         self.blocks.add(path)
         where = f" at {blame.location}" if blame.location else ""
-        self.hidden[path] = f"module '{path}' runs as Python, as one block: {blame.reason}{where}"
+        self.hidden[path] = _block_note(path, f"{blame.reason}{where}")
 
     def _is_callable(self, path):
         holders = (torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -149,7 +178,9 @@ class Tracer:
         path, _ = module_of(node)
         location = source_of(node.meta.get("stack_trace") or "")
         reason = f"{node.target} gives {what}, which depends on the values inside a tensor"
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if getattr(node.target, "__module__", "").startswith("torch._functorch"):
+            reason = "functions of torch.func, such as vmap, are no operators"
+        elif isinstance(node.target, torch._ops.HigherOrderOperator):
             reason = f"{node.target} is control flow over the values inside a tensor"
         self._hide(path, _blame.Blame(path, location, "", reason, data_dependent=True))
 
@@ -157,18 +188,43 @@ class Tracer:
         where = f" at {blame.location}" if blame.location else ""
         line = f" (`{blame.line}`)" if blame.line else ""
         owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
+        expected = "code that takes the same way for all inputs"
+        fix = self._fix()
         if not blame.data_dependent:
-            expected = "a call that works"
-            fix = "check that the model runs on this example by itself"
-        else:
-            expected = "code that takes the same way for all inputs"
-            fix = self._fix()
+            failure = self._failure_alone()
+            if failure:
+                return ExportError(
+                    f"[trace] the model fails on this example by itself: {failure}; expected a "
+                    "call that works; mend the model or the example",
+                    location=blame.location,
+                    module=blame.module,
+                )
+            expected = "code that torch.export can follow (the model does run by itself)"
         return ExportError(
             f"[trace] {owner}{where}{line} cannot be captured: {blame.reason}; expected "
             f"{expected}; {fix}",
             location=blame.location,
             module=blame.module,
         )
+
+    def _failure_alone(self):
+        """Why the model cannot be called with the example; "" when it can, or cannot be tried."""
+        if any(t.is_meta or _is_fake(t) for t in [*self.model.parameters(), *self.tensors]):
+            return ""
+        saved = {b: b.clone() for b in self.model.buffers()}
+        with torch.random.fork_rng(), torch.no_grad():
+            try:
+                tensors = [t.detach().clone() for t in self.tensors]
+                args, kwargs = self.signature.arguments_of(
+                    tensors, device=self.device, module=self.model.get_submodule
+                )
+                self.model(*args, **kwargs)
+            except Exception as error:
+                return _blame.reason_of(error)
+            finally:
+                for buffer, value in saved.items():
+                    buffer.copy_(value)
+        return ""
 
     def _fix(self):
         if self.model.training:
@@ -223,13 +279,42 @@ class Tracer:
         notes.extend(reasons)
         open_sizes = [s for i, s in sizes.items() if i not in fixed]
         if not open_sizes:
-            notes[-1] = "batch is static: " + notes[-1]
+            notes[-1] = f"batch is static: {notes[-1]}{self._another_dim()}"
             return
         for i, size in sizes.items():
             if i not in fixed and not symbols.define(size):
                 raise _NotBatched(sizes, [f"the batch has to be {size}"])
         builder.set_batch(self.batch.size)
-        notes.extend(batch_limits(open_sizes[0]))
+        self._add_conditions(builder, symbols, open_sizes[0].node.shape_env)
+
+    def _add_conditions(self, builder, symbols, env):
+        """What the trace took for granted about the batch; it goes static where that is no size."""
+        conditions = [(c, "") for c in symbols.divisors]
+        for decision in self.exporter.decisions:
+            try:
+                found = symbols.conditions(env.replace(decision.expr))
+            except NotAnExpression:
+                where = f" at {decision.source}" if decision.source else ""
+                raise self._static(
+                    f"the model asks for {decision.expr}{where}, which is no relation of whole "
+                    "numbers"
+                ) from None
+            conditions.extend((c, decision.source) for c in found)
+        for (left, relation, right), source in conditions:
+            if left == right and relation in ("==", "<="):
+                continue
+            if not builder.add_condition(left, relation, right, source):
+                where = f" at {source}" if source else ""
+                raise self._static(f"a batch of one goes another way than larger ones{where}")
+
+    def _static(self, reason):
+        return _NotBatched(range(len(self.tensors)), [reason])
+
+    def _another_dim(self):
+        """Where the batch was guessed, it may be another dimension than the first."""
+        if self.batch.asked or all(t.ndim < 2 for t in self.tensors):
+            return ""
+        return "; if the batch is another dimension, name it: batch_dims=1"
 
     def _batch_sizes(self, placeholders):
         """Number of an input -> the size of its batch dimension, as traced."""
@@ -238,9 +323,10 @@ class Tracer:
         return {i: nodes[i].meta["val"].shape[d] for i, d in dims if d is not None}
 
     def _where_fixed(self, size):
-        for number, location in self.exporter.fixed:
-            if number == int(size) and location:
-                return f" at {location}"
+        for decision in self.exporter.decisions:
+            fixes = isinstance(decision.expr, sympy.Eq) and int(size) in decision.expr.args
+            if fixes and decision.source:
+                return f" at {decision.source}"
         return ""
 
     def _add_inputs(self, builder, lowering, placeholders):
@@ -301,10 +387,23 @@ class Tracer:
         try:
             spec, arguments = _with_texts([found.spec, found.arguments], lowering.symbols)
         except NotAnExpression as error:
-            raise _NotBatched(range(len(self.tensors)), [f"the result holds {error}"]) from error
+            if free_unbacked_symbols(error.expression):
+                raise self._number_refused(error.expression) from None
+            raise self._static(f"the result holds {error}") from error
         leaves = [lowering.encode(leaf) for leaf in flat.outputs]
         result = Result(spec, arguments)
         builder.set_outputs(leaves, found.paths, self.signature.to_json(), result.to_json())
+
+    def _number_refused(self, expression):
+        """A result that holds a number taken from a tensor, which no graph computes."""
+        location = self.exporter.decisions.origin(min(free_unbacked_symbols(expression), key=str))
+        where = f" at {location}" if location else ""
+        return ExportError(
+            f"[trace] the model returns a number that it takes from a tensor{where} (`.item()`, "
+            "`.tolist()`); expected tensors; return the tensor and take the number from the result",
+            location=location,
+            module="",
+        )
 
 
 class _NotBatched(Exception):
@@ -362,6 +461,10 @@ def _attribute(model, name):
         return getattr(model.get_submodule(owner), attribute)
     except AttributeError:
         return None
+
+
+def _block_note(path, reason):
+    return f"module '{path}' runs as Python, as one block: {reason}"
 
 
 def _parent(path):

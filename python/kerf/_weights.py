@@ -4,7 +4,7 @@
 
 import operator
 
-from kerf._call import find_weight
+from kerf._call import find_weight, lookup
 
 
 class Weights:
@@ -35,7 +35,7 @@ class Weights:
         Raises ValueError when a module was replaced: another may compute something else.
         """
         for path, holder, key, module in self._modules:
-            if holder.get(key) is not module:
+            if lookup(holder, key) is not module:
                 raise ValueError(
                     f"[pipeline] module '{path}' was replaced after the pipeline was made; "
                     "expected those that were traced; trace the model again, or load weights into "
@@ -74,7 +74,7 @@ def _place(model, names, tensor):
         except AttributeError:
             continue
         for mapping in (module._parameters, module._buffers, module.__dict__):
-            if mapping.get(attribute) is tensor:
+            if lookup(mapping, attribute) is tensor:
                 return mapping, attribute
     return {"": tensor}, ""
 

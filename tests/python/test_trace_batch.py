@@ -86,13 +86,13 @@ def test_an_input_that_is_fixed_alone_leaves_the_others_their_batch():
     assert "dim 0 of args.1 is fixed to 2" in graph.notes[0]
 
 
-def test_limits_of_the_batch_are_noted():
+def test_limits_of_the_batch_are_conditions():
     _, graph = shapes(lambda m, x: m.linear(x).view(-1, 2, 4), torch.zeros(4, 4))
-    assert graph.notes == ["the batch must be a multiple of 2"]
+    assert graph.violation(3) is not None and graph.violation(6) is None
     model = Call(lambda m, x: x + m.table[: x.shape[0]])
     model.register_buffer("table", torch.zeros(16, 4))
     graph = reference.record(model, torch.zeros(4, 4)).graph
-    assert graph.notes == ["the batch must be at most 16"]
+    assert [c["text"] for c in graph.conditions] == ["B <= 16"]
 
 
 def test_batch_dims_override_the_guess():
