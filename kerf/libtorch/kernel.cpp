@@ -259,13 +259,18 @@ void Kernel::set_batch(std::int64_t batch) {
   bound_batch_ = batch;
 }
 
-bool Kernel::seed_generator(std::uint64_t seed) {
-  if (!generator_) return false;
+std::optional<at::Generator> Kernel::generator() {
+  if (!generator_) return std::nullopt;
   c10::IValue& place = constants_[*generator_];
   if (place.isNone()) place = make_generator(device_);
-  at::Generator generator = place.toGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(seed);
+  return place.toGenerator();
+}
+
+bool Kernel::seed_generator(std::uint64_t seed) {
+  std::optional<at::Generator> own = generator();
+  if (!own) return false;
+  const std::lock_guard lock(own->mutex());
+  own->set_current_seed(seed);
   return true;
 }
 

@@ -52,6 +52,8 @@ class Kernel {
   // Operators that take a generator draw from one of their own, which starts from `seed` now. False
   // for the others.
   bool seed_generator(std::uint64_t seed);
+  // That generator; nothing for operators that take none.
+  std::optional<at::Generator> generator();
   // The arguments of the call that failed, for the message.
   std::string describe_inputs(const Slots& slots) const;
 

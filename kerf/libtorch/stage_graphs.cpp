@@ -34,7 +34,6 @@ std::string why_node_cannot(const Graph& graph, NodeId id) {
     return fmt::format("{} ({}) {}", graph.describe(id), node.op, what);
   };
   if (node.op == "opaque") return because("runs as Python");
-  if (node.random) return because("draws random numbers");
   for (const ValueId value : node.outputs) {
     if (value.valid() && graph.value(value).scalar) return because("gives a number to the host");
   }
@@ -126,6 +125,11 @@ StageGraphs::StageGraphs(const Graph& graph, const Program& program, c10::Device
   in_place_.resize(program.inputs.size() + program.received.size(), false);
 }
 
+void StageGraphs::refuse(std::string why_not) {
+  why_not_ = std::move(why_not);
+  recordings_.clear();
+}
+
 std::size_t StageGraphs::num_recordings() const {
   return static_cast<std::size_t>(std::count_if(recordings_.begin(), recordings_.end(),
                                                 [](const auto& r) { return r->graph != nullptr; }));
@@ -174,48 +178,47 @@ StageGraphs::Recording& StageGraphs::find(Form form) {
 }
 
 std::vector<c10::IValue> StageGraphs::run(std::int64_t batch, std::vector<c10::IValue>& places,
-                                          const Weights& weights_now, const Execute& execute) {
+                                          const OneRun& one) {
   Form form;
   if (pool_ == nullptr || !why_not_.empty() || !find_form(batch, places, form)) {
-    return execute(places);
+    return one.execute(places);
   }
   Recording& recording = find(std::move(form));
   if (recording.calls < kWarmups || !recording.worth_it) {
-    if (++recording.calls == kWarmups) return run_timed(recording, places, execute);
-    return execute(places);
+    if (++recording.calls == kWarmups) return run_timed(recording, places, one);
+    return one.execute(places);
   }
-  const std::vector<at::Tensor> weights = weights_now();
+  const std::vector<at::Tensor> weights = one.weights();
   bool same = recording.graph != nullptr && recording.weights.size() == weights.size();
   for (std::size_t i = 0; same && i < weights.size(); ++i) {
     same = recording.weights[i] == weights[i].const_data_ptr();
   }
   if (!same) {
     try {
-      record(recording, places, weights, execute);
+      record(recording, places, weights, one);
     } catch (const Interrupted&) {
       recordings_.clear();
       throw;
     } catch (const std::exception& error) {
       // What cannot be recorded runs as before, and the reason is kept.
-      why_not_ = first_line(error.what());
-      recordings_.clear();
-      return execute(places);
+      refuse(first_line(error.what()));
+      return one.execute(places);
     }
   }
-  return replay(recording, places);
+  return replay(recording, places, one);
 }
 
 // Looks whether the host keeps the device waiting.
 std::vector<c10::IValue> StageGraphs::run_timed(Recording& recording,
                                                 std::vector<c10::IValue>& places,
-                                                const Execute& execute) const {
-  if (device_.is_cpu()) return execute(places);
+                                                const OneRun& one) const {
+  if (device_.is_cpu()) return one.execute(places);
   using Clock = std::chrono::steady_clock;
   c10::Event started(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event ended(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   started.record(current_stream(device_));
   const Clock::time_point begin = Clock::now();
-  std::vector<c10::IValue> sends = execute(places);
+  std::vector<c10::IValue> sends = one.execute(places);
   const std::chrono::duration<double, std::milli> host = Clock::now() - begin;
   ended.record(current_stream(device_));
   ended.synchronize();
@@ -224,7 +227,7 @@ std::vector<c10::IValue> StageGraphs::run_timed(Recording& recording,
 }
 
 void StageGraphs::record(Recording& recording, const std::vector<c10::IValue>& places,
-                         const std::vector<at::Tensor>& weights, const Execute& execute) {
+                         const std::vector<at::Tensor>& weights, const OneRun& one) {
   recording.graph.reset();
   recording.made.clear();
   recording.made_memory.clear();
@@ -238,12 +241,14 @@ void StageGraphs::record(Recording& recording, const std::vector<c10::IValue>& p
     if (!place.defined()) place = place_like(tensor, device_);
   }
   std::unique_ptr<DeviceGraph> graph = pool_->make();
+  one.seed();  // a generator that is being recorded takes no other
+  for (const at::Generator& generator : one.generators) graph->draw_from(generator);
   std::vector<c10::IValue> sends;
   recording_ = true;
   const Finally done{[&] { recording_ = false; }};
   graph->record([&] {
     std::vector<c10::IValue> read(recording.places.begin(), recording.places.end());
-    sends = execute(read);
+    sends = one.execute(read);
   });
   keep_made(recording, std::move(sends), weights);
   // The caller's own memory is known by its address and not kept alive.
@@ -274,12 +279,14 @@ void StageGraphs::keep_made(Recording& recording, std::vector<c10::IValue> sends
 }
 
 std::vector<c10::IValue> StageGraphs::replay(Recording& recording,
-                                             const std::vector<c10::IValue>& places) {
+                                             const std::vector<c10::IValue>& places,
+                                             const OneRun& one) {
   const c10::Stream stream = current_stream(device_);
   pool_->enter(stream);
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (!in_place_[i]) recording.places[i].copy_(places[i].toTensor(), /*non_blocking=*/true);
   }
+  one.seed();
   recording.graph->replay();
   std::vector<c10::IValue> sends = copy_out(recording);
   pool_->leave(stream);

@@ -30,20 +30,27 @@ namespace kerf {
 // its address, as weights are. What goes out is copied: no two calls share results.
 class StageGraphs {
  public:
-  // Runs the program on what stands at its places (the graph's inputs, then received values) and
-  // gives what it sends. Places are moved from.
-  using Execute = std::function<std::vector<c10::IValue>(std::vector<c10::IValue>& places)>;
-
-  using Weights = std::function<std::vector<at::Tensor>()>;
+  // How the stage runs one micro-batch.
+  struct OneRun {
+    // Runs the program on what stands at its places (the graph's inputs, then received values) and
+    // gives what it sends. Places are moved from.
+    std::function<std::vector<c10::IValue>(std::vector<c10::IValue>& places)> execute;
+    // The tensors of the weights the program uses, as they are now.
+    std::function<std::vector<at::Tensor>()> weights;
+    // Gives each of `generators` the seed of this micro-batch.
+    std::function<void()> seed;
+    std::vector<at::Generator> generators = {};  // that operators of the program draw from
+  };
 
   // `pool` may be null, with the reason in `why_not`: nothing is recorded then. `graph` and `pool`
   // must outlive this.
   StageGraphs(const Graph& graph, const Program& program, c10::Device device, GraphPool* pool,
               std::string why_not);
 
-  // `weights`: gives the tensors the program uses, as they are now.
   std::vector<c10::IValue> run(std::int64_t batch, std::vector<c10::IValue>& places,
-                               const Weights& weights, const Execute& execute);
+                               const OneRun& one);
+  // Nothing will be recorded, for this reason.
+  void refuse(std::string why_not);
 
   bool recording() const { return recording_; }  // is the program run to be recorded just now?
   std::size_t num_recordings() const;
@@ -87,12 +94,13 @@ class StageGraphs {
   bool find_form(std::int64_t batch, const std::vector<c10::IValue>& places, Form& form) const;
   Recording& find(Form form);
   std::vector<c10::IValue> run_timed(Recording& recording, std::vector<c10::IValue>& places,
-                                     const Execute& execute) const;
+                                     const OneRun& one) const;
   void record(Recording& recording, const std::vector<c10::IValue>& places,
-              const std::vector<at::Tensor>& weights, const Execute& execute);
+              const std::vector<at::Tensor>& weights, const OneRun& one);
   void keep_made(Recording& recording, std::vector<c10::IValue> sends,
                  const std::vector<at::Tensor>& weights) const;
-  std::vector<c10::IValue> replay(Recording& recording, const std::vector<c10::IValue>& places);
+  std::vector<c10::IValue> replay(Recording& recording, const std::vector<c10::IValue>& places,
+                                  const OneRun& one);
   std::vector<c10::IValue> copy_out(const Recording& recording) const;
 
   c10::Device device_;

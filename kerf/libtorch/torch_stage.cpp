@@ -89,6 +89,29 @@ TorchStage::TorchStage(const Graph& graph, const Program& program, const Device&
     }
   }
   slots_.resize(static_cast<std::size_t>(next));
+  find_generators();
+}
+
+void TorchStage::find_generators() {
+  if (!graphs_.why_not().empty()) return;  // nothing is recorded
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const Node& node = graph_.node(kernels_[i].node());
+    if (!node.random) continue;
+    const std::optional<at::Generator> own = kernels_[i].generator();
+    if (!own) {
+      return graphs_.refuse(fmt::format("{} ({}) draws from the device's own generator",
+                                        graph_.describe(kernels_[i].node()), node.op));
+    }
+    drawing_.push_back(i);
+    generators_.push_back(*own);
+  }
+}
+
+void TorchStage::seed_generators(const TorchRun& run, int microbatch) {
+  for (const std::size_t i : drawing_) {
+    const std::string& name = graph_.node(kernels_[i].node()).name;
+    kernels_[i].seed_generator(stream_seed(run.seed, microbatch, name));
+  }
 }
 
 c10::IValue TorchStage::receive(const TorchParcel& parcel) const {
@@ -178,7 +201,9 @@ void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
   std::optional<RandomScope> random;
   if (node.random) {
     const std::uint64_t seed = stream_seed(run.seed, microbatch, node.name);
-    if (!kernel.seed_generator(seed)) random.emplace(device_, seed, kernel.is_opaque());
+    // One that is being recorded was given its seed before.
+    const bool own = graphs_.recording() || kernel.seed_generator(seed);
+    if (!own) random.emplace(device_, seed, kernel.is_opaque());
   }
   kernel.run(graph_, slots_, batch);
 }
@@ -263,9 +288,11 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
   auto& run = static_cast<TorchRun&>(backend_run);
   std::vector<c10::IValue> incoming = places(run, microbatch, received, events);
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
-  std::vector<c10::IValue> sends = graphs_.run(
-      run.batches[static_cast<std::size_t>(microbatch)], incoming, [&] { return weights_now(); },
-      [&](std::vector<c10::IValue>& at) { return execute(run, microbatch, at); });
+  const StageGraphs::OneRun one{
+      [&](std::vector<c10::IValue>& at) { return execute(run, microbatch, at); },
+      [&] { return weights_now(); }, [&] { seed_generators(run, microbatch); }, generators_};
+  std::vector<c10::IValue> sends =
+      graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one);
   const std::shared_ptr<c10::Event> ready = mark_ready();
   if (events != nullptr) {
     if (ready) ready->synchronize();  // recording costs the overlap on accelerators

@@ -48,6 +48,8 @@ class TorchStage : public StageRunner {
   void check_slot(ValueId value, const TorchRun& run, int microbatch) const;
   [[noreturn]] void fail(const Kernel& kernel, const std::string& reason) const;
   void check_on_device(std::size_t step) const;
+  void find_generators();
+  void seed_generators(const TorchRun& run, int microbatch);
   std::shared_ptr<c10::Event> mark_ready() const;
   int slot(ValueId id) const { return slot_of_[id.index()]; }
 
@@ -63,6 +65,8 @@ class TorchStage : public StageRunner {
   std::vector<std::vector<int>> cleared_;                  // slots to empty after a step
   Slots slots_;                                            // the frame: empty between runs
   StageGraphs graphs_;
+  std::vector<std::size_t> drawing_;       // kernels that draw from a generator of their own
+  std::vector<at::Generator> generators_;  // of these
 };
 
 }  // namespace kerf

@@ -85,15 +85,15 @@ class AStage : public ::testing::Test {
 
   std::vector<at::Tensor> run(const at::Tensor& x) {
     Values places{c10::IValue(x)};
-    const Values sends = graphs_->run(
-        x.size(0), places, [&] { return weights_; },
-        [&](Values& at) {
-          ++work_.executed;
-          pool_.last_read.clear();
-          for (const c10::IValue& place : at) pool_.last_read.push_back(place.toTensor());
-          pool_.last_made = work_.compute(pool_.last_read);
-          return Values(pool_.last_made.begin(), pool_.last_made.end());
-        });
+    const auto execute = [&](Values& at) {
+      ++work_.executed;
+      pool_.last_read.clear();
+      for (const c10::IValue& place : at) pool_.last_read.push_back(place.toTensor());
+      pool_.last_made = work_.compute(pool_.last_read);
+      return Values(pool_.last_made.begin(), pool_.last_made.end());
+    };
+    const Values sends =
+        graphs_->run(x.size(0), places, {execute, [&] { return weights_; }, [&] { ++seeded_; }});
     std::vector<at::Tensor> out;
     for (const c10::IValue& send : sends) out.push_back(send.toTensor());
     return out;
@@ -109,6 +109,7 @@ class AStage : public ::testing::Test {
   Work work_;
   FakePool pool_{work_};
   std::vector<at::Tensor> weights_;
+  int seeded_ = 0;
   std::unique_ptr<StageGraphs> graphs_;
 };
 
@@ -215,6 +216,12 @@ TEST_F(AStage, IsNotRecordedWhereANumberGoesToTheHost) {
        [](const auto&) { return std::vector<at::Tensor>{}; });
   EXPECT_THAT(graphs_->why_not(), HasSubstr("item"));
   EXPECT_THAT(graphs_->why_not(), HasSubstr("gives a number to the host"));
+}
+
+TEST_F(AStage, GivesItsGeneratorsASeedForEachReplay) {
+  load_doubling();
+  for (int call = 1; call <= 6; ++call) run(at::randn({2, 4}));
+  EXPECT_EQ(seeded_, work_.recorded + work_.replayed);
 }
 
 TEST_F(AStage, IsRecordedAnewUnderOtherSettings) {

@@ -144,6 +144,23 @@ def test_settings_that_choose_kernels_are_followed():
     assert torch.equal(pipe(x), exact)
 
 
+def test_random_numbers_of_recorded_stages_are_those_of_any_run():
+    class Masked(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.bernoulli(torch.sigmoid(x)) + torch.bernoulli(torch.sigmoid(-x))
+
+    model, x = Masked().cuda().eval(), torch.randn(64, 64, device="cuda")
+    recorded, plain = one_stage(model, x), one_stage(model, x, cuda_graphs=False)
+    results = []
+    for pipe in (recorded, plain):
+        torch.manual_seed(7)
+        results.append([pipe(x) for _ in range(6)])
+    assert recorded.recorded()[0]["recordings"] == 1, recorded.recorded()
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(results[0][4], results[0][5])
+
+
 def test_what_cannot_be_recorded_runs_and_says_why():
     class Noisy(torch.nn.Module):
         def forward(self, x):
