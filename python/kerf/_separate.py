@@ -8,11 +8,10 @@ samples, where nothing may change, and cut into two micro-batches.
 """
 
 import itertools
-import threading
 
 import torch
 
-from kerf import _core
+from kerf import _core, _torch
 from kerf._errors import is_of_run
 
 _MOST_SAMPLES = 8
@@ -37,14 +36,14 @@ class SeparateSamples:
         self._dims = [] if self._shown else _core.input_dims(graph)
         text = "" if self._shown else graph.text()
         self._rounds_coarsely = ": bf16[" in text or ": f16[" in text
-        self._lock = threading.RLock()  # a signal handler may call the pipeline in between
+        self._turns = _torch.Turns()  # blocks and signal handlers may call the pipeline meanwhile
 
     def check(self, runner, inputs, n_microbatches):
         """Raises NotImplementedError, naming the output, when samples are mixed."""
         if self._shown:
             return
         runner.check_inputs(inputs)
-        with self._lock:
+        with _torch.Turn(self._turns):
             if not self._shown:
                 # What is drawn here does not change what the call draws.
                 with torch.no_grad(), torch.random.fork_rng(_accelerators(inputs)):

@@ -11,6 +11,7 @@ import torch.nn as nn
 from comparing import hand_plan
 
 import kerf
+from kerf import _torch
 
 DO = {}  # what a block does, by its name: no attribute of a module changes after the trace
 
@@ -90,6 +91,24 @@ def test_a_block_that_calls_its_own_pipeline_is_told_so(devices):
         pipe(x)
     DO.clear()
     torch.testing.assert_close(pipe(x), expected)
+
+
+def test_a_turn_that_python_code_holds_is_known_to_its_blocks():
+    # A first call tries samples one call at a time, and its blocks may call the pipeline again.
+    pipe, turns, refused = pipeline(), _torch.Turns(), []
+
+    def enter(_):
+        with pytest.raises(RuntimeError, match="called again from inside") as caught:
+            with _torch.Turn(turns):
+                pass
+        refused.append(caught)
+
+    DO["right"] = enter
+    with _torch.Turn(turns):
+        pipe(torch.randn(2, 4))
+    assert refused
+    with _torch.Turn(turns):  # free again
+        pass
 
 
 class OwnError(Exception):

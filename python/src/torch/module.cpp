@@ -30,6 +30,21 @@ struct PythonPipeline : TorchPipeline {
   BlockCalls blocks;
 };
 
+// A turn as a context manager: Python code that runs pipelines meanwhile, and must be alone in
+// that.
+class PythonTurn {
+ public:
+  explicit PythonTurn(Turns& turns) : turns_(turns) {}
+  void enter() {
+    interruptible_call([&] { turn_.emplace(turns_); });
+  }
+  void leave(const py::args&) { turn_.reset(); }
+
+ private:
+  Turns& turns_;
+  std::optional<Turn> turn_;
+};
+
 py::object to_python(const c10::IValue& value) {
   if (value.isTensor()) return py::cast(value.toTensor());
   if (value.isInt()) return py::int_(value.toInt());
@@ -121,6 +136,12 @@ PYBIND11_MODULE(_torch, m) {
             interruptible_call([&] { pipeline.replace_weights(std::move(weights)); });
           },
           py::arg("weights"));
+
+  py::class_<Turns>(m, "Turns", "At something that one call uses at a time.").def(py::init<>());
+  py::class_<PythonTurn>(m, "Turn", "with Turn(turns): waits, or refuses to wait for ever.")
+      .def(py::init<Turns&>(), py::arg("turns"), py::keep_alive<1, 2>())
+      .def("__enter__", &PythonTurn::enter)
+      .def("__exit__", &PythonTurn::leave);
 
   m.def("check_devices", [](const Cluster& cluster) { find_devices(cluster); }, py::arg("cluster"));
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
