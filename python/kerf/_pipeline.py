@@ -33,8 +33,11 @@ class Pipeline:
 
     Inference only: results carry no gradients. Weights may be changed in place or replaced
     (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
-    pipeline. Calls from several threads are served one after the other. With ``record`` set,
-    ``timeline`` holds the measured timeline of the last call. Before a batch is cut into
+    pipeline. Calls from several threads are served one after the other; one from inside a call of
+    the same pipeline, by an opaque block or a signal handler, is refused. What a block raises is
+    raised by the call, and so is what a signal handler raises, once the kernels that have begun are
+    done; the pipeline can be called again. With ``record`` set, ``timeline`` holds the measured
+    timeline of the last call. Before a batch is cut into
     micro-batches for the first time, two of its samples are run together and apart: a model that
     mixes samples is refused.
     """
