@@ -7,6 +7,7 @@
 
 #include "cli/verbs.h"
 #include "kerf/base/error.h"
+#include "kerf/base/printable.h"
 #include "kerf/device/kind.h"
 #include "kerf/partition/partition.h"
 #include "kerf/plan/metrics.h"
@@ -28,8 +29,26 @@ std::string names() {
 }
 
 int complain(std::string_view message, ExitCode code) {
-  fmt::print(stderr, "kerf: error: {}\n", message);
+  fmt::print(stderr, "kerf: error: {}\n", printable(message));
   return code;
+}
+
+// `--profile ""` is a slip, such as a shell variable that is not set, and no wish for the default.
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator given(
+      [](std::string& value) {
+        return value.empty() ? std::string("an empty value; expected one, or no such option")
+                             : std::string();
+      },
+      "");
+  for (CLI::Option* option : app.get_options([](const CLI::Option* o) {
+         return o->get_items_expected_max() > 0;  // no flag
+       })) {
+    option->check(given);
+  }
+  for (CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
+    refuse_empty_values(*part);  // verbs, and groups of options
+  }
 }
 
 int run(int argc, char** argv) {
@@ -46,6 +65,7 @@ int run(int argc, char** argv) {
   add_report(app);
   add_score(app, exit_code);
   add_bounds(app, exit_code);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

@@ -11,6 +11,12 @@
 #include "kerf/profile/speeds.h"
 
 namespace kerf::cli {
+namespace {
+
+// The parser makes the largest number there is of any that is larger: that one is out of range too.
+constexpr std::int64_t kMost = std::int64_t{1} << 62;
+
+}  // namespace
 
 void add_problem_options(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("graph", options.graph, "model.graph")->required();
@@ -31,17 +37,19 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--comm-model", options.comm_model,
                   "how transfers are costed: link, host_staged or overlapped")
       ->capture_default_str();
-  verb.add_option("--seed", options.seed)->capture_default_str();
+  verb.add_option("--seed", options.seed)
+      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->capture_default_str();
   verb.add_option("--time-budget", options.search.time_budget, "seconds of search")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   verb.add_option("--threads", options.search.threads, "the plan is the same on any number")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb.add_flag("!--no-mixed", options.search.mixed, "one stage a device, for every method");
+  verb.add_flag("!--no-mixed", options.search.mixed, "one stage per device, for every method");
   verb.add_option("--work-limit", options.search.work_limit,
                   "search steps; 0: the method's own limit")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, kMost));
 }
 
 Problem make_problem(const ProblemOptions& options, const std::string& verb) {

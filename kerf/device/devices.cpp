@@ -211,15 +211,23 @@ std::string name_of(const Request& request, int ordinal) {
   return fmt::format("{}:{}", request.kind->name, ordinal);
 }
 
+std::string listed(std::span<const std::string> names) {
+  constexpr std::size_t kShown = 8;
+  if (names.size() <= kShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.first(kShown), ", "), names.size() - kShown);
+}
+
 // Gives each request the limit of the most particular key that names it.
 void apply_limits(std::vector<Request>& requests, const std::map<std::string, Bytes>& max_memory) {
   std::map<std::string, int> next;
+  std::vector<std::string> names;
   std::set<std::string> used;
   for (Request& request : requests) {
     int& following = next[request.kind->name];
     const int ordinal = request.ordinal >= 0 ? static_cast<int>(request.ordinal) : following;
     following = std::max(following, ordinal + 1);
-    std::vector<std::string> keys{request.kind->name, name_of(request, ordinal)};
+    names.push_back(name_of(request, ordinal));
+    std::vector<std::string> keys{request.kind->name, names.back()};
     if (!request.kind->host) keys.insert(keys.begin() + 1, std::to_string(ordinal));
     for (const std::string& key : keys) {
       const auto found = max_memory.find(key);
@@ -238,8 +246,9 @@ void apply_limits(std::vector<Request>& requests, const std::map<std::string, By
     if (!used.contains(key)) {
       throw Error(ErrorKind::invalid_argument,
                   fmt::format("[device.make_cluster] max_memory names '{}', which is none of the "
-                              "devices; expected a device's name, its number or its kind",
-                              key));
+                              "devices; expected one of {}, a kind of device, or an accelerator's "
+                              "number; name the device that is meant",
+                              key, listed(names)));
     }
   }
 }

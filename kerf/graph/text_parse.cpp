@@ -13,6 +13,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/file.h"
+#include "kerf/base/printable.h"
 #include "kerf/graph/name_index.h"
 #include "kerf/graph/text.h"
 #include "kerf/graph/text_impl.h"
@@ -39,12 +40,11 @@ class Cursor {
   [[noreturn]] void fail_at(std::size_t at, std::string_view expected) const {
     const std::string_view rest = line_.substr(std::min(at, line_.size()));
     const std::string found =
-        rest.empty() ? "the end of the line" : fmt::format("'{}'", rest.substr(0, 24));
-    throw Error(
-        ErrorKind::invalid_graph,
-        fmt::format("[graph.parse] {}:{}:{}: found {}; expected {}; mend the line, or write "
-                    "the file again if it was cut short",
-                    source_, number_, at + 1, found, expected));
+        rest.empty() ? "the end of the line" : fmt::format("'{}'", printable(rest.substr(0, 24)));
+    throw Error(ErrorKind::invalid_graph,
+                fmt::format("[graph.parse] {}:{}:{}: found {}; expected {}; fix the line, or write "
+                            "the file again if it was cut short",
+                            source_, number_, at + 1, found, expected));
   }
   // Something below (an expression, a size) threw: add the place.
   [[noreturn]] void rethrow(const Error& error, std::size_t at) const {

@@ -24,6 +24,13 @@ PyObject* python_type(ErrorKind kind) {
   return PyExc_RuntimeError;
 }
 
+// A message may quote a file, and a file may hold anything: bytes that are no text are escaped.
+void set_error(PyObject* type, std::string_view message) {
+  const auto text = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+      message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace"));
+  if (text) PyErr_SetObject(type, text.ptr());
+}
+
 }  // namespace
 
 void init_errors(py::module_&) {
@@ -31,7 +38,7 @@ void init_errors(py::module_&) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const Error& error) {
-      PyErr_SetString(python_type(error.kind()), error.what());
+      set_error(python_type(error.kind()), error.what());
     }
   });
 }

@@ -300,12 +300,15 @@ def test_right_calls_are_right(things):
 LOADERS = ["graph", "plan", "profile", "cluster", "timeline"]
 FILES = {
     "empty": b"",
+    "binary": bytes(range(256)) * 20,
+    "zeros": b"\0" * 4096,
     "latin1": "caf\u00e9 \u00fc".encode("latin1"),
     "text": b"hello\nworld\n",
     "number": b"3",
     "list": b"[]",
     "object": b"{}",
     "deep": b"[" * 100_000,
+    "elf": b"\x7fELF\x02\x01\x01" + bytes(64),
 }
 
 
@@ -349,6 +352,22 @@ def test_what_cannot_be_written_changes_nothing(things, kind, tmp_path):
 def test_what_is_not_made_by_hand_says_where_it_comes_from(name):
     assert "kerf." in refusal(getattr(kerf, name))
     refusal(lambda: getattr(kerf, name)(3))
+
+
+@pytest.mark.parametrize("value", [3, "graph", object()])
+def test_a_plan_takes_no_other_graph(things, value):
+    plan = pickle.loads(pickle.dumps(things.plan))
+
+    def assign():
+        plan.graph = value
+
+    refusal(assign)
+    assert plan.graph == things.graph
+
+
+def test_a_key_that_names_no_device_lists_those_there_are():
+    message = refusal(lambda: kerf.make_cluster(TWO, {0: "2GiB"}))
+    assert "cpu:0, cpu:1" in message
 
 
 def test_too_many_and_too_few_arguments(things):
