@@ -63,41 +63,54 @@ Cluster from_text(const std::string& text) {
 
 void init_device(py::module_& m) {
   py::class_<Device>(m, "Device", "One logical device of a cluster.")
-      .def_readonly("name", &Device::name)
-      .def_readonly("kind", &Device::kind)
+      .def_readonly("name", &Device::name, "Its name in plans, such as 'cuda:0'.")
+      .def_readonly("kind", &Device::kind, "What it is: 'cpu', 'cuda', 'h200' and so on.")
       .def_property_readonly("memory", &limit_of, "The limit in bytes; None: no limit.")
-      .def_readonly("speed", &Device::speed)
-      .def_readonly("host", &Device::host)
-      .def_readonly("cores", &Device::cores)
-      .def_readonly("ordinal", &Device::ordinal)
-      .def_readonly("memory_group", &Device::memory_group)
+      .def_readonly("speed", &Device::speed,
+                    "Relative to the kind that the profile was made for: 2 is twice as fast.")
+      .def_readonly("host", &Device::host,
+                    "Whether it works in the machine's own memory; False for accelerators.")
+      .def_readonly("cores", &Device::cores,
+                    "The cores that a CPU device owns; empty for accelerators.")
+      .def_readonly("ordinal", &Device::ordinal, "The number in its name.")
+      .def_readonly("memory_group", &Device::memory_group,
+                    "Devices of one group share one memory and its limit.")
       .def("__repr__", [](const Device& d) { return "kerf.Device('" + device_text(d) + "')"; })
       .def("__eq__", [](const Device& a, const Device& b) { return a == b; }, py::is_operator());
 
   py::class_<Link>(m, "Link", "How tensors go from one device to another.")
-      .def_property_readonly("latency", [](const Link& l) { return l.latency.count * 1e-9; })
-      .def_readonly("bytes_per_second", &Link::bytes_per_second)
-      .def_readonly("shared", &Link::shared);
+      .def_property_readonly(
+          "latency", [](const Link& l) { return l.latency.count * 1e-9; },
+          "Seconds before the first byte arrives.")
+      .def_readonly("bytes_per_second", &Link::bytes_per_second,
+                    "0: both ends share one memory, nothing is copied.")
+      .def_readonly("shared", &Link::shared,
+                    "Whether all such links are one wire, on which transfers wait for each other.");
 
   py::class_<Cluster>(m, "Cluster", "Devices and the links between them.")
       .def(py::init(&build), py::arg("devices"),
            py::arg("max_memory") = std::map<std::string, std::int64_t>{},
-           py::arg("speeds") = std::map<std::string, double>{})
+           py::arg("speeds") = std::map<std::string, double>{},
+           "From device names; limits in bytes and relative speeds by name.")
       .def_static(
           "parse", [](const std::string& text) { return parse_devices(text); }, py::arg("text"),
           "From a text such as 'cpu:0=2GiB,cpu:1=1GiB' or '4xh200'.")
-      .def_property_readonly("devices", [](const Cluster& c) { return c.devices; })
-      .def_property_readonly("notes", [](const Cluster& c) { return c.notes; })
+      .def_property_readonly(
+          "devices", [](const Cluster& c) { return c.devices; }, "The devices, in the order given.")
+      .def_property_readonly(
+          "notes", [](const Cluster& c) { return c.notes; },
+          "What a user should know, such as devices that share cores.")
       .def(
           "link",
           [](const Cluster& c, const std::string& from, const std::string& to) {
             return c.link(find(c, from), find(c, to));
           },
-          py::arg("from_device"), py::arg("to_device"))
+          py::arg("from_device"), py::arg("to_device"),
+          "How tensors go from one device to the other.")
       .def(
           "save",
           [](const Cluster& c, const std::filesystem::path& path) { save_cluster(c, path); },
-          py::arg("path"))
+          py::arg("path"), "Writes cluster.json; the file is replaced whole or not at all.")
       .def("__len__", &Cluster::num_devices)
       .def("__repr__", [](const Cluster& c) { return "kerf.Cluster('" + summary(c) + "')"; })
       .def(
@@ -106,10 +119,11 @@ void init_device(py::module_& m) {
 
   m.def("make_cluster", &build, py::arg("devices"),
         py::arg("max_memory") = std::map<std::string, std::int64_t>{},
-        py::arg("speeds") = std::map<std::string, double>{});
+        py::arg("speeds") = std::map<std::string, double>{},
+        "A Cluster from device names; limits in bytes and relative speeds by name.");
   m.def(
       "load_cluster", [](const std::filesystem::path& path) { return load_cluster(path); },
-      py::arg("path"));
+      py::arg("path"), "Reads a cluster that Cluster.save wrote.");
   m.def("device_kinds", &device_kind_names, "Kinds of device the estimator knows.");
   m.def(
       "parse_bytes", [](const std::string& text) { return parse_bytes(text).count; },

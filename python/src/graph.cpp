@@ -179,14 +179,26 @@ std::vector<NodeId> to_ids(const std::vector<std::uint32_t>& order) {
 
 void init_graph(py::module_& m) {
   py::class_<Graph>(m, "Graph", "A traced model: frozen, verified, saved as text.")
-      .def_property_readonly("name", &Graph::name)
-      .def_property_readonly("hash", &Graph::hash)
-      .def_property_readonly("training", [](const Graph& g) { return g.data().training; })
-      .def_property_readonly("is_static", &Graph::is_static)
-      .def_property_readonly("example_batch", [](const Graph& g) { return g.data().example_batch; })
-      .def_property_readonly("notes", [](const Graph& g) { return g.data().notes; })
-      .def_property_readonly("conditions", &condition_records)
-      .def_property_readonly("attributes", &attribute_records)
+      .def_property_readonly("name", &Graph::name, "The class of the model.")
+      .def_property_readonly("hash", &Graph::hash,
+                             "Of everything but notes and sources; profiles and plans carry it.")
+      .def_property_readonly(
+          "training", [](const Graph& g) { return g.data().training; },
+          "Whether the model was traced in train mode.")
+      .def_property_readonly(
+          "is_static", &Graph::is_static,
+          "Whether the batch is a fixed number; else sizes are expressions in B.")
+      .def_property_readonly(
+          "example_batch", [](const Graph& g) { return g.data().example_batch; },
+          "The batch of the example it was traced with; 0 when static.")
+      .def_property_readonly(
+          "notes", [](const Graph& g) { return g.data().notes; },
+          "What the trace found that a user should know.")
+      .def_property_readonly(
+          "conditions", &condition_records,
+          "What must hold of the batch: a dictionary for each, with the line that asks for it.")
+      .def_property_readonly("attributes", &attribute_records,
+                             "Attributes of modules that the trace read, with their values.")
       .def(
           "violation",
           [](const Graph& g, std::int64_t batch) -> std::optional<std::string> {
@@ -194,30 +206,43 @@ void init_graph(py::module_& m) {
             return text.empty() ? std::nullopt : std::optional(std::move(text));
           },
           py::arg("batch"), "The first condition that a batch of this size violates, in words.")
-      .def_property_readonly("in_spec", [](const Graph& g) { return g.data().in_spec; })
-      .def_property_readonly("out_spec", [](const Graph& g) { return g.data().out_spec; })
-      .def_property_readonly("num_nodes", &Graph::num_nodes)
-      .def_property_readonly("nodes", &node_records)
-      .def_property_readonly("weights", &weight_records)
-      .def_property_readonly("inputs", &input_records)
-      .def_property_readonly("outputs", &output_records)
-      .def_property_readonly("order_edges",
-                             [](const Graph& g) {
-                               std::vector<std::pair<std::string, std::string>> out;
-                               for (const Edge& e : g.order_edges()) {
-                                 out.emplace_back(g.node(e.from).name, g.node(e.to).name);
-                               }
-                               return out;
-                             })
-      .def_property_readonly("glued",
-                             [](const Graph& g) {
-                               std::vector<std::vector<std::string>> out;
-                               for (const auto& group : g.glued()) {
-                                 auto& names = out.emplace_back();
-                                 for (const NodeId id : group) names.push_back(g.node(id).name);
-                               }
-                               return out;
-                             })
+      .def_property_readonly(
+          "in_spec", [](const Graph& g) { return g.data().in_spec; },
+          "The form of the call, as JSON.")
+      .def_property_readonly(
+          "out_spec", [](const Graph& g) { return g.data().out_spec; },
+          "The form of the result, as JSON.")
+      .def_property_readonly("num_nodes", &Graph::num_nodes, "The number of operators.")
+      .def_property_readonly(
+          "nodes", &node_records,
+          "A dictionary for each operator: name, op, scope, source, inputs, outputs.")
+      .def_property_readonly("weights", &weight_records,
+                             "A dictionary for each parameter, buffer and constant.")
+      .def_property_readonly("inputs", &input_records,
+                             "A dictionary for each tensor of the call: name, path, dtype, shape.")
+      .def_property_readonly("outputs", &output_records,
+                             "A dictionary for each leaf of the result: path, kind, value.")
+      .def_property_readonly(
+          "order_edges",
+          [](const Graph& g) {
+            std::vector<std::pair<std::string, std::string>> out;
+            for (const Edge& e : g.order_edges()) {
+              out.emplace_back(g.node(e.from).name, g.node(e.to).name);
+            }
+            return out;
+          },
+          "Pairs of nodes that must keep their order because one of them writes.")
+      .def_property_readonly(
+          "glued",
+          [](const Graph& g) {
+            std::vector<std::vector<std::string>> out;
+            for (const auto& group : g.glued()) {
+              auto& names = out.emplace_back();
+              for (const NodeId id : group) names.push_back(g.node(id).name);
+            }
+            return out;
+          },
+          "Groups of nodes that share memory and stay in one stage.")
       .def(
           "save",
           [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
@@ -233,8 +258,10 @@ void init_graph(py::module_& m) {
 
   m.def(
       "load_graph", [](const std::filesystem::path& path) { return load_graph(path.string()); },
-      py::arg("path"));
-  m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"));
+      py::arg("path"), "Reads a graph that Graph.save wrote.");
+  m.def(
+      "parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
+      "A graph from its text form.");
   // For tests of reordering.
   m.def(
       "random_order",

@@ -160,23 +160,30 @@ void init_partition(py::module_& m) {
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{});
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
-      .def_readonly("method", &ComparedMethod::method)
-      .def_property_readonly("plan",
-                             [](const ComparedMethod& row) -> std::optional<Plan> {
-                               if (!row.found) return std::nullopt;
-                               return row.plan;
-                             })
-      .def_property_readonly("reason",
-                             [](const ComparedMethod& row) -> std::optional<std::string> {
-                               if (row.found) return std::nullopt;
-                               return row.reason;
-                             })
-      .def_readonly("cpu_seconds", &ComparedMethod::cpu_seconds);
+      .def_readonly("method", &ComparedMethod::method, "The name of the method.")
+      .def_property_readonly(
+          "plan",
+          [](const ComparedMethod& row) -> std::optional<Plan> {
+            if (!row.found) return std::nullopt;
+            return row.plan;
+          },
+          "Its plan; None when it found none.")
+      .def_property_readonly(
+          "reason",
+          [](const ComparedMethod& row) -> std::optional<std::string> {
+            if (row.found) return std::nullopt;
+            return row.reason;
+          },
+          "Why there is no plan; None when there is one.")
+      .def_readonly("cpu_seconds", &ComparedMethod::cpu_seconds, "Processor time that it took.");
   py::class_<Comparison>(m, "Comparison", "Several methods on one problem; prints as a table.")
       .def_property_readonly(
-          "objective", [](const Comparison& c) { return std::string(to_string(c.objective)); })
-      .def_readonly("methods", &Comparison::methods)
-      .def("to_json", [](const Comparison& c) { return comparison_json(c).dump(1); })
+          "objective", [](const Comparison& c) { return std::string(to_string(c.objective)); },
+          "What the plans are judged by.")
+      .def_readonly("methods", &Comparison::methods, "ComparedMethod records, one for each method.")
+      .def(
+          "to_json", [](const Comparison& c) { return comparison_json(c).dump(1); },
+          "The table as JSON.")
       .def("__str__", &comparison_table)
       .def("__repr__", [](const Comparison& c) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));

@@ -85,6 +85,12 @@ py::object graph_of(const py::object& plan) {
 }
 
 void set_graph(const py::object& plan, const py::object& graph) {
+  if (!graph.is_none() && !py::isinstance<Graph>(graph)) {
+    throw py::type_error(fmt::format(
+        "[kerf.Plan.graph] the value is of class {}; expected a graph; take one from kerf.trace or "
+        "kerf.load_graph",
+        py::type::of(graph).attr("__name__").cast<std::string>()));
+  }
   if (!graph.is_none()) check_plan_matches(plan.cast<const Plan&>(), graph.cast<const Graph&>());
   plan.attr("__dict__")["_graph"] = graph;
 }
@@ -107,73 +113,99 @@ std::pair<Plan, py::dict> from_state(const py::tuple& state) {
 
 void bind_records(py::module_& m) {
   py::class_<StageRecord>(m, "Stage", "Nodes that run together on one device.")
-      .def_readonly("index", &StageRecord::index)
-      .def_readonly("device", &StageRecord::device)
+      .def_readonly("index", &StageRecord::index, "Its place in plan.stages.")
+      .def_readonly("device", &StageRecord::device, "The name of its device.")
       .def_readonly("nodes", &StageRecord::nodes, "Names, in the graph's order.")
-      .def_property_readonly("node_indices",
-                             [](const StageRecord& r) { return indices_of(r.stage.nodes); })
-      .def_property_readonly("after",
-                             [](const StageRecord& r) { return indices_of(r.stage.after); })
-      .def_property_readonly("time", [](const StageRecord& r) { return seconds(r.stage.time); })
-      .def_property_readonly("weight_bytes",
-                             [](const StageRecord& r) { return r.stage.weights.count; })
-      .def_property_readonly("activation_bytes",
-                             [](const StageRecord& r) { return r.stage.activations.count; })
-      .def_property_readonly("input_bytes",
-                             [](const StageRecord& r) { return r.stage.inputs.count; })
-      .def_property_readonly("output_bytes",
-                             [](const StageRecord& r) { return r.stage.outputs.count; })
+      .def_property_readonly(
+          "node_indices", [](const StageRecord& r) { return indices_of(r.stage.nodes); },
+          "Places of its nodes in the graph.")
+      .def_property_readonly(
+          "after", [](const StageRecord& r) { return indices_of(r.stage.after); },
+          "Stages that must be done first.")
+      .def_property_readonly(
+          "time", [](const StageRecord& r) { return seconds(r.stage.time); },
+          "Seconds of compute for one micro-batch.")
+      .def_property_readonly(
+          "weight_bytes", [](const StageRecord& r) { return r.stage.weights.count; },
+          "Bytes of its weights.")
+      .def_property_readonly(
+          "activation_bytes", [](const StageRecord& r) { return r.stage.activations.count; },
+          "The most bytes of tensors alive at once, for one micro-batch.")
+      .def_property_readonly(
+          "input_bytes", [](const StageRecord& r) { return r.stage.inputs.count; },
+          "Bytes that it receives for one micro-batch.")
+      .def_property_readonly(
+          "output_bytes", [](const StageRecord& r) { return r.stage.outputs.count; },
+          "Bytes that others receive from it for one micro-batch.")
       .def("__repr__", [](const StageRecord& r) {
         return fmt::format("kerf.Stage({} on {}, {} nodes, {})", r.index, r.device, r.nodes.size(),
                            to_string(r.stage.time));
       });
 
   py::class_<CutRecord>(m, "Cut", "A tensor that leaves the stage that makes it.")
-      .def_property_readonly("tensor", [](const CutRecord& r) { return r.cut.tensor; })
-      .def_property_readonly("bytes", [](const CutRecord& r) { return r.cut.bytes.count; })
-      .def_property_readonly("from_stage", [](const CutRecord& r) { return r.cut.from.index(); })
-      .def_property_readonly("to_stages", [](const CutRecord& r) { return indices_of(r.cut.to); })
+      .def_property_readonly(
+          "tensor", [](const CutRecord& r) { return r.cut.tensor; },
+          "The name of the value in the graph.")
+      .def_property_readonly(
+          "bytes", [](const CutRecord& r) { return r.cut.bytes.count; },
+          "Its size for one micro-batch.")
+      .def_property_readonly(
+          "from_stage", [](const CutRecord& r) { return r.cut.from.index(); },
+          "The stage that makes it.")
+      .def_property_readonly(
+          "to_stages", [](const CutRecord& r) { return indices_of(r.cut.to); },
+          "The stages that need it.")
       .def("__repr__", [](const CutRecord& r) {
         return fmt::format("kerf.Cut({}, {}, stage {} to {})", r.cut.tensor, to_string(r.cut.bytes),
                            r.cut.from.index(), fmt::join(indices_of(r.cut.to), ", "));
       });
 
   py::class_<DeviceRecord>(m, "DeviceUse", "What a plan asks of one device.")
-      .def_readonly("name", &DeviceRecord::name)
-      .def_property_readonly("compute",
-                             [](const DeviceRecord& r) { return seconds(r.load.compute); })
-      .def_property_readonly("communication",
-                             [](const DeviceRecord& r) { return seconds(r.load.communication); })
-      .def_property_readonly("weight_bytes",
-                             [](const DeviceRecord& r) { return r.memory.weights.count; })
-      .def_property_readonly("activation_bytes",
-                             [](const DeviceRecord& r) { return r.memory.activations.count; })
-      .def_property_readonly("predicted_bytes",
-                             [](const DeviceRecord& r) { return r.memory.predicted.count; })
-      .def_property_readonly("limit",
-                             [](const DeviceRecord& r) {
-                               return r.memory.limited ? std::optional(r.memory.limit.count)
-                                                       : std::nullopt;
-                             })
+      .def_readonly("name", &DeviceRecord::name, "The name of the device.")
+      .def_property_readonly(
+          "compute", [](const DeviceRecord& r) { return seconds(r.load.compute); },
+          "Seconds of compute for one micro-batch.")
+      .def_property_readonly(
+          "communication", [](const DeviceRecord& r) { return seconds(r.load.communication); },
+          "Seconds of transfers for one micro-batch.")
+      .def_property_readonly(
+          "weight_bytes", [](const DeviceRecord& r) { return r.memory.weights.count; },
+          "Bytes of weights that live on it.")
+      .def_property_readonly(
+          "activation_bytes", [](const DeviceRecord& r) { return r.memory.activations.count; },
+          "The most bytes of tensors alive at once in a step.")
+      .def_property_readonly(
+          "predicted_bytes", [](const DeviceRecord& r) { return r.memory.predicted.count; },
+          "Weights and tensors together: what is held against the limit.")
+      .def_property_readonly(
+          "limit",
+          [](const DeviceRecord& r) {
+            return r.memory.limited ? std::optional(r.memory.limit.count) : std::nullopt;
+          },
+          "Its limit in bytes; None: no limit.")
       .def("__repr__", [](const DeviceRecord& r) {
         return fmt::format("kerf.DeviceUse({}, busy {}, {})", r.name, to_string(r.load.busy()),
                            to_string(r.memory.predicted));
       });
 
   py::class_<LowerBound>(m, "LowerBound", "What no plan for the same problem can beat.")
-      .def_readonly("name", &LowerBound::name)
+      .def_readonly("name", &LowerBound::name, "Which bound is the tightest.")
       .def_readonly("value", &LowerBound::value, "Seconds; bytes for the objective memory.")
-      .def_readonly("argument", &LowerBound::argument);
+      .def_readonly("argument", &LowerBound::argument, "The sentence that proves it.");
 }
 
 void bind_infeasible(py::module_& m) {
   py::class_<Infeasible>(m, "Infeasible", "Why there is no plan.")
-      .def_readonly("method", &Infeasible::method)
-      .def_readonly("device", &Infeasible::device)
-      .def_property_readonly("needed", [](const Infeasible& i) { return i.needed.count; })
-      .def_property_readonly("limit", [](const Infeasible& i) { return i.limit.count; })
-      .def_property_readonly("short_by", [](const Infeasible& i) { return i.short_by.count; })
-      .def_readonly("what_would_help", &Infeasible::what_would_help)
+      .def_readonly("method", &Infeasible::method, "The method that looked for a plan.")
+      .def_readonly("device", &Infeasible::device, "The device that is tightest.")
+      .def_property_readonly(
+          "needed", [](const Infeasible& i) { return i.needed.count; }, "Bytes that it would need.")
+      .def_property_readonly(
+          "limit", [](const Infeasible& i) { return i.limit.count; }, "Bytes that it has.")
+      .def_property_readonly(
+          "short_by", [](const Infeasible& i) { return i.short_by.count; },
+          "Bytes that are missing.")
+      .def_readonly("what_would_help", &Infeasible::what_would_help, "What to change.")
       .def("__str__", &Infeasible::message)
       .def("__repr__",
            [](const Infeasible& i) {
@@ -205,49 +237,69 @@ void init_plan(py::module_& m) {
   py::class_<Plan>(m, "Plan", py::dynamic_attr(),
                    "Where every node runs, and what that is predicted to cost.")
       .def_property("graph", &graph_of, &set_graph, "The graph it was made from; None if loaded.")
-      .def_readonly("graph_hash", &Plan::graph_hash)
-      .def_readonly("graph_name", &Plan::graph_name)
-      .def_readonly("method", &Plan::method)
-      .def_property_readonly("objective",
-                             [](const Plan& p) { return std::string(to_string(p.objective)); })
-      .def_readonly("comm_model", &Plan::comm_model)
-      .def_readonly("seed", &Plan::seed)
-      .def_readonly("truncated", &Plan::truncated)
-      .def_readonly("contiguous", &Plan::contiguous)
-      .def_property_readonly("profile_source",
-                             [](const Plan& p) { return std::string(to_string(p.profile_source)); })
-      .def_readonly("profile_kind", &Plan::profile_kind)
-      .def_readonly("profile_batch", &Plan::profile_batch)
-      .def_property_readonly("cluster", [](const Plan& p) { return p.cluster; })
-      .def_readonly("schedule", &Plan::schedule)
-      .def_readonly("n_microbatches", &Plan::n_microbatches)
-      .def_readonly("batch", &Plan::batch)
-      .def_readonly("micro_batch", &Plan::micro_batch)
-      .def_property_readonly("stages", &stages_of)
+      .def_readonly("graph_hash", &Plan::graph_hash, "The hash of the graph it was made for.")
+      .def_readonly("graph_name", &Plan::graph_name, "The name of that graph.")
+      .def_readonly("method", &Plan::method, "The method that found it.")
+      .def_property_readonly(
+          "objective", [](const Plan& p) { return std::string(to_string(p.objective)); },
+          "What was minimised: 'throughput', 'latency', 'step' or 'memory'.")
+      .def_readonly("comm_model", &Plan::comm_model, "How transfers were costed.")
+      .def_readonly("seed", &Plan::seed, "The seed of the search.")
+      .def_readonly("truncated", &Plan::truncated,
+                    "Whether a budget ended the search before it was done.")
+      .def_readonly("contiguous", &Plan::contiguous,
+                    "Whether every stage is an interval of the graph's order.")
+      .def_property_readonly(
+          "profile_source", [](const Plan& p) { return std::string(to_string(p.profile_source)); },
+          "Where costs came from: 'measured', 'estimated' or 'given'.")
+      .def_readonly("profile_kind", &Plan::profile_kind, "The kind of device the costs are for.")
+      .def_readonly("profile_batch", &Plan::profile_batch, "The batch size the costs are for.")
+      .def_property_readonly(
+          "cluster", [](const Plan& p) { return p.cluster; }, "The devices and links it is for.")
+      .def_readonly("schedule", &Plan::schedule, "The order in which stages take micro-batches.")
+      .def_readonly("n_microbatches", &Plan::n_microbatches, "Parts a batch is split into.")
+      .def_readonly("batch", &Plan::batch, "Samples a step.")
+      .def_readonly("micro_batch", &Plan::micro_batch, "Samples in the largest part.")
+      .def_property_readonly("stages", &stages_of, "Stage records, in order.")
       .def_property_readonly("replicas", &Plan::replica_names,
                              "Further copies: for each the device of every stage.")
-      .def_property_readonly("cuts", &cuts_of)
-      .def_property_readonly("devices", &devices_of)
-      .def_property_readonly("cut_bytes", [](const Plan& p) { return p.cut_bytes().count; })
-      .def_property_readonly("busiest", [](const Plan& p) { return seconds(p.busiest); })
-      .def_property_readonly("predicted_step_time",
-                             [](const Plan& p) { return seconds(p.step_time); })
-      .def_property_readonly("predicted_latency", [](const Plan& p) { return seconds(p.latency); })
-      .def_property_readonly("predicted_throughput", [](const Plan& p) { return p.throughput; })
-      .def_readonly("bubble", &Plan::bubble)
-      .def_property_readonly("lower_bound",
-                             [](const Plan& p) {
-                               LowerBound bound = p.lower_bound;
-                               bound.value = objective_unit(p, bound.value);
-                               return bound;
-                             })
-      .def_property_readonly("objective_value",
-                             [](const Plan& p) { return objective_unit(p, p.objective_value()); })
-      .def_property_readonly("gap", &Plan::gap)
-      .def_property_readonly("notes", [](const Plan& p) { return p.notes; })
+      .def_property_readonly("cuts", &cuts_of,
+                             "Cut records: the tensors that cross from stage to stage.")
+      .def_property_readonly("devices", &devices_of, "DeviceUse records, one for each device.")
+      .def_property_readonly(
+          "cut_bytes", [](const Plan& p) { return p.cut_bytes().count; },
+          "Bytes that cross cuts for one micro-batch.")
+      .def_property_readonly(
+          "busiest", [](const Plan& p) { return seconds(p.busiest); },
+          "Seconds for which the busiest device works on one micro-batch.")
+      .def_property_readonly(
+          "predicted_step_time", [](const Plan& p) { return seconds(p.step_time); },
+          "Seconds for a whole batch.")
+      .def_property_readonly(
+          "predicted_latency", [](const Plan& p) { return seconds(p.latency); },
+          "Seconds for one micro-batch, alone in the pipeline.")
+      .def_property_readonly(
+          "predicted_throughput", [](const Plan& p) { return p.throughput; }, "Samples a second.")
+      .def_readonly("bubble", &Plan::bubble, "The share of a step in which devices wait.")
+      .def_property_readonly(
+          "lower_bound",
+          [](const Plan& p) {
+            LowerBound bound = p.lower_bound;
+            bound.value = objective_unit(p, bound.value);
+            return bound;
+          },
+          "What no plan for this problem can beat, and why.")
+      .def_property_readonly(
+          "objective_value", [](const Plan& p) { return objective_unit(p, p.objective_value()); },
+          "What was minimised: seconds; bytes for the objective memory.")
+      .def_property_readonly(
+          "gap", &Plan::gap,
+          "How far objective_value may be above the best possible: 0.02 is two per cent.")
+      .def_property_readonly(
+          "notes", [](const Plan& p) { return p.notes; }, "What a user should know about the plan.")
       .def(
           "save", [](const Plan& p, const std::filesystem::path& path) { save_plan(p, path); },
-          py::arg("path"))
+          py::arg("path"), "Writes plan.json; the file is replaced whole or not at all.")
       .def(
           "report_json", [](const Plan& p) { return report_json(p).dump(1); },
           "The figures of the table as JSON, in seconds and bytes.")
@@ -260,7 +312,7 @@ void init_plan(py::module_& m) {
 
   m.def(
       "load_plan", [](const std::filesystem::path& path) { return load_plan(path); },
-      py::arg("path"));
+      py::arg("path"), "Reads a plan that Plan.save wrote. It has no graph until one is given.");
 }
 
 }  // namespace kerf::bindings

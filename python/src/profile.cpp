@@ -103,20 +103,35 @@ Profile from_state(const py::tuple& state) {
 
 void bind_node_cost(py::module_& m) {
   py::class_<NodeCost>(m, "NodeCost", "What one node costs: seconds and bytes.")
-      .def_property_readonly("forward", [](const NodeCost& n) { return seconds(n.forward); })
-      .def_property_readonly("forward_spread",
-                             [](const NodeCost& n) { return seconds(n.forward_spread); })
-      .def_readonly("samples", &NodeCost::samples)
-      .def_readonly("flops", &NodeCost::flops)
-      .def_readonly("macs", &NodeCost::macs)
-      .def_property_readonly("moved_bytes", [](const NodeCost& n) { return n.moved.count; })
-      .def_property_readonly("weight_bytes", [](const NodeCost& n) { return n.weights.count; })
-      .def_property_readonly("input_bytes", [](const NodeCost& n) { return n.inputs.count; })
-      .def_property_readonly("output_bytes", [](const NodeCost& n) { return n.outputs.count; })
-      .def_property_readonly("saved_bytes", [](const NodeCost& n) { return n.saved.count; })
-      .def_property_readonly("peak_bytes", [](const NodeCost& n) { return n.peak.count; })
-      .def_property_readonly("source",
-                             [](const NodeCost& n) { return std::string(to_string(n.source)); });
+      .def_property_readonly(
+          "forward", [](const NodeCost& n) { return seconds(n.forward); },
+          "Seconds of one forward call.")
+      .def_property_readonly(
+          "forward_spread", [](const NodeCost& n) { return seconds(n.forward_spread); },
+          "How far repeated measurements lie apart, in seconds.")
+      .def_readonly("samples", &NodeCost::samples, "How often it was measured; 0 when estimated.")
+      .def_readonly("flops", &NodeCost::flops, "Floating-point operations.")
+      .def_readonly("macs", &NodeCost::macs, "Multiplications with an addition each.")
+      .def_property_readonly(
+          "moved_bytes", [](const NodeCost& n) { return n.moved.count; }, "Bytes read and written.")
+      .def_property_readonly(
+          "weight_bytes", [](const NodeCost& n) { return n.weights.count; },
+          "Bytes of the weights it uses.")
+      .def_property_readonly(
+          "input_bytes", [](const NodeCost& n) { return n.inputs.count; },
+          "Bytes of the tensors it reads.")
+      .def_property_readonly(
+          "output_bytes", [](const NodeCost& n) { return n.outputs.count; },
+          "Bytes of the tensors it makes.")
+      .def_property_readonly(
+          "saved_bytes", [](const NodeCost& n) { return n.saved.count; },
+          "Bytes that a backward pass would keep.")
+      .def_property_readonly(
+          "peak_bytes", [](const NodeCost& n) { return n.peak.count; },
+          "Bytes that it needs beyond inputs and outputs while it runs.")
+      .def_property_readonly(
+          "source", [](const NodeCost& n) { return std::string(to_string(n.source)); },
+          "'measured', 'estimated' or 'given'.");
 }
 
 }  // namespace
@@ -127,11 +142,12 @@ void init_profile(py::module_& m) {
       .def_static("from_times", &from_times, py::arg("graph"), py::arg("forward"),
                   py::arg("batch") = 0, py::arg("device_kind") = "cpu", py::arg("source") = "given",
                   "From forward times in seconds, one for each node of the graph.")
-      .def_readonly("graph_hash", &Profile::graph_hash)
-      .def_readonly("device_kind", &Profile::device_kind)
-      .def_readonly("batch", &Profile::batch)
-      .def_property_readonly("source",
-                             [](const Profile& p) { return std::string(to_string(p.source)); })
+      .def_readonly("graph_hash", &Profile::graph_hash, "The hash of the graph it is for.")
+      .def_readonly("device_kind", &Profile::device_kind, "The kind of device it is for.")
+      .def_readonly("batch", &Profile::batch, "The batch size it is for; 0 for a static graph.")
+      .def_property_readonly(
+          "source", [](const Profile& p) { return std::string(to_string(p.source)); },
+          "'measured', 'estimated' or 'given'.")
       .def_property_readonly(
           "nodes", [](const Profile& p) { return p.nodes; },
           "NodeCost records, in the graph's order.")
@@ -145,15 +161,19 @@ void init_profile(py::module_& m) {
             return out;
           },
           "Operators without a formula: (name, count, share of the time).")
-      .def_property_readonly("notes", [](const Profile& p) { return p.notes; })
-      .def_property_readonly("total_forward",
-                             [](const Profile& p) { return seconds(p.total_forward()); })
+      .def_property_readonly(
+          "notes", [](const Profile& p) { return p.notes; },
+          "What a user should know about the costs.")
+      .def_property_readonly(
+          "total_forward", [](const Profile& p) { return seconds(p.total_forward()); },
+          "Seconds of all nodes together.")
       .def(
           "save",
           [](const Profile& p, const std::filesystem::path& path, const Graph& graph) {
             save_profile(p, graph, path);
           },
-          py::arg("path"), py::arg("graph"))
+          py::arg("path"), py::arg("graph"),
+          "Writes profile.json; needs the graph for the names of the nodes.")
       .def("__len__", [](const Profile& p) { return p.nodes.size(); })
       .def("__repr__", &summary)
       .def(
@@ -165,14 +185,17 @@ void init_profile(py::module_& m) {
       [](const std::filesystem::path& path, const Graph& graph) {
         return load_profile(path, graph);
       },
-      py::arg("path"), py::arg("graph"), py::call_guard<py::gil_scoped_release>());
+      py::arg("path"), py::arg("graph"), py::call_guard<py::gil_scoped_release>(),
+      "Reads a profile that Profile.save wrote, for the same graph.");
   m.def(
       "estimate",
       [](const Graph& graph, const std::string& kind, std::int64_t batch) {
         return estimate(graph, device_kind(kind), batch);
       },
       py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
-      py::call_guard<py::gil_scoped_release>());
+      py::call_guard<py::gil_scoped_release>(),
+      "Costs from shapes, for a kind of device that need not be here. batch: the size to estimate "
+      "at; 0: the traced example's.");
   m.def("profiled_kind", &profiled_kind, py::arg("cluster"),
         "The kind that an estimate for these devices is made for.");
 }

@@ -73,17 +73,30 @@ std::string summary(const Timeline& timeline) {
 void bind_event(py::module_& m) {
   py::class_<EventRecord>(m, "Event", "What a device did between two moments, in seconds.")
       .def_property_readonly(
-          "kind", [](const EventRecord& r) { return std::string(to_string(r.event.kind)); })
-      .def_readonly("device", &EventRecord::device)
-      .def_property_readonly("stage", [](const EventRecord& r) { return r.event.stage.index(); })
-      .def_property_readonly("microbatch", [](const EventRecord& r) { return r.event.microbatch; })
+          "kind", [](const EventRecord& r) { return std::string(to_string(r.event.kind)); },
+          "'compute' or 'transfer'.")
+      .def_readonly("device", &EventRecord::device, "The device that is busy.")
       .def_property_readonly(
-          "phase", [](const EventRecord& r) { return std::string(to_string(r.event.phase)); })
-      .def_property_readonly("start", [](const EventRecord& r) { return seconds(r.event.start); })
-      .def_property_readonly("end", [](const EventRecord& r) { return seconds(r.event.end); })
-      .def_property_readonly("bytes", [](const EventRecord& r) { return r.event.bytes.count; })
-      .def_property_readonly("tensor", [](const EventRecord& r) { return r.event.tensor; })
-      .def_readonly("from_device", &EventRecord::from)
+          "stage", [](const EventRecord& r) { return r.event.stage.index(); },
+          "The stage it belongs to.")
+      .def_property_readonly(
+          "microbatch", [](const EventRecord& r) { return r.event.microbatch; },
+          "Which micro-batch, from 0.")
+      .def_property_readonly(
+          "phase", [](const EventRecord& r) { return std::string(to_string(r.event.phase)); },
+          "'forward'.")
+      .def_property_readonly(
+          "start", [](const EventRecord& r) { return seconds(r.event.start); },
+          "Seconds after the step began.")
+      .def_property_readonly(
+          "end", [](const EventRecord& r) { return seconds(r.event.end); },
+          "Seconds after the step began.")
+      .def_property_readonly(
+          "bytes", [](const EventRecord& r) { return r.event.bytes.count; }, "Bytes of a transfer.")
+      .def_property_readonly(
+          "tensor", [](const EventRecord& r) { return r.event.tensor; },
+          "The value that is transferred.")
+      .def_readonly("from_device", &EventRecord::from, "Where a transfer comes from.")
       .def("__repr__", [](const EventRecord& r) {
         return fmt::format("kerf.Event({} on {}, stage {}, micro-batch {}, {} .. {})",
                            to_string(r.event.kind), r.device, r.event.stage.index(),
@@ -96,16 +109,19 @@ void bind_event(py::module_& m) {
 void init_timeline(py::module_& m) {
   bind_event(m);
   py::class_<Timeline>(m, "Timeline", "What happened in one step: simulated or measured.")
-      .def_readonly("origin", &Timeline::origin)
-      .def_readonly("graph_hash", &Timeline::graph_hash)
-      .def_readonly("devices", &Timeline::devices)
-      .def_readonly("num_stages", &Timeline::num_stages)
-      .def_readonly("n_microbatches", &Timeline::n_microbatches)
-      .def_property_readonly("events", &events_of)
+      .def_readonly("origin", &Timeline::origin, "'simulated' or 'measured'.")
+      .def_readonly("graph_hash", &Timeline::graph_hash, "The hash of the graph that ran.")
+      .def_readonly("devices", &Timeline::devices, "Names of the devices.")
+      .def_readonly("num_stages", &Timeline::num_stages, "The number of stages.")
+      .def_readonly("n_microbatches", &Timeline::n_microbatches, "The number of micro-batches.")
+      .def_property_readonly("events", &events_of, "Event records.")
       .def_property_readonly("memory", &memory_of,
                              "For each device the points (seconds, bytes) of its memory curve.")
-      .def_property_readonly("step_time", [](const Timeline& t) { return seconds(t.end()); })
-      .def_property_readonly("bubble", &Timeline::bubble)
+      .def_property_readonly(
+          "step_time", [](const Timeline& t) { return seconds(t.end()); },
+          "Seconds from the first event's start to the last one's end.")
+      .def_property_readonly("bubble", &Timeline::bubble,
+                             "The share of the step in which devices wait.")
       .def("busy", &busy, py::arg("device"), "Seconds of compute and transfers of a device.")
       .def(
           "draw",
@@ -114,7 +130,7 @@ void init_timeline(py::module_& m) {
       .def(
           "save",
           [](const Timeline& t, const std::filesystem::path& path) { save_timeline(t, path); },
-          py::arg("path"))
+          py::arg("path"), "Writes timeline.json; the file is replaced whole or not at all.")
       .def(
           "save_trace",
           [](const Timeline& t, const std::filesystem::path& path) {
@@ -131,7 +147,7 @@ void init_timeline(py::module_& m) {
 
   m.def(
       "load_timeline", [](const std::filesystem::path& path) { return load_timeline(path); },
-      py::arg("path"));
+      py::arg("path"), "Reads a timeline that Timeline.save wrote.");
   m.def(
       "compare",
       [](const Timeline& predicted, const Timeline& measured) {

@@ -10,8 +10,8 @@ namespace kerf::bindings {
 
 void init_verify(py::module_& m) {
   py::class_<Violation>(m, "Violation", "A rule that a plan breaks.")
-      .def_readonly("rule", &Violation::rule)
-      .def_readonly("message", &Violation::message)
+      .def_readonly("rule", &Violation::rule, "The name of the rule.")
+      .def_readonly("message", &Violation::message, "What breaks it, and where.")
       .def("__repr__", [](const Violation& v) {
         return fmt::format("kerf.Violation({}: {})", v.rule, v.message);
       });
@@ -21,7 +21,8 @@ void init_verify(py::module_& m) {
         return verify_plan(graph, profile, plan);
       },
       py::arg("graph"), py::arg("plan"), py::arg("profile") = nullptr,
-      py::call_guard<py::gil_scoped_release>());
+      py::call_guard<py::gil_scoped_release>(),
+      "Derives from the graph all that the plan claims; what it breaks, or nothing.");
 }
 
 }  // namespace kerf::bindings
