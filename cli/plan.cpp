@@ -60,16 +60,18 @@ int run_published(const Options& options, const CLI::App& verb) {
   const ProblemOptions& given = options.problem;
   if (!given.devices.empty() || !given.cluster.empty() || !given.profile.empty()) {
     throw Error(ErrorKind::invalid_argument,
-                "[kerf.plan] --devices, --cluster or --profile beside --from; expected neither: a "
+                "[kerf.plan] --devices, --cluster or --profile together with --from; expected none "
+                "of them: a "
                 "published problem has its own devices and costs");
   }
   for (const char* option : {"--schedule", "--comm-model", "--assignment", "--saturate-host",
                              "--work-limit", "--n-microbatches", "--batch", "--no-mixed"}) {
     if (verb.count(option) == 0) continue;
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[kerf.plan] {} beside --from; a published problem has no use for it; "
-                            "leave it out",
-                            option));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[kerf.plan] {} together with --from; a published problem has no use for it; "
+                    "leave it out",
+                    option));
   }
   PublishedOptions published;
   published.problem = given.graph;

@@ -210,7 +210,7 @@ void JsonReader::refuse_type(std::string_view expected) const { fail(to_string(t
 
 void JsonReader::fail(std::string_view found, std::string_view expected) const {
   throw Error(document_->error_kind(),
-              fmt::format("[base.json] {}: found {}; expected {}; mend the file or write it again",
+              fmt::format("[base.json] {}: found {}; expected {}; fix the file or write it again",
                           path(), found, expected));
 }
 

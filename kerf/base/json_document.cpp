@@ -334,7 +334,7 @@ class JsonParser {
     const char* const end = text_.data() + at_;
     const auto [rest, status] = std::from_chars(text_.data() + start, end, number);
     if (status == std::errc{} || !is_too_large(text_.substr(start, at_ - start))) return;
-    fail_with(start, "a number too large for a double; expected a finite one; mend the file");
+    fail_with(start, "a number too large for a double; expected a finite one; fix the file");
   }
 
   std::string_view text_;

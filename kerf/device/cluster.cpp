@@ -36,7 +36,7 @@ void check_link(const Link& link) {
   const bool sound = link.latency.count >= 0 && std::isfinite(link.latency.count) &&
                      link.bytes_per_second >= 0 && std::isfinite(link.bytes_per_second);
   if (!sound) {
-    refuse(fmt::format("a link with latency {} ns and {} bytes a second", link.latency.count,
+    refuse(fmt::format("a link with latency {} ns and {} bytes per second", link.latency.count,
                        link.bytes_per_second),
            "numbers that are not negative");
   }

@@ -37,7 +37,7 @@ bool is_operator_name(std::string_view op) {
 
 [[noreturn]] void fail(const std::string& found, std::string_view expected) {
   throw Error(ErrorKind::invalid_graph,
-              fmt::format("[graph.verify] {}; expected {}; mend the graph or trace the model again",
+              fmt::format("[graph.verify] {}; expected {}; fix the graph or trace the model again",
                           found, expected));
 }
 

@@ -50,9 +50,9 @@ std::vector<Entry> methods() {
        kAnyObjective, kSearches},
       {"mixed_pipe", "more stages than devices, placed so that time and memory are even",
        family<kMixedPipe>, false, kSearches},
-      {"multilevel", "one stage a device: coarsened without cycles, cut, refined level by level",
+      {"multilevel", "one stage per device: coarsened without cycles, cut, refined level by level",
        family<kMultilevel>, false, kSearches},
-      {"acyclic", "one stage a device: topological orders cut into runs, refined by moves",
+      {"acyclic", "one stage per device: topological orders cut into runs, refined by moves",
        family<kAcyclic>, false, kSearches},
       {"metis", "METIS' k-way partition, cut into stages", family<kMetis>},
       {"pipedream", "PipeDream: runs of the order, transfers hidden behind compute",
@@ -105,7 +105,7 @@ void check_assignment(std::string_view method, const partition::Options& options
   }
   if (method != "aot" && given) {
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.plan] an assignment beside method '{}', which makes its "
+                fmt::format("[partition.plan] an assignment for method '{}', which makes its "
                             "own; leave out node_to_partition and partition_to_device "
                             "(--assignment), or use method aot",
                             method));
@@ -125,7 +125,7 @@ void check_budget(const partition::Options& options) {
   }
 }
 
-// A method that knows nothing of one stage a device may have given more.
+// A method that knows nothing of one stage per device may have given more.
 void check_unmixed(std::string_view method, const Plan& plan) {
   if (!has_mixed_stages(plan)) return;
   throw Error(ErrorKind::invalid_argument,

@@ -111,7 +111,7 @@ Plan describe(const Problem& problem, std::string method) {
   plan.notes = problem.cluster.notes;
   if (problem.batch == 0 && plan.batch > problem.graph.data().example_batch) {
     plan.notes.push_back(fmt::format(
-        "the traced example has a batch of {}: planned for {}, one sample a micro-batch",
+        "the traced example has a batch of {}: planned for {}, one sample per micro-batch",
         problem.graph.data().example_batch, plan.batch));
   }
   if (plan.profile_batch != plan.micro_batch && plan.profile_batch != 0 && plan.micro_batch != 0) {

@@ -30,7 +30,7 @@ TEST(APlanTable, OfAFixedBatchCountsSteps) {
   plan.batch = plan.micro_batch = plan.profile_batch = 0;
   plan.n_microbatches = 1;
   const std::string table = plan_table(plan);
-  EXPECT_THAT(table, HasSubstr("steps a second"));
+  EXPECT_THAT(table, HasSubstr("steps per second"));
   EXPECT_THAT(table, HasSubstr("fixed, 1 micro-batch"));
 }
 

@@ -263,8 +263,8 @@ def test_replanning_checks_the_memory_of_copies(graph):
     [
         ({"method": "aot"}, ValueError, "without an assignment"),
         ({"method": "aot", "node_to_partition": {"a": 0}}, ValueError, "without an assignment"),
-        ({"node_to_partition": {"a": 0}}, ValueError, "beside method 'chain'"),
-        ({"partition_to_device": {0: "cpu:0"}}, ValueError, "beside method 'chain'"),
+        ({"node_to_partition": {"a": 0}}, ValueError, "for method 'chain'"),
+        ({"partition_to_device": {0: "cpu:0"}}, ValueError, "for method 'chain'"),
         ({"node_to_partition": ["a"]}, TypeError, "expected a dictionary"),
         ({"node_to_partition": {3: 0}}, TypeError, "the name of a node"),
         ({"node_to_partition": {"a": "b"}}, TypeError, "node_to_partition of 'a' is 'b'"),

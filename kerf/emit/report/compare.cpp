@@ -65,7 +65,7 @@ std::string compare_timelines(const Timeline& predicted, const Timeline& measure
   const std::vector<Nanoseconds> a = stage_medians(predicted);
   const std::vector<Nanoseconds> b = stage_medians(measured);
   for (std::size_t s = 0; s < a.size(); ++s) {
-    add(fmt::format("stage {} a micro-batch", s), a[s], b[s]);
+    add(fmt::format("stage {} per micro-batch", s), a[s], b[s]);
   }
   table.add({"bubble", fmt::format("{:.1f} %", predicted.bubble() * 100),
              fmt::format("{:.1f} %", measured.bubble() * 100), ""});

@@ -148,19 +148,19 @@ std::string predictions(const Plan& plan) {
     return fmt::format("{:<20}{}\n", label, text);
   };
   const std::string rate =
-      fmt::format("{:.{}f} {} a second", plan.throughput, plan.throughput < 10 ? 2 : 0,
+      fmt::format("{:.{}f} {} per second", plan.throughput, plan.throughput < 10 ? 2 : 0,
                   plan.batch == 0 ? "steps" : "samples");
   std::string out;
   out += line("batch", fmt::format("{}, schedule {}", batches(plan), plan.schedule));
   out += line("costs", profile_line(plan));
-  out += line("busiest device", to_string(plan.busiest) + " a micro-batch");
+  out += line("busiest device", to_string(plan.busiest) + " per micro-batch");
   if (plan.objective != Objective::throughput) {
     out += line("objective", fmt::format("{}: {}", to_string(plan.objective),
                                          objective_text(plan.objective, plan.objective_value())));
   }
   out += line("lower bound", bound_text(plan));
   if (!plan.lower_bound.argument.empty()) out += line("", plan.lower_bound.argument);
-  out += line("bytes cut", fmt::format("{} a micro-batch", to_string(plan.cut_bytes())));
+  out += line("bytes cut", fmt::format("{} per micro-batch", to_string(plan.cut_bytes())));
   out += line("bubble", percent(plan.bubble));
   out += line("latency", to_string(plan.latency) + " for one micro-batch");
   if (const std::string text = recordings_text(plan); !text.empty())

@@ -55,7 +55,7 @@ void check_graph(const OpGraph& graph) {
 
 void check_costs(const Request& request) {
   if (std::isnan(request.rate) || request.rate <= 0) {
-    refuse(fmt::format("a transfer rate of {} bytes a second with mode {}", request.rate,
+    refuse(fmt::format("a transfer rate of {} bytes per second with mode {}", request.rate,
                        to_string(request.mode)),
            "more than 0; infinity when transfers cost nothing");
   }

@@ -100,7 +100,7 @@ def _devices(devices: Any) -> list[Device]:
 def _check_rate(rate: object) -> None:
     if not _is_number(rate):
         raise PartitionError(
-            f"[kerf.fx] a transfer rate of {rate!r}; expected bytes a second, more than 0; "
+            f"[kerf.fx] a transfer rate of {rate!r}; expected bytes per second, more than 0; "
             "float('inf') when transfers cost nothing"
         )
 
