@@ -5,10 +5,12 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from test_cli import PROGRAM
 
 import kerf
 from kerf import _core
@@ -33,16 +35,53 @@ def test_readme_snippets_run_and_print_what_is_shown(tmp_path, monkeypatch, caps
     assert torch.equal(names["pipe"](names["x"]), names["model"](names["x"]))
 
 
-def test_the_example_of_the_fx_page_runs(capsys):
-    for snippet in blocks("docs/fx.md", "python"):
-        exec(snippet, {"__name__": "example"})
-    assert "submod_0" in capsys.readouterr().out
+# A page, and words that its examples print.
+PAGES = {
+    "docs/fx.md": "submod_0",
+    "docs/planning.md": "lower bound",
+    "docs/plan_table.md": "bubble",
+    "docs/gpus.md": "predicted step time",
+}
 
 
-def test_the_example_of_the_planning_page_runs(capsys):
-    for snippet in blocks("docs/planning.md", "python"):
-        exec(snippet, {"__name__": "example"})
-    assert "lower bound" in capsys.readouterr().out
+@pytest.mark.filterwarnings("ignore:kerf")
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "example"}
+    snippets = blocks(page, "python")
+    assert snippets
+    for snippet in snippets:
+        exec(compile(snippet, page, "exec"), names)
+    assert PAGES[page] in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="with one core the plan says that devices share it")
+def test_the_page_about_the_table_shows_the_table_that_is_printed(capsys):
+    exec(blocks("docs/plan_table.md", "python")[0], {})
+    assert capsys.readouterr().out == blocks("docs/plan_table.md", "text")[0]
+
+
+SHELL = ["README.md", "docs/planning.md"]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")
+@pytest.mark.parametrize("page", SHELL)
+def test_command_lines_work_in_the_order_given(page, tmp_path):
+    model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]).eval()
+    kerf.trace(model, (torch.randn(64, 64),)).save(tmp_path / "model.graph")
+    path = os.pathsep.join([str(Path(PROGRAM).parent), os.environ["PATH"]])
+    script = "set -ex\n" + "\n".join(blocks(page, "shell"))
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert script.count("kerf ") >= 2
+    assert done.returncode == 0, done.stderr
 
 
 def test_graphs_in_the_documents_parse_and_print_back():
@@ -59,7 +98,8 @@ def test_json_in_the_documents_is_json():
         assert json.loads(text)["format"].startswith("kerf-")
 
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/fx.md", "docs/planning.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever is typed after ``kerf``: a line that says what is wrong, exit code 2, no file lost."""
 
+import json
 import subprocess
 
 import pytest
 from graphs import mlp_text
 from test_cli import PROGRAM
+from test_published import chain
 
 import kerf
 from kerf import _core
@@ -20,6 +22,8 @@ CLI_GOOD = {
     "simulate": ["plan.json"],
     "verify": ["plan.json", "--graph", "model.graph"],
     "report": ["plan.json"],
+    "score": ["problem.json", "--split", "split.json"],
+    "bounds": ["problem.json"],
 }
 BAD_FILES = ["nothing", "folder", "empty", "binary", "deep", ""]
 SEARCH = {
@@ -55,6 +59,8 @@ CLI_WRONG = {
     "simulate": {"": BAD_FILES, "--n-microbatches": ["0", "-5", "x", "1000000000"]},
     "verify": {"": BAD_FILES, "--graph": BAD_FILES, "--profile": BAD_FILES},
     "report": {"": BAD_FILES, "--graph": BAD_FILES, "--timeline": BAD_FILES},
+    "score": {"": BAD_FILES, "--split": BAD_FILES, "--from": ["", "x"]},
+    "bounds": {"": BAD_FILES, "--from": ["", "x"]},
 }
 
 
@@ -73,6 +79,7 @@ def folder(tmp_path_factory):
     plan = kerf.plan(graph, ["cpu:0", "cpu:1"], n_microbatches=2)
     plan.save(path / "plan.json")
     kerf.simulate(plan).save(path / "timeline.json")
+    (path / "problem.json").write_text(json.dumps(chain()))
     (path / "folder").mkdir()
     (path / "empty").write_bytes(b"")
     (path / "binary").write_bytes(bytes(range(256)) * 20)
