@@ -239,10 +239,8 @@ TEST(AnAssignment, BelongsToTheMethodAotAndItToAnAssignment) {
   };
   EXPECT_THAT(error_of("aot", {}), HasSubstr("without an assignment"));
   EXPECT_THAT(error_of("aot", {.node_to_partition = {{"a", 0}}}), HasSubstr("without an assign"));
-  EXPECT_THAT(error_of("chain", {.node_to_partition = {{"a", 0}}}),
-              HasSubstr("for method 'cha"));
-  EXPECT_THAT(error_of("even", {.partition_to_device = {{0, "cpu:0"}}}),
-              HasSubstr("for method"));
+  EXPECT_THAT(error_of("chain", {.node_to_partition = {{"a", 0}}}), HasSubstr("for method 'cha"));
+  EXPECT_THAT(error_of("even", {.partition_to_device = {{0, "cpu:0"}}}), HasSubstr("for method"));
   EXPECT_EQ(error_of("chain", {}), "no error");
 }
 
