@@ -134,7 +134,9 @@ def _run_fake(model, modules, module, signature, batch):
         }
         with torch.no_grad(), _Draws() as draws:
             found = _observe(
-                lambda a, k: torch.func.functional_call(module, state, a, k, tie_weights=False),
+                lambda a, k: torch.func.functional_call(
+                    module, state, tuple(a), k, tie_weights=False
+                ),
                 model,
                 modules,
                 signature,

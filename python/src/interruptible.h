@@ -29,7 +29,8 @@ inline bool handles_signals() {
 // Calls `work` without the interpreter lock. Where work polls (kerf/base/interrupt.h) Python's
 // signal handlers are called, on the main thread, where they belong; what a handler raises ends the
 // work and leaves here as it is, KeyboardInterrupt or another. `on_raise` is called then, with the
-// lock: it may help the work to an end. On other threads what was installed before goes on polling.
+// lock: it may help the work to an end. On other threads, which work for a call that polls, that
+// call's end is this one's, and `on_raise` is called too.
 //
 // Not by guard objects: when the interpreter is ending, taking the lock again ends the calling
 // thread, and a thread must not end inside a destructor.
@@ -49,9 +50,19 @@ void interruptible_call(Work&& work, const std::function<void()>& on_raise = [] 
     state = PyEval_SaveThread();
     if (raised) throw Interrupted();
   };
+  const auto pass_on = [&, outer = current_poll()] {
+    const PollScope inherited(outer);
+    try {
+      poll_interrupt();
+    } catch (...) {
+      PyEval_RestoreThread(state);
+      on_raise();
+      state = PyEval_SaveThread();
+      throw;
+    }
+  };
   try {
-    std::optional<PollScope> scope;
-    if (polls) scope.emplace(std::function<void()>(poll));
+    const PollScope scope(polls ? std::function<void()>(poll) : pass_on);
     work();
   } catch (const std::exception&) {
     failure = std::current_exception();

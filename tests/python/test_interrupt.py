@@ -118,25 +118,43 @@ def test_a_handler_that_calls_the_running_pipeline_is_told_so(chain, devices):
 class Endless(nn.Module):
     """An opaque block that ends only when its Python code is told to."""
 
-    running = threading.Event()
-
     def forward(self, x):
         if float(x.sum()) > 1e6:
-            self.running.set()
             while True:
                 time.sleep(0.001)
         return x * 2
 
 
-def test_control_c_ends_a_block_that_would_run_for_ever():
-    model = nn.Sequential(nn.Linear(4, 4), Endless(), nn.Linear(4, 4)).eval()
-    graph = kerf.trace(model, (torch.ones(2, 4),), basic_blocks=[Endless])
-    for devices in DEVICES.values():
-        pipe = kerf.Pipeline(model, hand_plan(graph, [[0], [1], [2]], devices), graph=graph)
-        with torch.no_grad():
-            model[0].bias.fill_(1e7)
-        with signalled(raise_enough), ends_soon(), pytest.raises(Enough):
-            pipe(torch.ones(2, 4))
-        with torch.no_grad():
-            model[0].bias.zero_()
+def with_block(block, devices):
+    model = nn.Sequential(nn.Linear(4, 4), block, nn.Linear(4, 4)).eval()
+    graph = kerf.trace(model, (torch.ones(2, 4),), basic_blocks=[type(block)])
+    return model, kerf.Pipeline(model, hand_plan(graph, [[0], [1], [2]], devices), graph=graph)
+
+
+@pytest.mark.parametrize("devices", DEVICES.values(), ids=DEVICES)
+def test_control_c_ends_a_block_that_would_run_for_ever(devices):
+    model, pipe = with_block(Endless(), devices)
+    with torch.no_grad():
+        model[0].bias.fill_(1e7)
+    with signalled(raise_enough), ends_soon(), pytest.raises(Enough):
         pipe(torch.ones(2, 4))
+    with torch.no_grad():
+        model[0].bias.zero_()
+    pipe(torch.ones(2, 4))
+
+
+class Calls(nn.Module):
+    inner = None  # a pipeline: of the class, so that no module's attribute changes
+
+    def forward(self, x):
+        return x * 2 if self.inner is None else self.inner(x)
+
+
+def test_control_c_ends_a_block_of_a_pipeline_that_a_block_calls(monkeypatch):
+    model, inner = with_block(Endless(), DEVICES["workers"])
+    _, outer = with_block(Calls(), DEVICES["workers"])
+    with torch.no_grad():
+        model[0].bias.fill_(1e7)
+    monkeypatch.setattr(Calls, "inner", inner)
+    with signalled(raise_enough), ends_soon(), pytest.raises(Enough):
+        outer(torch.ones(2, 4))
