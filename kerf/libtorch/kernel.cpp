@@ -15,7 +15,9 @@
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/operator_policy.h"
 #include "kerf/libtorch/random.h"
+#include "kerf/libtorch/schema_check.h"
 
 namespace kerf {
 namespace {
@@ -73,9 +75,17 @@ Kernel::Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
     outputs_.push_back(id.valid() ? slot_of[id.index()] : -1);
   }
   if (record.op == "opaque") {
-    bind_opaque(record, slot_of, opaque);
+    bind_opaque(graph, slot_of, opaque);
   } else {
-    bind_operator(graph, slot_of, last_uses);
+    try {
+      bind_operator(graph, slot_of, last_uses);
+    } catch (const c10::Error& error) {  // such as a device that PyTorch does not know
+      throw Error(
+          ErrorKind::unsupported_operator,
+          fmt::format("[libtorch.load] {} calls {} with arguments that PyTorch refuses: {}; "
+                      "expected those of its schema; trace the model again",
+                      graph.describe(node), record.op, error.what_without_backtrace()));
+    }
   }
   stack_.reserve(std::max<std::size_t>(operands_.size(), outputs_.size()));
 }
@@ -99,35 +109,23 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
     alias_matters_ = storage.valid() && graph.is_written(storage);
   }
   const c10::FunctionSchema& schema = op_->schema();
-  std::vector<const Argument*> given(schema.arguments().size(), nullptr);
-  for (std::size_t i = 0; i < node.args.size(); ++i) {
-    const NamedArgument& argument = node.args[i];
-    const std::optional<int> position = argument.name.empty()
-                                            ? std::optional<int>(static_cast<int>(i))
-                                            : schema.argumentIndexWithName(argument.name);
-    if (!position || *position >= static_cast<int>(given.size())) {
-      throw Error(
-          ErrorKind::unsupported_operator,
-          fmt::format("[libtorch.load] {} has an argument '{}' that {} does not take; trace "
-                      "the model again with this PyTorch",
-                      graph.describe(node_), argument.name, node.op));
-    }
-    given[static_cast<std::size_t>(*position)] = &argument.value;
+  if (const std::string reason = why_refused(schema); !reason.empty()) {
+    throw Error(
+        ErrorKind::unsupported_operator,
+        fmt::format("[libtorch.load] {} calls {}, which no graph may call: {}; expected operators "
+                    "that compute on tensors; take it out of the model, or into an opaque block",
+                    graph.describe(node_), node.op, reason));
   }
+  const std::vector<const Argument*> given = match_arguments(graph, node_, schema);
+  check_call(graph, node_, schema, given);
   for (std::size_t i = 0; i < given.size(); ++i) {
     const c10::Argument& parameter = schema.arguments()[i];
     if (given[i] != nullptr) {
       operands_.push_back(bind_argument(*given[i], parameter.real_type(), slot_of, last_uses));
-    } else if (parameter.default_value()) {
+    } else {
       operands_.push_back(
           {Operand::Kind::constant, static_cast<std::uint32_t>(constants_.size()), false, {}, {}});
       constants_.push_back(*parameter.default_value());
-    } else {
-      throw Error(
-          ErrorKind::unsupported_operator,
-          fmt::format("[libtorch.load] {} does not give '{}', which {} needs; trace the model "
-                      "again with this PyTorch",
-                      graph.describe(node_), parameter.name(), node.op));
     }
     if (takes_generator(parameter)) generator_ = operands_.back().index;
   }
@@ -194,8 +192,9 @@ Kernel::Operand Kernel::bind_argument(const Argument& argument, const c10::TypeP
   return operand;
 }
 
-void Kernel::bind_opaque(const Node& node, const std::vector<int>& slot_of,
+void Kernel::bind_opaque(const Graph& graph, const std::vector<int>& slot_of,
                          const OpaqueCalls& opaque) {
+  const Node& node = graph.node(node_);
   const auto found = opaque.find(node.name);
   if (found == opaque.end()) {
     throw Error(ErrorKind::unsupported_operator,
@@ -206,7 +205,7 @@ void Kernel::bind_opaque(const Node& node, const std::vector<int>& slot_of,
   opaque_ = found->second;
   Operand operand;
   operand.kind = Operand::Kind::list;
-  for (const Argument& item : *node.args.at(0).value.find<Argument::List>()) {
+  for (const Argument& item : check_opaque_call(graph, node_)) {
     operand.slots.push_back(slot_of[item.find<ValueId>()->index()]);
     operand.last_uses.push_back(false);
   }
@@ -324,6 +323,11 @@ void Kernel::store(Slots& slots) {
     } else {
       put(std::move(result));
     }
+  }
+  if (next != outputs_.size() && !outputs_.empty()) {
+    throw Error(ErrorKind::run_failed,
+                fmt::format("it gave {} results; the graph has {}; trace the model again", next,
+                            outputs_.size()));
   }
 }
 

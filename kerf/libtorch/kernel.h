@@ -76,7 +76,7 @@ class Kernel {
                      const std::vector<ValueId>& last_uses);
   Operand bind_argument(const Argument& argument, const c10::TypePtr& type,
                         const std::vector<int>& slot_of, const std::vector<ValueId>& last_uses);
-  void bind_opaque(const Node& node, const std::vector<int>& slot_of, const OpaqueCalls& opaque);
+  void bind_opaque(const Graph& graph, const std::vector<int>& slot_of, const OpaqueCalls& opaque);
   void set_batch(std::int64_t batch);
   void fit_strides(const Graph& graph, std::int64_t batch);
   void push(const Operand& operand, Slots& slots);

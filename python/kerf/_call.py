@@ -48,9 +48,10 @@ class Signature:
         return cls(spec), tensors
 
     @classmethod
-    def from_json(cls, text):
+    def from_json(cls, text, inputs=None):
+        """Raises ValueError unless ``text`` describes a call with ``inputs`` tensors."""
         spec = _read(text, "the graph's in_spec", _SIGNATURE_KEYS)
-        checker = _spec.Checker("the graph's in_spec")
+        checker = _spec.Checker("the graph's in_spec", inputs)
         for key in ("parameters", "paths"):
             if not all(type(name) is str for name in checker.list_of(spec[key])):
                 checker.fail(f"{key} that are no texts", "a list of names")
@@ -59,6 +60,8 @@ class Signature:
                 checker.fail(f"the default of '{name}' that is no plain value", "plain values")
         for _, argument in _named_pairs(checker, spec["arguments"]):
             checker.check(argument, 0)
+        if inputs is not None and len(checker.used) != inputs:
+            checker.fail(f"{len(checker.used)} tensors", f"the graph's {inputs} inputs")
         return cls(spec)
 
     def to_json(self):

@@ -27,7 +27,7 @@ def profile(
     """
     cluster = make_cluster(devices)
     args = args if isinstance(args, tuple) else (args,)
-    signature = Signature.from_json(graph.in_spec)
+    signature = Signature.from_json(graph.in_spec, len(graph.inputs))
     tensors = signature.tensors(args, kwargs or {})
     tensors, batch = resize(graph, tensors, batch)
     weights = Weights(model, signature, graph).tensors()

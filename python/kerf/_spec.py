@@ -57,6 +57,7 @@ class Checker:
         self.tensors = tensors
         self.classes = classes
         self.objects = 0
+        self.used = set()  # numbers of tensors
         self.unfinished = set()  # numbers of registered nodes: made after their children
 
     def fail(self, found, expected):
@@ -302,7 +303,7 @@ def _kind(required, check_one, optional=()):
 
 # key -> keys that must be there, keys that may, and the check of the rest
 _KINDS = {
-    "t": _kind({"t"}, lambda c, s, d: c.number(s, "t", c.tensors)),
+    "t": _kind({"t"}, lambda c, s, d: c.used.add(c.number(s, "t", c.tensors))),
     "list": _kind({"list"}, lambda c, s, d: c.items(s["list"], d), {"given"}),
     "tuple": _kind({"tuple"}, lambda c, s, d: c.items(s["tuple"], d)),
     "set": _kind({"set"}, lambda c, s, d: c.keys(s["set"], d), {"given"}),

@@ -348,6 +348,14 @@ def test_malformed_signatures_are_one_error_each(old, new):
         Signature.from_json(SIGNATURE.replace(old, new))
 
 
+def test_a_call_with_another_number_of_tensors_is_refused():
+    text = SIGNATURE.replace('"arguments": []', '"arguments": [["a", {"t": 0}]]')
+    Signature.from_json(text, 1)
+    for inputs in (0, 2):
+        with pytest.raises(ValueError, match=r"^\[call\] .*; expected .*; trace"):
+            Signature.from_json(text, inputs)
+
+
 def test_weights_are_looked_up_as_data(tmp_path):
     """A weight's name from a file must not call a property of the model."""
 
