@@ -14,6 +14,7 @@
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/load/load_methods.h"
 #include "kerf/partition/partition.h"
+#include "kerf/verify/verify_load.h"
 
 namespace kerf::cli {
 namespace {
@@ -98,6 +99,7 @@ int plan_published(const PublishedOptions& options) {
                why_nothing(problem, options));
     return kNo;
   }
+  check_load_plan(problem, *plan, options.serial);
   if (!options.out.empty()) write_file(options.out, print_load_plan(problem, *plan));
   if (options.json) {
     fmt::print("{}", print_load_plan(problem, *plan));

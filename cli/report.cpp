@@ -15,6 +15,7 @@
 #include "kerf/emit/report/trace.h"
 #include "kerf/graph/text.h"
 #include "kerf/simulate/simulate.h"
+#include "kerf/verify/verify_plan.h"
 
 namespace kerf::cli {
 namespace {
@@ -29,6 +30,9 @@ struct Options {
 
 void run(const Options& options) {
   const Plan plan = load_plan(options.plan);
+  std::optional<Graph> graph;
+  if (!options.graph.empty()) graph = load_graph(options.graph);
+  if (graph) check_plan(*graph, nullptr, plan);
   std::vector<Timeline> timelines{simulate(plan)};
   if (!options.timeline.empty()) timelines.push_back(load_timeline(options.timeline));
   const std::string comparison =
@@ -38,8 +42,6 @@ void run(const Options& options) {
     fmt::print("{}\n", report_json(plan).dump(1));
     return;
   }
-  std::optional<Graph> graph;
-  if (!options.graph.empty()) graph = load_graph(options.graph);
   fmt::print("{}", plan_table(plan, graph ? &*graph : nullptr));
   for (const Timeline& timeline : timelines) fmt::print("\n{}", draw_timeline(timeline));
   fmt::print("{}", comparison);
@@ -51,7 +53,8 @@ void add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("report", "Print a plan for people, or for tools");
   verb->add_option("plan", options->plan, "plan.json")->required();
-  verb->add_option("--graph", options->graph, "model.graph; names the modules of each stage");
+  verb->add_option("--graph", options->graph,
+                   "model.graph; names the modules of each stage, and the plan is verified");
   verb->add_flag("--json", options->json, "the figures as JSON instead");
   verb->add_option("--timeline", options->timeline,
                    "timeline.json of a run, drawn and compared with the prediction");

@@ -16,16 +16,9 @@ namespace {
 class ProgramCompiler {
  public:
   ProgramCompiler(const Graph& graph, const Plan& plan)
-      : graph_(graph), plan_(plan), stage_of_(plan.stage_of_nodes()), results_(result_values()) {
-    stage_of_.resize(graph.num_nodes());
-    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-      if (stage_of_[n].valid()) continue;
-      throw Error(
-          ErrorKind::invalid_plan,
-          fmt::format("[runtime.compile] {} is in no stage; expected every node in one; plan "
-                      "the graph again",
-                      graph.describe(NodeId(n))));
-    }
+      : graph_(graph), plan_(plan), stage_of_(graph.num_nodes()), results_(result_values()) {
+    index_stages();
+    check_order();
   }
 
   Program compile(StageId stage) const {
@@ -40,6 +33,59 @@ class ProgramCompiler {
   }
 
  private:
+  [[noreturn]] static void refuse(const std::string& found, std::string_view expected) {
+    throw Error(ErrorKind::invalid_plan, fmt::format("[runtime.compile] {}; expected {}; plan the "
+                                                     "graph again",
+                                                     found, expected));
+  }
+
+  void index_stages() {
+    for (std::size_t s = 0; s < plan_.num_stages(); ++s) {
+      const Stage& stage = plan_.stages[s];
+      if (stage.device.index() >= plan_.cluster.num_devices()) {
+        refuse(fmt::format("stage {} is on device {}", s, stage.device.index()),
+               "a device of the plan's cluster");
+      }
+      if (!std::is_sorted(stage.nodes.begin(), stage.nodes.end())) {
+        refuse(fmt::format("the nodes of stage {} are out of order", s), "the graph's order");
+      }
+      for (const NodeId node : stage.nodes) {
+        if (node.index() >= graph_.num_nodes() || stage_of_[node.index()].valid()) {
+          refuse(fmt::format("stage {} has node {}, which is no node or in another stage", s,
+                             node.index()),
+                 "each node of the graph once");
+        }
+        stage_of_[node.index()] = StageId(s);
+      }
+    }
+    for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
+      if (stage_of_[n].valid()) continue;
+      refuse(graph_.describe(NodeId(n)) + " is in no stage", "every node in one");
+    }
+  }
+
+  // Stages wait for those before them. One that waits for a later one would wait for ever, and
+  // glued nodes in two stages would not see each other's writes.
+  void check_order() const {
+    for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
+      for (const NodeId before : graph_.predecessors(NodeId(n))) {
+        if (stage_of_[before.index()] <= stage_of_[n]) continue;
+        refuse(fmt::format("{} in stage {} needs {} in stage {}", graph_.describe(NodeId(n)),
+                           stage_of_[n].index(), graph_.describe(before),
+                           stage_of_[before.index()].index()),
+               "stages numbered in an order in which they can run");
+      }
+    }
+    for (const std::vector<NodeId>& group : graph_.glued()) {
+      for (const NodeId node : group) {
+        if (stage_of_[node.index()] == stage_of_[group.front().index()]) continue;
+        refuse(fmt::format("{} and {} see each other's writes and are in two stages",
+                           graph_.describe(group.front()), graph_.describe(node)),
+               "them in one stage");
+      }
+    }
+  }
+
   std::vector<bool> result_values() const {
     std::vector<bool> out(graph_.num_values(), false);
     for (const GraphOutput& output : graph_.outputs()) {

@@ -39,11 +39,15 @@ class PlanVerifier {
     check_glue();
     if (!violations_.empty()) return std::move(violations_);
     check_dependencies();
-    check_cuts();
-    check_times();
-    check_loads();
-    check_memory();
-    check_simulation();
+    try {
+      check_cuts();
+      check_times();
+      check_loads();
+      check_memory();
+      check_simulation();
+    } catch (const Error& error) {  // sizes at this micro-batch that no number holds
+      add("sizes", "{}", error.what());
+    }
     check_bound();
     return std::move(violations_);
   }
@@ -479,15 +483,26 @@ std::vector<Violation> verify_plan(const Graph& graph, const Profile* profile, c
   return PlanVerifier(graph, profile, plan).run();
 }
 
-void check_plan(const Graph& graph, const Profile* profile, const Plan& plan) {
-  const std::vector<Violation> violations = verify_plan(graph, profile, plan);
+void refuse_violations(const std::vector<Violation>& violations) {
   if (violations.empty()) return;
-  std::string text = fmt::format(
-      "[verify.plan] the plan breaks {} rules; expected none; plan again", violations.size());
-  for (const Violation& violation : violations) {
-    text += fmt::format("\n  {}: {}", violation.rule, violation.message);
+  constexpr std::size_t kMostShown = 5;
+  std::string shown;
+  for (std::size_t i = 0; i < std::min(violations.size(), kMostShown); ++i) {
+    shown += fmt::format("{}{}: {}", i == 0 ? "" : "; ", violations[i].rule, violations[i].message);
   }
-  throw Error(ErrorKind::invalid_plan, text);
+  if (violations.size() > kMostShown) {
+    shown += fmt::format("; and {} more", violations.size() - kMostShown);
+  }
+  throw Error(
+      ErrorKind::invalid_plan,
+      fmt::format("[verify.plan] the plan breaks {} ({}); expected none; plan "
+                  "again",
+                  violations.size() == 1 ? "a rule" : fmt::format("{} rules", violations.size()),
+                  shown));
+}
+
+void check_plan(const Graph& graph, const Profile* profile, const Plan& plan) {
+  refuse_violations(verify_plan(graph, profile, plan));
 }
 
 }  // namespace kerf

@@ -19,11 +19,15 @@ struct Violation {
   std::string message;  // names nodes, stages, devices
 };
 
+// Throws Error(invalid_plan), one line that names the first few; nothing when there are none.
+void refuse_violations(const std::vector<Violation>& violations);
+
 // Empty: the plan is sound. Without a profile the stages' times are taken as given. Never throws on
 // a bad plan.
 std::vector<Violation> verify_plan(const Graph& graph, const Profile* profile, const Plan& plan);
 
-// Throws Error(invalid_plan) that lists the violations.
+// Throws Error(invalid_plan), one line that names the first violations. What comes from a file
+// passes through here before it is run.
 void check_plan(const Graph& graph, const Profile* profile, const Plan& plan);
 
 }  // namespace kerf

@@ -21,7 +21,7 @@ class Pipeline:
     """Runs ``model`` as ``plan`` says; called like the model, gives what the model gives.
 
     model           the module that was traced; its weights are used, not copied
-    plan            from ``kerf.plan`` or ``kerf.load_plan``
+    plan            from ``kerf.plan`` or ``kerf.load_plan``; verified before anything runs
     graph           needed when the plan was loaded from a file
     n_microbatches  another number than the plan's: simulated and checked for memory again
     reduce          how results without a batch dimension are put together from micro-batches,
@@ -53,6 +53,7 @@ class Pipeline:
                 "give the graph it was made for, kerf.load_graph(...)"
             )
         _core.check_plan_matches(plan, graph)
+        _core.check_plan(graph, plan)  # it may come from a file: nothing runs that is not sound
         if n_microbatches is not None and n_microbatches != plan.n_microbatches:
             plan = replan(plan, graph, n_microbatches)
         self.plan = plan
@@ -61,7 +62,7 @@ class Pipeline:
         self.timeline = None
         self._model = model
         self._check_mode()
-        self._signature = Signature.from_json(graph.in_spec)
+        self._signature = Signature.from_json(graph.in_spec, len(graph.inputs))
         self._result = Result.from_json(graph.out_spec, model, len(graph.outputs))
         self._weights = Weights(model, self._signature, graph)
         _torch.check_devices(plan.cluster)  # before anything is moved

@@ -132,6 +132,8 @@ Plan place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cl
 
 Answer replan_graph(const Plan& plan, const Graph& graph, const Profile* profile,
                     std::optional<int> n_microbatches, std::optional<std::int64_t> batch) {
+  check_plan_matches(plan, graph);
+  check_plan(graph, nullptr, plan);  // it may come from a file
   auto outcome = replan(plan, graph, profile, n_microbatches, batch);
   if (!outcome) return outcome.reason();
   check_plan(graph, profile, *outcome);

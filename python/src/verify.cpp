@@ -16,6 +16,13 @@ void init_verify(py::module_& m) {
         return fmt::format("kerf.Violation({}: {})", v.rule, v.message);
       });
   m.def(
+      "check_plan",
+      [](const Graph& graph, const Plan& plan, const Profile* profile) {
+        check_plan(graph, profile, plan);
+      },
+      py::arg("graph"), py::arg("plan"), py::arg("profile") = nullptr,
+      py::call_guard<py::gil_scoped_release>(), "Raises ValueError unless the plan is sound.");
+  m.def(
       "verify_plan",
       [](const Graph& graph, const Plan& plan, const Profile* profile) {
         return verify_plan(graph, profile, plan);
