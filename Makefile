@@ -65,10 +65,13 @@ sanitize: ## the core's tests under the sanitizers, a few minutes
 	$$(setarch -R true 2>/dev/null && echo setarch -R) build/tsan-core/tests/kerf_runtime_tests
 
 # The same tests run for two seconds each with the others.
-fuzz: setup ## damaged files for a minute, under the sanitizers
+fuzz: setup ## damaged files for two minutes: loading under the sanitizers, and whole pipelines
 	cmake --preset asan
 	cmake --build --preset asan --target kerf_fuzz_tests
 	KERF_FUZZ_SECONDS=$${KERF_FUZZ_SECONDS:-15} build/asan/tests/kerf_fuzz_tests
+	$(MAKE) install
+	KERF_FUZZ_SECONDS=$${KERF_FUZZ_SECONDS:-60} KERF_FUZZ_SEED=$${KERF_FUZZ_SEED:-$$(date +%s)} \
+	  $(PYTHON) -m pytest -q tests/python/test_damaged_files.py
 
 clean: ## remove the build trees; .venv stays
 	rm -rf build dist
