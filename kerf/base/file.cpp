@@ -24,6 +24,17 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
                                          std::strerror(errno), hint));
 }
 
+// Files are read whole. A device or a pipe may have no end.
+constexpr std::size_t kMostOfFile = (std::size_t{1} << 31) - 1;
+constexpr std::size_t kMostOfStream = std::size_t{1} << 28;
+
+[[noreturn]] void refuse_content(const std::string& path, std::string_view found) {
+  throw Error(ErrorKind::io,
+              fmt::format("[base.file] '{}' holds {}; expected a text file that Kerf or another "
+                          "tool wrote; give another file",
+                          path, found));
+}
+
 // Unique among the threads of this process and among processes, in the same folder. Not made from
 // the file's name, which may be as long as names can be.
 std::string temporary_name(const std::string& path) {
@@ -64,9 +75,16 @@ std::string read_file(const std::string& path) {
   }
   File file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) fail("read", path, "check the path and its permissions");
+  const std::size_t most = is_device_or_pipe(path) ? kMostOfStream : kMostOfFile;
   std::string content;
   char buffer[1 << 16];
   while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, file.get())) {
+    if (std::memchr(buffer, 0, got) != nullptr) {
+      refuse_content(path, "a zero byte, which no text has");
+    }
+    if (content.size() + got > most) {
+      refuse_content(path, fmt::format("more than {} MiB", most >> 20));
+    }
     content.append(buffer, got);
   }
   if (std::ferror(file.get()) != 0) fail("read", path, "the device reported an error");

@@ -7,7 +7,9 @@
 
 namespace kerf {
 
-// The whole file. Throws Error(io) naming the path and the system's reason.
+// The whole file, a text. Throws Error(io) naming the path and the system's reason. Limits hold
+// while it is read: a zero byte, more than 2 GiB, or more than 256 MiB from a device or a pipe are
+// refused when they are met.
 std::string read_file(const std::string& path);
 
 // Writes to a temporary name in the same folder, then renames: readers see the old file or the new

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kerf/base/file.h"
+#include "kerf/base/utf8.h"
 
 namespace kerf {
 namespace {
@@ -18,7 +19,6 @@ constexpr std::size_t kMaxDepth = 200;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-bool is_continuation(unsigned char c) { return (c & 0xc0U) == 0x80U; }
 
 // Characters that stand for themselves inside a string: not the end, an escape, a control character
 // or part of a longer one.
@@ -29,29 +29,6 @@ constexpr std::array<bool, 256> make_plain() {
 }
 constexpr std::array<bool, 256> kPlain = make_plain();
 bool is_plain(char c) { return kPlain[static_cast<unsigned char>(c)]; }
-
-// Bytes of the UTF-8 character at `at`; 0: it is none (table 3-7 of the Unicode standard).
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
-  };
-  const auto first = byte(0);
-  const auto second = byte(1);
-  const auto within = [&](unsigned low, unsigned high) { return second >= low && second <= high; };
-  if (first >= 0xc2 && first <= 0xdf) return within(0x80, 0xbf) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool sound = within(first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
-    return sound && is_continuation(static_cast<unsigned char>(byte(2))) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool sound = within(first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
-    return sound && is_continuation(static_cast<unsigned char>(byte(2))) &&
-                   is_continuation(static_cast<unsigned char>(byte(3)))
-               ? 4
-               : 0;
-  }
-  return 0;
-}
 
 void append_utf8(std::string& out, std::uint32_t code) {
   const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "kerf/base/file.h"
+#include "kerf/base/quantity.h"
 
 namespace kerf {
 namespace {
@@ -23,8 +23,9 @@ constexpr std::int64_t kMostDevices = 4096;
 
 void check_device(const Device& device) {
   if (device.name.empty()) refuse("a device without a name", "a name such as cpu:0");
-  if (!(device.speed > 0) || !std::isfinite(device.speed)) {
-    refuse(fmt::format("{} has speed {}", device.name, device.speed), "a positive number");
+  if (!(device.speed > 0) || !is_quantity(device.speed)) {
+    refuse(fmt::format("{} has speed {}", device.name, device.speed),
+           "a positive number from 1e-300 to 1e300");
   }
   if (device.memory_limited && device.memory <= Bytes{0}) {
     refuse(fmt::format("{} has a memory limit of {} bytes", device.name, device.memory.count),
@@ -33,12 +34,10 @@ void check_device(const Device& device) {
 }
 
 void check_link(const Link& link) {
-  const bool sound = link.latency.count >= 0 && std::isfinite(link.latency.count) &&
-                     link.bytes_per_second >= 0 && std::isfinite(link.bytes_per_second);
-  if (!sound) {
+  if (!is_quantity(link.latency.count) || !is_quantity(link.bytes_per_second)) {
     refuse(fmt::format("a link with latency {} ns and {} bytes per second", link.latency.count,
                        link.bytes_per_second),
-           "numbers that are not negative");
+           kQuantityText);
   }
 }
 
@@ -63,7 +62,7 @@ Device device_from_json(const JsonReader& reader) {
   if (device.memory_limited) {
     device.memory = Bytes{reader.integer("memory", 1, std::int64_t{1} << 60)};
   }
-  device.speed = reader.number("speed");
+  device.speed = read_quantity(reader, "speed");
   device.host = reader.boolean("host");
   if (reader.has("cores")) {
     for (const JsonReader& core : reader.children("cores")) {
@@ -84,7 +83,8 @@ Json link_to_json(const Link& link) {
 }
 
 Link link_from_json(const JsonReader& reader) {
-  return {Nanoseconds{reader.number("latency_ns")}, reader.number("bytes_per_second"),
+  return {Nanoseconds{read_quantity(reader, "latency_ns")},
+          read_quantity(reader, "bytes_per_second"),
           reader.has("shared") && reader.boolean("shared")};
 }
 

@@ -189,20 +189,33 @@ std::uint32_t GraphDerivation::alias_class(StorageId id) {
   return find_root(alias_parent_, static_cast<std::uint32_t>(id.index()));
 }
 
+// Each output may share memory with each input that is named so: all of them are one class, which
+// the first output stands for.
+void GraphDerivation::unite_aliases(const Node& node) {
+  const auto storage_of = [&](ValueId id) {
+    return id.valid() ? content_.data.values[id.index()].storage : StorageId{};
+  };
+  const auto stored = [&](ValueId id) { return storage_of(id).valid(); };
+  const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), stored);
+  if (first == node.outputs.end() ||
+      std::none_of(node.may_alias.begin(), node.may_alias.end(), stored)) {
+    return;
+  }
+  for (const auto* list : {&node.may_alias, &node.outputs}) {
+    for (const ValueId id : *list) {
+      if (!stored(id)) continue;
+      unite(alias_parent_, static_cast<std::uint32_t>(storage_of(*first).index()),
+            static_cast<std::uint32_t>(storage_of(id).index()));
+    }
+  }
+}
+
 void GraphDerivation::derive_memory() {
   const GraphData& data = content_.data;
   alias_parent_.resize(data.storages.size());
   std::iota(alias_parent_.begin(), alias_parent_.end(), 0U);
   const auto storage_of = [&](ValueId id) { return data.values[id.index()].storage; };
-  for (const Node& node : data.nodes) {
-    for (const ValueId input : node.may_alias) {
-      for (const ValueId output : node.outputs) {
-        if (!output.valid() || !storage_of(output).valid() || !storage_of(input).valid()) continue;
-        unite(alias_parent_, static_cast<std::uint32_t>(storage_of(input).index()),
-              static_cast<std::uint32_t>(storage_of(output).index()));
-      }
-    }
-  }
+  for (const Node& node : data.nodes) unite_aliases(node);
   class_written_.assign(data.storages.size(), false);
   for (const Node& node : data.nodes) {
     for (const ValueId id : node.written) {
@@ -218,18 +231,26 @@ void GraphDerivation::derive_memory() {
   }
 
   // Where nothing is ever written, aliasing has no consequences and is left out.
-  const auto add_memory = [&](StorageId storage, std::vector<StorageId>& out) {
-    const auto all = members.find(alias_class(storage));
-    if (all == members.end()) return out.push_back(storage);
-    out.insert(out.end(), all->second.begin(), all->second.end());
-  };
   content_.reads.starts.assign(1, 0);
   content_.writes.starts.assign(1, 0);
   std::vector<StorageId> touched;
+  std::vector<std::uint32_t> classes;  // each brings its members once
   const auto add_touched = [&](auto& rows, const auto& ids) {
     touched.clear();
+    classes.clear();
     for (const ValueId id : ids) {
-      if (storage_of(id).valid()) add_memory(storage_of(id), touched);
+      if (!storage_of(id).valid()) continue;
+      const std::uint32_t root = alias_class(storage_of(id));
+      if (class_written_[root]) {
+        classes.push_back(root);
+      } else {
+        touched.push_back(storage_of(id));
+      }
+    }
+    sort_unique(classes);
+    for (const std::uint32_t root : classes) {
+      const std::vector<StorageId>& all = members.at(root);
+      touched.insert(touched.end(), all.begin(), all.end());
     }
     sort_unique(touched);
     add_row(rows, touched);

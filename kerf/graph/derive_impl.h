@@ -43,6 +43,7 @@ class GraphDerivation {
   void renumber_storages();
   void note_origins();
   void derive_inputs();  // inputs per node, consumers per value
+  void unite_aliases(const Node& node);
   void derive_memory();  // alias classes, reads, writes
   void derive_order_edges();
   void derive_adjacency();  // data and order edges together

@@ -14,6 +14,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/file.h"
 #include "kerf/base/printable.h"
+#include "kerf/base/utf8.h"
 #include "kerf/graph/name_index.h"
 #include "kerf/graph/text.h"
 #include "kerf/graph/text_impl.h"
@@ -119,10 +120,16 @@ class Cursor {
     // Few texts have escapes; the rest is taken whole.
     const std::size_t end = line_.find_first_of("\"\\", at_);
     std::string out(line_.substr(at_, end - at_));
+    bool escaped = false;
     at_ = std::min(end, line_.size());
     while (at_ < line_.size()) {
       const char c = line_[at_++];
-      if (c == '"') return out;
+      if (c == '"') {
+        // The line is UTF-8; only escapes can make something else of it.
+        if (escaped && find_invalid_utf8(out) < out.size()) fail("UTF-8 text");
+        return out;
+      }
+      escaped = escaped || c == '\\';
       out += c == '\\' ? escape() : c;
     }
     fail("a closing quote");
@@ -202,6 +209,12 @@ class GraphParser {
       text_ = end == std::string_view::npos ? std::string_view{} : text_.substr(end + 1);
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
       Cursor cursor(line, number, source_);
+      if (const std::size_t bad = find_invalid_utf8(line); bad < line.size()) {
+        throw Error(ErrorKind::invalid_graph,
+                    fmt::format("[graph.parse] {}:{}:{}: a byte that is no UTF-8; expected UTF-8 "
+                                "text; give a graph that kerf.trace wrote",
+                                source_, number, bad + 1));
+      }
       if (cursor.at_end() || cursor.peek() == '#') continue;
       if (ended_) cursor.fail("nothing after 'end'");
       if (first) {

@@ -9,6 +9,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/graph/name_index.h"
+#include "kerf/graph/total_bytes.h"
 
 namespace kerf {
 namespace {
@@ -51,6 +52,7 @@ class Verifier {
     for (const Condition& condition : data_.conditions) check_condition(condition);
     for (const Attribute& attribute : data_.attributes) check_attribute(attribute);
     for (const Value& value : data_.values) check_value(value);
+    check_total();
     check_definitions();
     for (const Weight& weight : data_.weights) check_weight(weight);
     check_nodes();
@@ -132,6 +134,14 @@ class Verifier {
     }
     check_size(data_.storages[value.storage.index()].bytes, value, "storage bytes");
     check_inside_storage(value);
+  }
+
+  // Sums of sizes are made everywhere: none may pass what a number holds.
+  void check_total() const {
+    const double total = total_bytes(data_.storages, data_.values, batch_);
+    if (total > kMostTotalBytes) {
+      fail(fmt::format("tensors of {:.3g} bytes together", total), "at most 2^60 bytes");
+    }
   }
 
   void check_inside_storage(const Value& value) const {

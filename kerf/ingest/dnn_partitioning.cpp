@@ -12,6 +12,7 @@
 
 #include "kerf/base/file.h"
 #include "kerf/base/json.h"
+#include "kerf/base/quantity.h"
 
 namespace kerf {
 namespace {
@@ -28,9 +29,9 @@ LoadNode read_node(const JsonReader& json) {
   LoadNode node;
   node.id = json.integer("id");
   if (json.has("name")) node.name = json.text("name");
-  node.accelerator_time = json.number("fpgaLatency");
-  node.cpu_time = json.number("cpuLatency");
-  if (json.has("size")) node.bytes = json.number("size");
+  node.accelerator_time = read_quantity(json, "fpgaLatency");
+  node.cpu_time = read_quantity(json, "cpuLatency");
+  if (json.has("size")) node.bytes = read_quantity(json, "size");
   if (json.has("supportedOnFpga")) {
     node.on_accelerator = read_flag(json, "supportedOnFpga");
   }
@@ -54,7 +55,7 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
   problem.num_cpus = static_cast<int>(reader.integer("maxCPUs", 0, 1 << 20));
   // Sums of sizes are rounded: what is over by no more than that fits.
   constexpr double kRounding = 1e-12;
-  problem.memory = reader.number("maxSizePerFPGA") * (1 + kRounding);
+  problem.memory = read_quantity(reader, "maxSizePerFPGA") * (1 + kRounding);
   std::unordered_map<std::int64_t, std::uint32_t> by_id;
   for (const JsonReader& child : reader.children("nodes")) {
     LoadNode node = read_node(child);
@@ -76,8 +77,7 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
     };
     const std::uint32_t from = find("sourceId");
     const std::uint32_t to = find("destId");
-    const double transfer = child.number("cost");
-    if (transfer < 0) child.fail(fmt::format("a cost of {}", transfer), "a number from 0");
+    const double transfer = read_quantity(child, "cost");
     if (cost[from] && std::abs(*cost[from] - transfer) > kEqualCost) {
       child.fail(fmt::format("a cost of {} for the output of node {}, which costs {} on another "
                              "edge",

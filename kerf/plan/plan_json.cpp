@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "kerf/base/file.h"
+#include "kerf/base/quantity.h"
 #include "kerf/plan/plan.h"
 
 namespace kerf {
@@ -74,14 +75,8 @@ Json bound_to_json(const Plan& plan) {
   return json;
 }
 
-double not_negative(const JsonReader& reader, std::string_view key) {
-  const double number = reader.number(key);
-  if (number < 0) reader.fail(fmt::format("{} = {}", key, number), "a number that is not negative");
-  return number;
-}
-
 Nanoseconds read_time(const JsonReader& reader, std::string_view key) {
-  return Nanoseconds{not_negative(reader, key)};
+  return Nanoseconds{read_quantity(reader, key)};
 }
 
 Bytes read_bytes(const JsonReader& reader, std::string_view key) {
@@ -248,10 +243,10 @@ void read_predictions(const JsonReader& reader, Plan& plan) {
   plan.busiest = read_time(predicted, "busiest_ns");
   plan.step_time = read_time(predicted, "step_ns");
   plan.latency = read_time(predicted, "latency_ns");
-  plan.throughput = not_negative(predicted, "throughput");
-  plan.bubble = not_negative(predicted, "bubble");
+  plan.throughput = read_quantity(predicted, "throughput");
+  plan.bubble = read_quantity(predicted, "bubble");
   const JsonReader bound = reader.child("lower_bound");
-  plan.lower_bound = {bound.text("name"), not_negative(bound, bound_key(plan)),
+  plan.lower_bound = {bound.text("name"), read_quantity(bound, bound_key(plan)),
                       bound.text("argument")};
   for (const JsonReader& note : reader.children("notes")) plan.notes.push_back(note.as_text());
 }

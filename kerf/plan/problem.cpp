@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "kerf/base/quantity.h"
+#include "kerf/graph/total_bytes.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/plan/schedule/schedule.h"
 
@@ -46,6 +48,42 @@ void check_batch(const Problem& problem) {
   }
   // A plan for sizes that the trace is not right for could never run.
   check_conditions(problem.graph.conditions(), problem.batch_size(), n, "[plan.problem]");
+}
+
+// Sums of times and sizes must be numbers that can be compared: each is sound by itself, and their
+// products may still be too large.
+void check_sums(const Problem& problem) {
+  const std::int64_t micro_batch = problem.micro_batch();
+  const double bytes = total_bytes(problem.graph.storages(), problem.graph.values(), micro_batch);
+  // As many copies as there are micro-batches may be held, on every device.
+  const double copies = static_cast<double>(problem.n_microbatches) *
+                        static_cast<double>(problem.cluster.num_devices());
+  if (bytes * copies > kMostTotalBytes) {
+    refuse(
+        fmt::format("the tensors of graph '{}' take {:.3g} bytes at a micro-batch of {}, times {} "
+                    "micro-batches and {} devices; expected at most 2^60 bytes; give a smaller "
+                    "batch, or mend the graph",
+                    problem.graph.name(), bytes, micro_batch, problem.n_microbatches,
+                    problem.cluster.num_devices()));
+  }
+  double slowest = kMostQuantity;
+  for (const Device& device : problem.cluster.devices) slowest = std::min(slowest, device.speed);
+  double transfer = 0;
+  for (const Link& link : problem.cluster.links) {
+    transfer = std::max(transfer, link.time(Bytes{static_cast<std::int64_t>(bytes)}).count);
+  }
+  const double scale =
+      problem.profile.batch > 0 && micro_batch > 0
+          ? static_cast<double>(micro_batch) / static_cast<double>(problem.profile.batch)
+          : 1;
+  const double nodes = static_cast<double>(problem.graph.num_nodes());
+  const double step = (problem.profile.total_forward().count * scale / slowest + transfer * nodes) *
+                      problem.n_microbatches;
+  if (!(step <= kMostQuantity)) {
+    refuse(
+        "the profile's times, the devices' speeds and the links make a step too long to count; "
+        "expected less than 1e300 ns; mend the profile or the cluster");
+  }
 }
 
 }  // namespace
@@ -92,6 +130,7 @@ void check_problem(const Problem& problem) {
   check_comm_model(problem.comm_model);
   schedule_maker(problem.schedule);
   check_batch(problem);
+  check_sums(problem);
 }
 
 }  // namespace kerf

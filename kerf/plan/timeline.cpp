@@ -8,6 +8,7 @@
 
 #include "kerf/base/file.h"
 #include "kerf/base/json.h"
+#include "kerf/base/quantity.h"
 
 namespace kerf {
 namespace {
@@ -52,8 +53,8 @@ Event event_from_json(const JsonReader& reader, const Limits& limits) {
   const std::string phase = reader.text("phase");
   if (phase != "forward" && phase != "backward") reader.fail(phase, "forward or backward");
   event.phase = phase == "forward" ? Phase::forward : Phase::backward;
-  event.start = Nanoseconds{reader.number("start_ns")};
-  event.end = Nanoseconds{reader.number("end_ns")};
+  event.start = Nanoseconds{read_quantity(reader, "start_ns")};
+  event.end = Nanoseconds{read_quantity(reader, "end_ns")};
   if (event.end < event.start) reader.fail("an event that ends before it starts", "end >= start");
   if (event.kind == EventKind::transfer) {
     event.bytes = Bytes{reader.integer("bytes", 0, kMost)};
@@ -77,7 +78,7 @@ MemoryCurve curve_from_json(const JsonReader& reader, const Limits& limits) {
   for (const JsonReader& point : reader.children("points")) {
     const std::vector<JsonReader> pair = point.elements();
     if (pair.size() != 2) point.fail(fmt::format("{} numbers", pair.size()), "time and bytes");
-    curve.points.push_back({Nanoseconds{pair[0].as_number()}, Bytes{pair[1].as_integer()}});
+    curve.points.push_back({Nanoseconds{as_quantity(pair[0])}, Bytes{pair[1].as_integer()}});
   }
   return curve;
 }

@@ -9,13 +9,14 @@
 #include <unordered_map>
 
 #include "kerf/base/file.h"
+#include "kerf/base/quantity.h"
 
 namespace kerf {
 namespace {
 
 constexpr FormatVersion kVersion{1, 0};
 constexpr auto kKind = ErrorKind::invalid_profile;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;  // of a node: a few thousand add up
 
 Source parse_source(const JsonReader& reader) {
   const std::string name = reader.text("source");
@@ -61,24 +62,18 @@ void append_costs(std::string& out, const Profile& profile, const Graph& graph) 
   out += profile.nodes.empty() ? "]\n}\n" : "\n ]\n}\n";
 }
 
-double not_negative(const JsonReader& reader, std::string_view key) {
-  const double number = reader.number(key);
-  if (number < 0) reader.fail(fmt::format("{} = {}", key, number), "a number that is not negative");
-  return number;
-}
-
 NodeCost cost_from_json(const JsonReader& reader) {
   NodeCost cost;
-  cost.forward = Nanoseconds{not_negative(reader, "forward_ns")};
+  cost.forward = Nanoseconds{read_quantity(reader, "forward_ns")};
   if (reader.has("samples")) {
     cost.samples = static_cast<int>(reader.integer("samples", 0, 1 << 30));
-    cost.forward_spread = Nanoseconds{not_negative(reader, "forward_spread_ns")};
+    cost.forward_spread = Nanoseconds{read_quantity(reader, "forward_spread_ns")};
   }
   const auto bytes = [&](std::string_view key) {
     return Bytes{reader.integer(key, 0, kMostBytes)};
   };
-  cost.flops = not_negative(reader, "flops");
-  cost.macs = not_negative(reader, "macs");
+  cost.flops = read_quantity(reader, "flops");
+  cost.macs = read_quantity(reader, "macs");
   cost.moved = bytes("moved");
   cost.weights = bytes("weights");
   cost.inputs = bytes("inputs");
@@ -227,7 +222,7 @@ Profile parse_profile(std::string_view text, const Graph& graph, std::string_vie
   profile.source = parse_source(reader);
   for (const JsonReader& op : reader.children("unknown_ops")) {
     profile.unknown_ops.push_back(
-        {op.text("op"), op.integer("count", 0, kMostBytes), op.number("share")});
+        {op.text("op"), op.integer("count", 0, kMostBytes), read_quantity(op, "share")});
   }
   for (const JsonReader& note : reader.children("notes")) profile.notes.push_back(note.as_text());
   read_costs(reader, graph, profile);

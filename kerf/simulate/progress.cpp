@@ -2,17 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/simulate/progress.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kerf/base/error.h"
 
 namespace kerf {
+namespace {
+
+constexpr std::size_t kMostClocks = std::size_t{1} << 27;  // eight bytes each
+
+}  // namespace
 
 Progress::Progress(const Schedule& schedule, std::span<const std::vector<StageId>> after)
     : done_(schedule.size()),
       num_actions_(schedule.size()),
       places_(after.size()),
       placed_(after.size()) {
+  std::size_t total = 0;
+  for (const std::vector<Action>& actions : schedule) total += actions.size();
+  if (total * schedule.size() > kMostClocks) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[simulate.memory] {} actions on {} devices are too many to follow; "
+                            "expected a product of at most {}; use fewer micro-batches",
+                            total, schedule.size(), kMostClocks));
+  }
   for (std::size_t d = 0; d < schedule.size(); ++d) {
     num_actions_[d] = schedule[d].size();
     for (const Action& action : schedule[d]) {

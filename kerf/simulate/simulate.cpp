@@ -260,12 +260,28 @@ class Simulator {
   Nanoseconds wire_free_;                                   // the shared links'
 };
 
+constexpr std::size_t kMostEvents = std::size_t{1} << 22;
+
+// A few kilobytes of plan can ask for any number of events; they are kept in memory.
+void check_events(const Plan& plan, int n_microbatches) {
+  std::size_t each = plan.num_stages();
+  for (const Cut& cut : plan.cuts) each += cut.to.size() + 1;
+  const std::size_t events = each * static_cast<std::size_t>(std::max(n_microbatches, 0));
+  if (events <= kMostEvents) return;
+  throw Error(
+      ErrorKind::invalid_argument,
+      fmt::format("[simulate.simulate] {} micro-batches of {} stages with {} cut tensors "
+                  "are up to {} events; expected at most {}; simulate fewer micro-batches",
+                  n_microbatches, plan.num_stages(), plan.cuts.size(), events, kMostEvents));
+}
+
 }  // namespace
 
 Timeline simulate(const Plan& plan) { return simulate(plan, plan.n_microbatches); }
 
 Timeline simulate(const Plan& plan, int n_microbatches) {
   check_comm_model(plan.comm_model);
+  check_events(plan, n_microbatches);
   return Simulator(plan, n_microbatches).run();
 }
 

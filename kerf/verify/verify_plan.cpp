@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "kerf/graph/total_bytes.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/memory.h"
 #include "kerf/simulate/simulate.h"
@@ -32,6 +33,7 @@ class PlanVerifier {
     check_batches();
     // Asks for the device of every stage, the memory below for those of every copy.
     if (violations_.empty()) check_replicas_of_plan();
+    if (violations_.empty()) check_total();
     if (violations_.empty()) check_coverage();
     // What follows asks for the stage of every node.
     if (!violations_.empty()) return std::move(violations_);
@@ -158,6 +160,16 @@ class PlanVerifier {
       add("batch", "a batch of {} in {} micro-batches gives micro-batches of {}, not {}",
           plan_.batch, plan_.n_microbatches, size, plan_.micro_batch);
     }
+  }
+
+  // What follows adds sizes up: their sum has to be a number.
+  void check_total() {
+    const double total = total_bytes(graph_.storages(), graph_.values(), plan_.micro_batch);
+    const double copies = static_cast<double>(plan_.n_microbatches) *
+                          static_cast<double>(plan_.cluster.num_devices());
+    if (total * copies <= kMostTotalBytes) return;
+    add("sizes", "tensors of {:.3g} bytes in {} micro-batches on {} devices are past 2^60 bytes",
+        total, plan_.n_microbatches, plan_.cluster.num_devices());
   }
 
   void check_coverage() {

@@ -6,6 +6,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include "kerf/base/quantity.h"
 #include "kerf/profile/estimate.h"
 #include "python/src/module.h"
 
@@ -46,6 +47,11 @@ Profile from_times(const Graph& graph, const std::vector<double>& forward, std::
   for (std::size_t n = 0; n < forward.size(); ++n) {
     NodeCost cost = node_sizes(graph, NodeId(n), profile.batch);
     cost.forward = Nanoseconds{forward[n] * 1e9};
+    if (!is_quantity(forward[n]) || !is_quantity(cost.forward.count)) {
+      throw Error(ErrorKind::invalid_profile,
+                  fmt::format("[profile.profile] node '{}' takes {} seconds; expected {}",
+                              graph.nodes()[n].name, forward[n], kQuantityText));
+    }
     cost.source = profile.source;
     profile.nodes.push_back(cost);
   }

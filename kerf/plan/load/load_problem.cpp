@@ -10,6 +10,7 @@
 #include <map>
 
 #include "kerf/base/error.h"
+#include "kerf/base/quantity.h"
 
 namespace kerf {
 namespace {
@@ -20,8 +21,8 @@ namespace {
 }
 
 void check_number(const LoadNode& node, std::string_view what, double value) {
-  if (std::isfinite(value) && value >= 0) return;
-  refuse(fmt::format("node {} has {} {}", node.id, what, value), "a finite number from 0");
+  if (is_quantity(value)) return;
+  refuse(fmt::format("node {} has {} {}", node.id, what, value), kQuantityText);
 }
 
 // Depth first with an explicit stack; the first cycle met is printed by ids.
