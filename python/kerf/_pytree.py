@@ -372,7 +372,10 @@ class Builder:
 
     def symbol(self, spec):
         if self.batch is None:
-            raise PytreeError(f"a value is {spec['sym']} and no batch is known")
+            raise PytreeError(
+                f"[call] a value is {spec['sym']} and no batch is known; expected an input with a "
+                "batch; trace the model again"
+            )
         return evaluate(spec["sym"], self.batch)
 
     def open_device(self, spec):
@@ -422,7 +425,10 @@ def _set_field(made, name, value):
         made.__dict__[name] = value
     except AttributeError:
         kind = type(made).__qualname__
-        raise PytreeError(f"an object of {kind} has no field '{name}'") from None
+        raise PytreeError(
+            f"[call] an object of {kind} has no field '{name}'; expected those it was traced with; "
+            "trace the model again"
+        ) from None
 
 
 def _clear(made, fields):

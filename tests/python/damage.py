@@ -9,6 +9,7 @@ the process knows which one ended it. A case is fine when it runs, or is refused
 anything else is written to the LOG as "bad". Same seed, same cases.
 """
 
+import contextlib
 import faulthandler
 import json
 import random
@@ -193,7 +194,8 @@ _GRAPH_STEPS = (_argument,) * 6 + (
 def damaged_plan(rng, text):
     plan = json.loads(text)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        rng.choice(_PLAN_STEPS)(rng, plan)
+        with contextlib.suppress(TypeError, KeyError, AttributeError, IndexError):
+            rng.choice(_PLAN_STEPS)(rng, plan)  # the step before may have left no stages
     out = json.dumps(plan)
     if rng.random() < 0.1:
         out = _characters(rng, out, out)

@@ -52,7 +52,7 @@ def two_stages(graph, cut, n_microbatches=2):
     return _core.make_plan(
         graph,
         profile,
-        kerf.make_cluster(["cpu:0=1GiB", "cpu:1=1GiB"]),
+        kerf.make_cluster("cpu:0=1GiB,cpu:1=1GiB"),
         stages=[list(range(cut)), list(range(cut, len(names)))],
         devices=["cpu:0", "cpu:1"],
         n_microbatches=n_microbatches,
