@@ -50,7 +50,7 @@ TEST(AText, IsSearchedForBytesThatAreNoUtf8) {
   EXPECT_EQ(bad_at("\xf5\x80\x80\x80"), 0u);  // past the last
 }
 
-TEST(AFile, WithoutAnEndIsRefusedWhileItIsRead) {
+TEST(AnEndlessFile, IsRefusedWhileItIsRead) {
   for (const char* path : {"/dev/zero", "/dev/urandom"}) {
     try {
       read_file(path);

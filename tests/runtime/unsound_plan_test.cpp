@@ -55,7 +55,7 @@ TEST(AnExecutor, RefusesStagesThatWaitForEachOther) {
   const Graph graph = chain();
   const std::vector<std::string> devices{"cpu:0", "cpu:1"};
   EXPECT_THAT(refusal(graph, hand_plan(graph, {{"a", "c"}, {"b"}}, {0, 1}, devices)),
-              HasSubstr("'c' in stage 0 needs"));
+              HasSubstr("in stage 0 needs node 'b'"));
   EXPECT_THAT(refusal(graph, hand_plan(graph, {{"b", "c"}, {"a"}}, {0, 1}, devices)),
               HasSubstr("an order in which they can run"));
 }
