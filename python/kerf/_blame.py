@@ -58,7 +58,7 @@ def user_location():
             return f"{short_path(file)}:{line}"
         if file == _ENTRY:
             break  # outside is who called for the trace
-        if file.startswith(_MODULES):
+        if file.startswith(_MODULES) and not file.endswith("/module.py"):
             own = own or f"{short_path(file)}:{line}"
     return own
 

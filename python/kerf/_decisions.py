@@ -19,6 +19,7 @@ import sys
 
 import sympy
 import torch
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -56,6 +57,8 @@ class Decisions:
                 self._note(expr, answer, sys._getframe(1))
             return answer
 
+        # Torch looks at who asks, to tell an `assert` from a branch, and passes by its own files.
+        watching.__code__ = watching.__code__.replace(co_filename=symbolic_shapes.__file__)
         ShapeEnv.evaluate_expr = watching
         try:
             with _sizes_as_text(), self._numbers_watched():
@@ -175,11 +178,12 @@ def _asked_by(frame):
                 return _LAYOUT
         elif kind is _OPERATOR:
             operator = frame.f_locals.get("func")
-            if isinstance(operator, torch._ops.OpOverload):
-                inside = inside or _OPERATOR
-                drops = operator.name().partition(".")[0] in _RANK_OPERATORS
-                return _RANK if drops and inside is _OPERATOR else inside
             inside, dispatched = inside or _OPERATOR, True
+            if isinstance(operator, torch._ops.OpOverload):
+                if operator.name().partition(".")[0] not in _RANK_OPERATORS:
+                    # That it may squeeze something on its way is its own affair.
+                    return _OPERATOR if inside is _RANK else inside
+                inside = _RANK if inside is _OPERATOR else inside
         elif kind is not _SKIP:
             inside = inside or kind
         frame = frame.f_back

@@ -76,3 +76,20 @@ def test_a_number_that_is_used_again_gives_eager_numbers(function):
         for _ in range(2):
             x = torch.randn(3, 4)
             torch.testing.assert_close(pipe(x), model(x))
+
+
+# pytest rewrites the assertions of its own files, so this one stands in no file.
+CHECKED = """
+def forward(self, x, lengths):
+    assert lengths.max().item() <= x.shape[1]
+    return self.linear(x)
+"""
+
+
+def test_an_assertion_about_values_is_no_branch():
+    made = {}
+    exec(compile(CHECKED, "checked.py", "exec"), made)
+    checked = type("Checked", (Model,), {"forward": made["forward"]})
+    model = checked(None).train()  # where nothing may become a block
+    graph = kerf.trace(model, (torch.randn(3, 4), torch.tensor([1, 2, 3])))
+    assert graph.notes == []
