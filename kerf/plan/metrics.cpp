@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace kerf {
 namespace {
@@ -122,6 +123,11 @@ std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<co
     }
   }
   return loads;
+}
+
+double samples_per_second(double samples, Nanoseconds step) {
+  if (step.count <= 0) return 0;
+  return std::min(samples * 1e9 / step.count, std::numeric_limits<double>::max());
 }
 
 Nanoseconds busiest(std::span<const DeviceLoad> loads) {

@@ -48,4 +48,7 @@ std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<co
                                      const Cluster& cluster, std::string_view comm_model);
 Nanoseconds busiest(std::span<const DeviceLoad> loads);
 
+// 0 for a step that takes no time; never infinite, however short the step.
+double samples_per_second(double samples, Nanoseconds step);
+
 }  // namespace kerf

@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <queue>
 
+#include "kerf/base/interrupt.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/memory.h"
-#include "kerf/simulate/simulate.h"
+#include "kerf/simulate/step.h"
 
 namespace kerf {
 namespace {
@@ -149,12 +150,12 @@ bool is_interval(const Stage& stage) {
 void predict(Plan& plan) {
   plan.loads = device_loads(plan.stages, plan.cuts, plan.cluster, plan.comm_model);
   plan.busiest = busiest(plan.loads);
-  const Timeline timeline = simulate(plan);
-  plan.step_time = timeline.end();
-  plan.bubble = timeline.bubble();
-  plan.latency = simulate(plan, 1).end();
+  const StepFigures step = simulate_step(plan, plan.n_microbatches);
+  plan.step_time = step.end;
+  plan.bubble = step.bubble;
+  plan.latency = simulate_step(plan, 1).end;
   const double samples = plan.batch > 0 ? static_cast<double>(plan.batch) : 1;
-  plan.throughput = plan.step_time.count > 0 ? samples * 1e9 / plan.step_time.count : 0;
+  plan.throughput = samples_per_second(samples, plan.step_time);
 }
 
 // The figures of times are those of the plan's own devices.
@@ -180,6 +181,7 @@ void note_speeds(Plan& plan) {
 
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method) {
+  poll_interrupt();
   check_problem(problem);
   std::vector<Placed> placed = collect(problem, std::move(stages), devices);
   Plan plan = describe(problem, std::move(method));

@@ -18,14 +18,16 @@ class MemoryEngine {
  public:
   MemoryEngine(const Graph& graph, std::span<const Footprint> footprints,
                std::span<const DeviceId> stage_devices, const Cluster& cluster,
-               const Schedule& schedule, const Progress& progress, std::int64_t micro_batch)
+               const Schedule& schedule, const Progress& progress, std::int64_t micro_batch,
+               std::int64_t left_out)
       : graph_(graph),
         footprints_(footprints),
         stage_devices_(stage_devices),
         cluster_(cluster),
         schedule_(schedule),
         progress_(progress),
-        micro_batch_(micro_batch) {}
+        micro_batch_(micro_batch),
+        left_out_(left_out) {}
 
   std::vector<DeviceMemory> run() {
     std::vector<DeviceMemory> memory(cluster_.num_devices());
@@ -110,6 +112,7 @@ class MemoryEngine {
     const std::vector<Action>& actions = schedule_[device.index()];
     const std::vector<StageBuffers> buffers = buffers_of(device);
     std::vector<Bytes> change(2 * actions.size() + 2);
+    if (left_out_ > 0) change[actions.size()] += left_behind(device, buffers) * left_out_;
     for (std::size_t i = 0; i < actions.size(); ++i) {
       for (const auto& [group, bytes] : buffers[actions[i].stage.index()].held) {
         change[2 * i + 1] += bytes;
@@ -126,6 +129,21 @@ class MemoryEngine {
       most = std::max(most, held + footprints_[stage].activations + buffers[stage].inputs);
     }
     return most;
+  }
+
+  // What a micro-batch of the middle leaves until the step ends: results, and what nothing tells
+  // the device that it was used.
+  Bytes left_behind(DeviceId device, const std::vector<StageBuffers>& buffers) const {
+    const std::vector<Action>& actions = schedule_[device.index()];
+    if (actions.empty()) return {};
+    const int middle = actions[actions.size() / 2].microbatch;
+    Bytes sum;
+    for (const StageBuffers& stage : buffers) {
+      for (const auto& [group, bytes] : stage.held) {
+        if (release(device, middle, group) >= 2 * actions.size() - 1) sum += bytes;
+      }
+    }
+    return sum;
   }
 
   // The first moment of the device at which every user has surely run the micro-batch: a user on
@@ -149,7 +167,19 @@ class MemoryEngine {
   const Schedule& schedule_;
   const Progress& progress_;
   std::int64_t micro_batch_;
+  std::int64_t left_out_;  // micro-batches of the middle of the step
 };
+
+// A step whose middle is all alike is as well judged by a shorter one: an order of actions that
+// repeats itself guarantees the same in every repetition, once what it guarantees has come to all
+// devices. One device hears of another through a chain of stages, each of which it may have to wait
+// for once for every device on the way.
+int enough_microbatches(const Plan& plan) {
+  const std::size_t rounds = 2 * (plan.cluster.num_devices() + 1) * (plan.num_stages() + 1) + 4;
+  const bool repeats = schedule_maker(plan.schedule) == fill_drain;
+  const auto all = static_cast<std::size_t>(std::max(plan.n_microbatches, 0));
+  return repeats ? static_cast<int>(std::min(all, rounds)) : plan.n_microbatches;
+}
 
 }  // namespace
 
@@ -180,7 +210,7 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
   const std::vector<Footprint> footprints =
       stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace);
   const Progress progress(schedule, after);
-  return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, progress, micro_batch)
+  return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, progress, micro_batch, 0)
       .run();
 }
 
@@ -193,14 +223,14 @@ std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const P
   const std::vector<Footprint> footprints =
       stage_footprints(graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
   const ScheduleMaker make = schedule_maker(plan.schedule);
+  const int enough = enough_microbatches(plan);
   std::vector<std::vector<DeviceMemory>> memory;
   for (const std::vector<DeviceId>& devices : copies) {
-    const Schedule schedule =
-        make(devices, static_cast<int>(plan.cluster.num_devices()), plan.n_microbatches);
+    const Schedule schedule = make(devices, static_cast<int>(plan.cluster.num_devices()), enough);
     const Progress progress(schedule, after);
-    memory.push_back(
-        MemoryEngine(graph, footprints, devices, plan.cluster, schedule, progress, plan.micro_batch)
-            .run());
+    memory.push_back(MemoryEngine(graph, footprints, devices, plan.cluster, schedule, progress,
+                                  plan.micro_batch, plan.n_microbatches - enough)
+                         .run());
   }
   return memory;
 }

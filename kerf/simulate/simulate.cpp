@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "kerf/base/interrupt.h"
 #include "kerf/plan/metrics.h"
 
 namespace kerf {
@@ -52,8 +53,7 @@ class Simulator {
     for (const Device& device : plan_.cluster.devices) timeline.devices.push_back(device.name);
     timeline.num_stages = static_cast<int>(plan_.num_stages());
     timeline.n_microbatches = n_microbatches_;
-    while (step(timeline)) {
-    }
+    while (step(timeline)) poll_interrupt();
     check_finished();
     std::stable_sort(timeline.events.begin(), timeline.events.end(),
                      [](const Event& a, const Event& b) {

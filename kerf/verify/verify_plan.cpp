@@ -12,7 +12,7 @@
 #include "kerf/graph/total_bytes.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/memory.h"
-#include "kerf/simulate/simulate.h"
+#include "kerf/simulate/step.h"
 
 namespace kerf {
 namespace {
@@ -433,22 +433,21 @@ class PlanVerifier {
 
   void check_simulation() {
     try {
-      const Timeline timeline = simulate(plan_);
-      if (!close(timeline.end().count, plan_.step_time.count)) {
-        add("step", "a step takes {} ns, the plan says {}", timeline.end().count,
-            plan_.step_time.count);
+      const StepFigures figures = simulate_step(plan_, plan_.n_microbatches);
+      const double step = figures.end.count;
+      if (!close(step, plan_.step_time.count)) {
+        add("step", "a step takes {} ns, the plan says {}", step, plan_.step_time.count);
       }
-      if (!close(timeline.bubble(), plan_.bubble)) {
-        add("bubble", "the bubble is {}, the plan says {}", timeline.bubble(), plan_.bubble);
+      if (!close(figures.bubble, plan_.bubble)) {
+        add("bubble", "the bubble is {}, the plan says {}", figures.bubble, plan_.bubble);
       }
-      if (const double latency = simulate(plan_, 1).end().count;
+      if (const double latency = simulate_step(plan_, 1).end.count;
           !close(latency, plan_.latency.count)) {
         add("latency", "one micro-batch takes {} ns, the plan says {}", latency,
             plan_.latency.count);
       }
       const double samples = plan_.batch > 0 ? static_cast<double>(plan_.batch) : 1;
-      const double step = timeline.end().count;
-      if (!close(step > 0 ? samples * 1e9 / step : 0, plan_.throughput)) {
+      if (!close(samples_per_second(samples, figures.end), plan_.throughput)) {
         add("throughput", "{} samples in {} ns, the plan says {} a second", samples, step,
             plan_.throughput);
       }
