@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "kerf/base/cpu_seconds.h"
+#include "kerf/partition/bounds/check_bound.h"
 #include "kerf/partition/finish.h"
 
 namespace kerf {
@@ -92,7 +93,10 @@ Comparison compare_methods(const Problem& problem, std::vector<std::string> meth
     if (first || bound.value > comparison.bound.value * (1 + 1e-9)) comparison.bound = bound;
   }
   for (ComparedMethod& row : comparison.methods) {
-    if (row.found) row.plan.lower_bound = comparison.bound;
+    if (!row.found) continue;
+    partition::check_bound(comparison.bound.name, comparison.bound.value,
+                           row.plan.objective_value());
+    row.plan.lower_bound = comparison.bound;
   }
   return comparison;
 }

@@ -164,24 +164,31 @@ struct Memory {
 // can do everything; negative when even without a limit on T they cannot.
 double least_time(std::vector<Memory> memories, double total) {
   std::sort(memories.begin(), memories.end(), [](const Memory& a, const Memory& b) {
-    return a.most_work * b.speed < b.most_work * a.speed;
+    return a.most_work / a.speed < b.most_work / b.speed;
   });
-  double speed = 0;
-  for (const Memory& memory : memories) speed += memory.speed;
-  for (const Memory& memory : memories) {
-    if (total <= memory.most_work / memory.speed * speed) return total / speed;
-    total -= memory.most_work;
-    speed -= memory.speed;
+  // speed[i]: of the memories from i on, added up from the end: a slow one is not lost beside a
+  // fast one that has been used up.
+  std::vector<double> speed(memories.size() + 1, 0);
+  for (std::size_t i = memories.size(); i-- > 0;) speed[i] = speed[i + 1] + memories[i].speed;
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const Memory& memory = memories[i];
+    if (total <= memory.most_work / memory.speed * speed[i]) return total / speed[i];
+    // Differences of large numbers: what rounding may have left is taken off.
+    constexpr double kRounding = 1e-12;
+    total = std::max(0.0, total - memory.most_work - kRounding * total);
   }
   return -1;
 }
 
 LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, double total) {
   std::sort(units.begin(), units.end(), [](const UnitLoad& a, const UnitLoad& b) {
-    return a.time * static_cast<double>(b.weights) > b.time * static_cast<double>(a.weights);
+    // Without weights: first, whatever the time.
+    const auto density = [](const UnitLoad& unit) {
+      return unit.weights > 0 ? unit.time / static_cast<double>(unit.weights)
+                              : std::numeric_limits<double>::infinity();
+    };
+    return density(a) > density(b);
   });
-  std::stable_partition(units.begin(), units.end(),
-                        [](const UnitLoad& u) { return u.weights == 0; });
   const Cluster& cluster = problem.cluster;
   std::vector<Memory> memories;
   for (int g = 0; g < cluster.num_memory_groups(); ++g) {

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/split/place.h"
 
+#include <algorithm>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "kerf/partition/bounds/check_bound.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/split/form_stages.h"
 #include "kerf/simulate/make_plan.h"
@@ -24,6 +26,13 @@ bool is_better(const Plan& a, const Plan& b) {
          std::tuple(b.step_time.count, b.num_stages());
 }
 
+// To judge: a search makes many plans.
+bool takes_long(std::size_t num_stages, int n_microbatches) {
+  constexpr std::size_t kMostActions = 2'000'000;
+  const auto rounds = std::min(static_cast<std::size_t>(n_microbatches), 4 * num_stages);
+  return num_stages * rounds > kMostActions;
+}
+
 }  // namespace
 
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
@@ -35,6 +44,7 @@ Plan place_units(const Problem& problem, const SplitModel& model, std::span<cons
   if (!mixed || (problem.objective == Objective::throughput && !too_large)) return plan;
   Stages more = form_short_stages(model.units, model.order, device);
   if (more.nodes.size() == plan.num_stages()) return plan;
+  if (takes_long(more.nodes.size(), problem.n_microbatches)) return plan;
   Plan other = make_plan(problem, std::move(more.nodes), std::move(more.devices), method);
   const bool other_too_large = find_overflow(other).has_value();
   if (too_large != other_too_large) return too_large ? other : plan;
@@ -80,6 +90,7 @@ Outcome<Plan, Infeasible> BestPlan::answer(std::string method, const LowerBound&
     return *std::move(closest_);
   }
   plan_->method = std::move(method);
+  check_bound(bound.name, bound.value, plan_->objective_value());
   plan_->lower_bound = bound;
   // Whatever stopped the search: nothing is left to find where the bound is met.
   constexpr double kMet = 1e-9;

@@ -37,6 +37,8 @@ class BestPlan {
 
   bool mixed() const { return mixed_; }
   const std::optional<Plan>& plan() const { return plan_; }
+  // A plan, or a reason why there is none.
+  bool has_answer() const { return plan_ || closest_; }
   // `method` found it: its name, its bound, whether it was cut short.
   Outcome<Plan, Infeasible> answer(std::string method, const LowerBound& bound, bool truncated) &&;
 
