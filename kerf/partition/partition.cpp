@@ -13,6 +13,7 @@
 #include "kerf/partition/load/families.h"
 #include "kerf/partition/replicate.h"
 #include "kerf/partition/split/methods.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf {
 namespace partition {
@@ -175,6 +176,9 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                 fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
                             problem.graph.name()));
   }
+  // What a method leaves of its time undone, a plan to be made and checked, needs some too.
+  constexpr double kInAll = 1.2;
+  const partition::DeadlineScope deadline(options.time_budget * kInAll);
   Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
   if (outcome && !options.mixed) check_unmixed(method, *outcome);
   if (!outcome || !options.saturate_host) return outcome;

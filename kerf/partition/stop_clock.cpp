@@ -4,25 +4,51 @@
 
 #include <algorithm>
 
-namespace kerf::partition {
+#include "kerf/base/interrupt.h"
 
-StopClock::StopClock(double seconds) {
-  using Clock = std::chrono::steady_clock;
-  constexpr double kForever = 1e8;  // seconds; more would overflow the clock's count
-  end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            std::chrono::duration<double>(std::clamp(seconds, 0.0, kForever)));
+namespace kerf::partition {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+thread_local Deadline deadline = Deadline::max();
+
+}  // namespace
+
+DeadlineScope::DeadlineScope(double seconds) : DeadlineScope(deadline_in(seconds)) {}
+
+DeadlineScope::DeadlineScope(Deadline of_caller) : before_(deadline) {
+  deadline = std::min(deadline, of_caller);
 }
 
+DeadlineScope::~DeadlineScope() { deadline = before_; }
+
+Deadline current_deadline() { return deadline; }
+
+bool deadline_passed() {
+  poll_interrupt();
+  return deadline != Deadline::max() && Clock::now() >= deadline;
+}
+
+Deadline deadline_in(double seconds) {
+  constexpr double kForever = 1e8;  // seconds; more would overflow the clock's count
+  const std::chrono::duration<double> length(std::clamp(seconds, 0.0, kForever));
+  return std::min(deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(length));
+}
+
+StopClock::StopClock(double seconds) : end_(deadline_in(seconds)) {}
+
 bool StopClock::struck() const {
+  poll_interrupt();
   if (struck_.load(std::memory_order_relaxed)) return true;
-  if (std::chrono::steady_clock::now() < end_) return false;
+  if (Clock::now() < end_) return false;
   struck_.store(true, std::memory_order_relaxed);
   return true;
 }
 
 double StopClock::left() const {
   constexpr double kLittle = 0.005;
-  const std::chrono::duration<double> seconds = end_ - std::chrono::steady_clock::now();
+  const std::chrono::duration<double> seconds = end_ - Clock::now();
   return std::max(kLittle, seconds.count());
 }
 

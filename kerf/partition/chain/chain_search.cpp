@@ -10,6 +10,7 @@
 #include "kerf/partition/chain/placed.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -42,6 +43,7 @@ class ChainSearch {
  private:
   // Places devices from `device` on at `position`; `busiest` is the largest load so far.
   void descend(std::size_t device, std::size_t position, double busiest) {
+    if (deadline_passed()) work_left_ = 0;
     if (work_left_ <= 0) return;
     if (position == intervals_.num_nodes()) return finish(busiest);
     if (device == model_.devices.size()) return;

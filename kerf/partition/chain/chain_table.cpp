@@ -10,6 +10,8 @@
 
 #include <algorithm>
 
+#include "kerf/partition/stop_clock.h"
+
 namespace kerf::partition {
 
 ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
@@ -37,6 +39,15 @@ ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
 }
 
 void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, double cap) {
+  solve_all(cuttable, measure, cap, false);
+}
+
+bool ChainTable::solve_in_time(const std::vector<bool>& cuttable, Measure measure, double cap) {
+  return solve_all(cuttable, measure, cap, true);
+}
+
+bool ChainTable::solve_all(const std::vector<bool>& cuttable, Measure measure, double cap,
+                           bool in_time) {
   std::fill(best_.begin(), best_.end(), kNever);
   const std::size_t end = intervals_.num_nodes();
   for (std::size_t d = 0; d < width_; ++d) {
@@ -44,8 +55,11 @@ void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, doubl
     next_[end * width_ + d] = static_cast<std::int32_t>(end);
   }
   for (std::size_t start = end; start-- > 0;) {
-    if (cuttable[start]) solve_from(start, cuttable, measure, cap);
+    if (!cuttable[start]) continue;
+    if (deadline_passed() && in_time) return false;
+    solve_from(start, cuttable, measure, cap);
   }
+  return true;
 }
 
 bool ChainTable::enough_before(std::size_t device, std::size_t position, double cap) const {

@@ -18,7 +18,10 @@ class ChainTable {
  public:
   ChainTable(const Intervals& intervals, const ChainModel& model);
 
+  // Whatever the time: for few positions.
   void solve(const std::vector<bool>& cuttable, Measure measure, double cap);
+  // False, and nothing can be read: time was up (stop_clock.h).
+  bool solve_in_time(const std::vector<bool>& cuttable, Measure measure, double cap);
 
   double best(std::size_t device, std::size_t position) const {
     return best_[position * width_ + device];
@@ -27,6 +30,7 @@ class ChainTable {
   std::vector<std::size_t> cuts() const;
 
  private:
+  bool solve_all(const std::vector<bool>& cuttable, Measure measure, double cap, bool in_time);
   void solve_from(std::size_t start, const std::vector<bool>& cuttable, Measure measure,
                   double cap);
   // Devices that can start at a position when no load is above the cap. Those before it must be

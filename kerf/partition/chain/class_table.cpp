@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+#include "kerf/partition/stop_clock.h"
+
 namespace kerf::partition {
 namespace {
 
@@ -80,7 +82,9 @@ bool ClassTable::solve(const std::vector<bool>& cuttable, Measure measure, doubl
   std::fill(best_.end() - static_cast<std::ptrdiff_t>(num_states_), best_.end(), 0.0);
   reached_.back() = true;
   for (std::size_t start = end; start-- > 0 && work_left_ > 0;) {
-    if (cuttable[start]) solve_from(start, cuttable);
+    if (!cuttable[start]) continue;
+    if (deadline_passed()) return false;
+    solve_from(start, cuttable);
   }
   return work_left_ > 0;
 }

@@ -29,7 +29,7 @@ class ClassTable {
              const std::vector<DeviceClass>& classes);
 
   // Splits at some of the cuttable positions. False, and nothing can be read, when that takes more
-  // cells or more steps than is sensible; both are counted, so the answer is the same everywhere.
+  // cells or more steps than is sensible, both counted, or longer than there is time.
   bool solve(const std::vector<bool>& cuttable, Measure measure, double cap);
 
   // `position`: 0, the end, or a cuttable one.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kerf/partition/chain/coarse.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -46,6 +47,7 @@ class Climb {
 
   // Is it better than the best so far?
   bool consider(const Order& order) {
+    if (deadline_passed() && !best_.empty()) trials_left_ = 0;
     if (trials_left_ == 0) return false;
     --trials_left_;
     const OrderScore score = score_order(input_, order, positions_);

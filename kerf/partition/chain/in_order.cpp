@@ -9,6 +9,7 @@
 #include "kerf/partition/chain/coarse.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -21,12 +22,19 @@ class InOrder {
         table_(input.intervals, model_) {}
 
   Outcome<Plan, Infeasible> solve(const Options& options) {
-    table_.solve(input_.cuttable, Measure::busiest, find_cap());
+    constexpr std::size_t kFewNodes = 256;  // no coarse split was looked for, and none is needed
+    const double cap = find_cap();
+    if (input_.intervals.num_nodes() <= kFewNodes) {
+      table_.solve(input_.cuttable, Measure::busiest, cap);
+    } else if (!table_.solve_in_time(input_.cuttable, Measure::busiest, cap)) {
+      return place_coarse();
+    }
     const double best = table_.best(0, 0);
     if (best == kNever) return least_overflow();
     if (!model_.exact) return search(options);
-    table_.solve(input_.cuttable, Measure::sum, best);
-    return place_cuts(table_.cuts());
+    const std::vector<std::size_t> cuts = table_.cuts();
+    const bool in_time = table_.solve_in_time(input_.cuttable, Measure::sum, best);
+    return place_cuts(in_time ? table_.cuts() : cuts);
   }
 
   OrderScore score(const std::vector<bool>& positions) {
@@ -53,6 +61,7 @@ class InOrder {
   bool solve_coarse(Measure measure) {
     for (const std::size_t count : {128U, 1024U}) {
       if (count * 2 > input_.intervals.num_nodes()) break;
+      if (count > 128 && deadline_passed()) break;
       table_.solve(coarse_positions(input_.intervals, input_.cuttable, count), measure, kNever);
       if (table_.best(0, 0) != kNever) return true;
     }
@@ -62,19 +71,39 @@ class InOrder {
   // A value that some split reaches: the best need not look above it.
   double find_cap() {
     if (!solve_coarse(Measure::busiest)) return kNever;
+    coarse_cuts_ = table_.cuts();
     if (model_.exact) return table_.best(0, 0);
     const auto outcome = place_cuts(table_.cuts());
     return outcome ? outcome->busiest.count * kSlack : kNever;
+  }
+
+  // Time was up before all positions had been looked at.
+  Outcome<Plan, Infeasible> place_coarse() {
+    if (coarse_cuts_.empty()) return least_overflow();
+    auto outcome = place_cuts(coarse_cuts_);
+    if (!outcome) return unproved(outcome.reason());
+    outcome->truncated = true;
+    return outcome;
   }
 
   // The contiguous split whose excess over the limits is least. When the model is exact, raising
   // every limit by `short_by` lets it fit, and nothing less lets any contiguous split.
   Outcome<Plan, Infeasible> least_overflow() {
     const bool coarse = solve_coarse(Measure::overflow);
-    table_.solve(input_.cuttable, Measure::overflow, coarse ? table_.best(0, 0) : kNever);
-    auto outcome = place_cuts(table_.cuts());
-    if (outcome) return outcome;
-    return explain_shortage(outcome.reason());
+    const double cap = coarse ? table_.best(0, 0) : kNever;
+    const std::vector<std::size_t> cuts = coarse ? table_.cuts() : std::vector<std::size_t>{};
+    bool in_time = true;
+    if (coarse) {
+      in_time = table_.solve_in_time(input_.cuttable, Measure::overflow, cap);
+    } else {
+      table_.solve(input_.cuttable, Measure::overflow, cap);
+    }
+    auto outcome = place_cuts(in_time ? table_.cuts() : cuts);
+    if (outcome) {
+      outcome->truncated = !in_time;
+      return outcome;
+    }
+    return in_time ? explain_shortage(outcome.reason()) : unproved(outcome.reason());
   }
 
   Outcome<Plan, Infeasible> search(const Options& options) {
@@ -90,6 +119,7 @@ class InOrder {
   const ChainInput& input_;
   ChainModel model_;
   ChainTable table_;
+  std::vector<std::size_t> coarse_cuts_;  // a split that fits, as far as the model knows
 };
 
 }  // namespace

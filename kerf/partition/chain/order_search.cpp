@@ -10,6 +10,7 @@
 #include "kerf/partition/chain/placed.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -63,6 +64,7 @@ class OrderSearch {
 
   // Continues after what is placed; `busiest` is the largest load so far.
   void descend(ClassState state, double busiest) {
+    if (deadline_passed()) work_left_ = 0;
     if (work_left_ <= 0) return;
     const std::size_t position = current_.cuts.back();
     if (position == intervals_.num_nodes()) return finish(busiest);

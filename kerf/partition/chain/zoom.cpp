@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kerf/partition/chain/coarse.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -56,7 +57,7 @@ Outcome<Plan, Infeasible> zoom_in(ChainInput input, const ChainSolver& solve) {
     input.cuttable = positions_around(input, cuttable, cuts_of(*best), reach, kAround);
     Outcome<Plan, Infeasible> closer = solve(input);
     if (closer && closer->busiest < best->busiest) best = std::move(closer);
-    if (reach <= kAround) break;
+    if (reach <= kAround || deadline_passed()) break;
   }
   constexpr double kMet = 1e-9;
   best->truncated = best->gap() > kMet;

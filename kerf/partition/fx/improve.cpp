@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kerf/partition/stop_clock.h"
+
 namespace kerf::partition::fx {
 namespace {
 
@@ -52,6 +54,7 @@ double Improver::serial_length(const Placement& placement) {
 
 Score Improver::judge(const Placement& placement) {
   steps_ -= static_cast<std::int64_t>(table_.size());
+  if (deadline_passed()) steps_ = std::min<std::int64_t>(steps_, 0);
   Score score;
   score.cost =
       model_ == CostModel::serial ? serial_length(placement) : path_.update(placement.devices());

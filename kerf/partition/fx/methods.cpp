@@ -12,6 +12,7 @@
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/from_problem.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -79,8 +80,12 @@ Outcome<Plan, Infeasible> run(const Problem& problem, const Options& options, fx
     auto answer = fx::partition_graph(from.request);
     if (answer) {
       auto plan = to_plan(problem, from, *answer, mode);
-      if (plan) return plan;
+      if (plan) {
+        plan->truncated = deadline_passed();
+        return plan;
+      }
       keep_closest(least, plan.reason());
+      if (deadline_passed()) break;
     } else {
       keep_closest(least, answer.reason());
       break;  // more to hold will not fit either

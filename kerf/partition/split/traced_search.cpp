@@ -79,11 +79,12 @@ void TracedSearch::run(std::string_view method) {
   constexpr int kRounds = 4;
   driver_->run(method, !mixed_);
   if (!coarse_) return;
-  for (int round = 1; !settle() && round < kRounds; ++round) {
+  for (int round = 1; !settle() && round < kRounds && !deadline_passed(); ++round) {
     driver_->forget();
     driver_->run(method, !mixed_);
   }
-  if (!is_family(method)) refine_borders();  // a family's split is its own
+  if (is_family(method) || deadline_passed()) return;  // a family's split is its own
+  refine_borders();
 }
 
 bool TracedSearch::settle() {
