@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <mutex>
 #endif
 
 namespace kerf::partition {
@@ -14,6 +16,39 @@ namespace kerf::partition {
 #ifdef KERF_WITH_METIS
 
 bool has_metis() { return true; }
+
+namespace {
+
+// METIS says on standard output what it thinks of small halves ("***Cannot bisect a graph with 0
+// vertices!"), and nothing turns that off. It prints through C's `stdout`, a variable of glibc's,
+// which points elsewhere while it runs; the descriptor, Python's own output and C++ streams, which
+// took the stream when they were made, are not touched.
+class SilentStdout {
+ public:
+#ifdef __GLIBC__
+  SilentStdout() : lock_(mutex()) {
+    static std::FILE* const nowhere = std::fopen("/dev/null", "w");
+    if (nowhere == nullptr) return;
+    shown_ = stdout;
+    stdout = nowhere;
+  }
+  ~SilentStdout() {
+    if (shown_ != nullptr) stdout = shown_;
+  }
+  SilentStdout(const SilentStdout&) = delete;
+  SilentStdout& operator=(const SilentStdout&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  std::scoped_lock<std::mutex> lock_;
+  std::FILE* shown_ = nullptr;
+#endif
+};
+
+}  // namespace
 
 std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions& options) {
   auto vertices = static_cast<idx_t>(graph.vertex_weights.size());
@@ -34,6 +69,7 @@ std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions&
   idx_t constraints = 1;
   idx_t parts = options.parts;
   idx_t cut = 0;
+  const SilentStdout silent;
   const int status = METIS_PartGraphKway(&vertices, &constraints, first.data(), neighbours.data(),
                                          vertex_weights.data(), nullptr, edge_weights.data(),
                                          &parts, shares.empty() ? nullptr : shares.data(), nullptr,
