@@ -17,7 +17,7 @@
 namespace kerf {
 namespace {
 
-constexpr double kEqualCost = 1e-6;
+constexpr double kEqualCost = 1e-6;  // relative
 
 // true or 1, false or 0.
 bool read_flag(const JsonReader& json, std::string_view key) {
@@ -34,6 +34,9 @@ LoadNode read_node(const JsonReader& json) {
   if (json.has("size")) node.bytes = read_quantity(json, "size");
   if (json.has("supportedOnFpga")) {
     node.on_accelerator = read_flag(json, "supportedOnFpga");
+  }
+  if (json.has("supportedOnCpu")) {
+    node.on_cpu = read_flag(json, "supportedOnCpu");
   }
   if (json.has("isBackwardNode")) {
     node.backward = read_flag(json, "isBackwardNode");
@@ -78,7 +81,8 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
     const std::uint32_t from = find("sourceId");
     const std::uint32_t to = find("destId");
     const double transfer = read_quantity(child, "cost");
-    if (cost[from] && std::abs(*cost[from] - transfer) > kEqualCost) {
+    if (cost[from] &&
+        std::abs(*cost[from] - transfer) > kEqualCost * std::max(*cost[from], transfer)) {
       child.fail(fmt::format("a cost of {} for the output of node {}, which costs {} on another "
                              "edge",
                              transfer, problem.nodes[from].id, *cost[from]),
@@ -94,6 +98,7 @@ LoadProblem parse_dnn_partitioning(std::string_view text, std::string_view sourc
     problem.nodes[n].transfer = cost[n].value_or(0);
   }
   check_load_problem(problem);
+  forbid_large_times(problem);
   return problem;
 }
 

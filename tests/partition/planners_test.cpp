@@ -18,6 +18,7 @@
 #include "kerf/partition/split/methods.h"
 #include "kerf/partition/units.h"
 #include "kerf/verify/verify_plan.h"
+#include "tests/support/best_of_all.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -53,34 +54,6 @@ Problem make_problem(std::uint64_t seed, const Case& wanted) {
     limit_memory(problem, seed, Bytes{need.count * 3 / 4});
   }
   return problem;
-}
-
-// The least objective of all ways to place the units; nothing when none fits.
-std::optional<double> best_of_all(const Problem& problem) {
-  const auto unit_of = partition::indivisible_units(problem.graph);
-  const auto units = partition::collect_units(problem, unit_of);
-  const auto order = partition::topological_order(units);
-  const std::size_t devices = problem.cluster.num_devices();
-  std::vector<DeviceId> device(units.size(), DeviceId{0});
-  std::optional<double> best;
-  for (bool more = true; more;) {
-    for (const auto form : {partition::form_stages, partition::form_short_stages}) {
-      auto stages = form(units, order, device);
-      const Plan plan = make_plan(problem, stages.nodes, stages.devices, "all");
-      if (find_overflow(plan)) continue;
-      best = std::min(best.value_or(plan.objective_value()), plan.objective_value());
-    }
-    more = false;
-    for (DeviceId& d : device) {
-      if (d.index() + 1 < devices) {
-        d = DeviceId{d.index() + 1};
-        more = true;
-        break;
-      }
-      d = DeviceId{0};
-    }
-  }
-  return best;
 }
 
 void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {

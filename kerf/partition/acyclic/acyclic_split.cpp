@@ -19,7 +19,7 @@ double cpu_slowness(const UnitProblem& units) {
   double accelerator = 0;
   double cpu = 0;
   for (const LoadUnit& unit : units.units) {
-    if (!unit.on_accelerator) continue;
+    if (!unit.on_accelerator || !unit.on_cpu) continue;
     accelerator += unit.accelerator_time;
     cpu += unit.cpu_time;
   }
@@ -38,6 +38,13 @@ std::vector<Devices> device_orders(const UnitProblem& units) {
   }
   if (!units.has_cpu) return orders;
   const std::size_t count = orders.size();
+  // Parts do not know who may not be on the CPU: without it, nobody is.
+  const bool picky = std::any_of(units.units.begin(), units.units.end(),
+                                 [](const LoadUnit& unit) { return !unit.on_cpu; });
+  if (picky && units.num_accelerators > 0) {
+    const std::vector<Devices> without = orders;
+    orders.insert(orders.end(), without.begin(), without.end());
+  }
   for (std::size_t i = 0; i < count; ++i) {
     Devices cpu_first = orders[i];
     cpu_first.insert(cpu_first.begin(), units.cpu());
@@ -77,8 +84,8 @@ LoadAnswer acyclic_split(const LoadProblem& problem, const LoadOptions& options,
     if (answer.part.empty()) continue;
     Devices device(units.units.size());
     for (std::size_t u = 0; u < device.size(); ++u) {
-      device[u] =
-          units.units[u].on_accelerator ? order[answer.part[groups.group_of[u]]] : units.cpu();
+      const std::uint32_t wanted = order[answer.part[groups.group_of[u]]];
+      device[u] = units.units[u].on_accelerator ? wanted : units.cpu();
     }
     const Loads loads = find_loads(units, device);
     const double value = options.minimise == Minimise::edge_cut ? answer.cut : loads.busiest;

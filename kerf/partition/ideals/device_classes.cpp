@@ -24,7 +24,8 @@ void find_times(DeviceClass& device, const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     const double on_accelerator =
         group.on_accelerator ? group.accelerator_time * device.slowness : kInfinity;
-    device.time.push_back(device.is_cpu ? group.cpu_time : on_accelerator);
+    const double on_cpu = group.on_cpu ? group.cpu_time : kInfinity;
+    device.time.push_back(device.is_cpu ? on_cpu : on_accelerator);
   }
 }
 

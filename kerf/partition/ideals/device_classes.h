@@ -19,6 +19,7 @@ struct Group {
   double cpu_time = 0;
   double bytes = 0;
   bool on_accelerator = true;
+  bool on_cpu = true;
 };
 
 struct DeviceClass {

@@ -130,6 +130,7 @@ std::vector<Group> sum_up(const LoadProblem& problem, std::span<const std::uint3
     group.cpu_time += node.cpu_time;
     group.bytes += node.bytes;
     group.on_accelerator = group.on_accelerator && node.on_accelerator;
+    group.on_cpu = group.on_cpu && node.on_cpu;
   }
   return out;
 }
@@ -223,7 +224,8 @@ class Joining {
     run();
   }
   static bool takes_no_time(const Group& group) {
-    return group.accelerator_time <= 0 && group.cpu_time <= 0 && group.on_accelerator;
+    return group.accelerator_time <= 0 && group.cpu_time <= 0 && group.on_accelerator &&
+           group.on_cpu;
   }
   std::uint32_t find(std::uint32_t g) const {
     while (parent_[g] != g) g = parent_[g];

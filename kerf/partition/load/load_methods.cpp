@@ -6,13 +6,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "kerf/base/cpu_seconds.h"
 #include "kerf/base/error.h"
+#include "kerf/partition/bounds/check_bound.h"
+#include "kerf/partition/load/cost_scale.h"
 #include "kerf/partition/load/families.h"
 #include "kerf/partition/load/split_driver.h"
 #include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/refine/latency_search.h"
+#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -39,6 +44,21 @@ std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoadPro
   return out;
 }
 
+// A latency that simple splits have, and what follows for the costs.
+CostScale latency_scale(const LoadProblem& problem, bool serial) {
+  CostScale scale = find_cost_scale(problem);
+  const UnitProblem units = to_units(problem);
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::uint32_t device : {std::uint32_t{0}, problem.cpu()}) {
+    const std::vector<std::uint32_t> all(units.units.size(), device);
+    if (device >= problem.num_devices() || !find_loads(units, all).fits) continue;
+    least = std::min(least, find_latency(problem, to_nodes(units, all), serial));
+  }
+  // A latency is no shorter than the ceiling of loads allows, and may be longer.
+  if (std::isfinite(least) && least > scale.ceiling) scale.most *= least / scale.ceiling;
+  return scale;
+}
+
 LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
                   std::vector<std::uint32_t> device, double value, const LoadBound& bound) {
   LoadPlan out;
@@ -47,7 +67,8 @@ LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
   out.contiguous = is_contiguous(problem, device);
   out.device = std::move(device);
   out.value = value;
-  out.lower_bound = std::min(bound.value, value);
+  check_bound(bound.name, bound.value, value);
+  out.lower_bound = bound.value;
   out.bound_name = bound.name;
   out.bound_argument = bound.argument;
   out.seed = request.options.seed;
@@ -85,9 +106,10 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
   const double start = cpu_seconds();
   const LoadBound bound = latency_bound(problem);
   LoadOptions options = request.options;
-  options.good_enough = bound.value;
   const LoadProblem searched = with_useful_accelerators(problem);
-  const LoadAnswer answer = latency_search(searched, options, request.serial);
+  const CostScale scale = latency_scale(searched, request.serial);
+  options.good_enough = std::ldexp(bound.value, scale.shift);
+  const LoadAnswer answer = latency_search(scale_costs(searched, scale), options, request.serial);
   if (answer.device.empty()) return std::nullopt;
   const UnitProblem units = to_units(searched);
   const std::vector<std::uint32_t> device = place_nodes(problem, searched, units, answer.device);
@@ -129,6 +151,7 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
   if (!(request.options.time_budget > 0)) {
     refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
   }
+  const DeadlineScope deadline(request.options.safety_stop());
   switch (request.objective) {
     case Objective::throughput: return plan_throughput(problem, request);
     case Objective::latency: return plan_latency(problem, request);
@@ -147,17 +170,18 @@ LoadBound latency_bound(const LoadProblem& problem) {
   double longest = 0;
   for (const std::uint32_t n : topological_order(problem)) {
     const LoadNode& node = problem.nodes[n];
-    double time = node.cpu_time;
-    if (problem.num_accelerators > 0 && node.on_accelerator) {
-      time = problem.num_cpus > 0 ? std::min(time, node.accelerator_time) : node.accelerator_time;
-    }
+    const bool there = problem.num_accelerators > 0 && node.on_accelerator;
+    const bool on_cpu = problem.num_cpus > 0 && node.on_cpu;
+    const double time = !on_cpu  ? node.accelerator_time
+                        : !there ? node.cpu_time
+                                 : std::min(node.cpu_time, node.accelerator_time);
     const double end = start[n] + time;
     longest = std::max(longest, end);
     for (const std::uint32_t next : problem.successors[n]) {
       start[next] = std::max(start[next], end);
     }
   }
-  return {"path", longest,
+  return {"path", shaved(longest, problem.nodes.size()),
           "the nodes of the longest path run one after the other, each where it is fastest"};
 }
 

@@ -3,6 +3,7 @@
 #include "kerf/partition/load/split_driver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kerf/partition/ideals/chain_of_groups.h"
@@ -57,6 +58,9 @@ Shares shares_for(const UnitProblem& problem) {
 SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge)
     : problem_(problem),
       units_(to_units(problem.search)),
+      scale_(find_cost_scale(units_)),
+      scaled_(scale_costs(problem.search, scale_)),
+      scaled_units_(to_units(scaled_)),
       options_(options),
       judge_(std::move(judge)),
       clock_(options.time_budget) {
@@ -71,7 +75,7 @@ LoadOptions SplitDriver::options(double seconds) const {
   LoadOptions out = options_;
   out.time_budget = seconds;
   out.clock = clock_.left();
-  if (problem_.exact) out.good_enough = bound_.value;
+  if (problem_.exact) out.good_enough = std::ldexp(bound_.value, scale_.shift);
   return out;
 }
 
@@ -96,9 +100,9 @@ void SplitDriver::search(
   for (int round = 0; round < kRounds && (round == 0 || !clock_.struck()); ++round) {
     LoadAnswer answer;
     if (reserve == 0) {
-      answer = solve(problem_.search, units_);
+      answer = solve(scaled_, scaled_units_);
     } else {
-      LoadProblem tighter = problem_.search;
+      LoadProblem tighter = scaled_;
       if (shrink_memory(tighter, reserve)) answer = solve(tighter, to_units(tighter));
     }
     truncated_ = truncated_ || answer.truncated;
@@ -153,7 +157,7 @@ void SplitDriver::family(std::string_view name, double seconds) {
 
 void SplitDriver::families(double seconds) {
   constexpr double kUnitsASecond = 10'000;
-  const bool dear = tensors_are_dear(units_);
+  const bool dear = tensors_are_dear(scaled_units_);
   const bool small = static_cast<double>(units_.units.size()) < kUnitsASecond * seconds;
   // Where tensors cost next to nothing the search has no need of other starts.
   if (dear && small) {
@@ -197,7 +201,7 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
     if (!met()) prove_it(budget * 0.3);
     return;
   }
-  const Shares shares = shares_for(units_);
+  const Shares shares = shares_for(scaled_units_);
   const auto turn = [&](double seconds) {
     if (!met()) prove_it(seconds * shares.proof);
     if (!met()) families(seconds);

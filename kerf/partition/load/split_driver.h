@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "kerf/partition/load/cost_scale.h"
 #include "kerf/partition/load/load_search.h"
 #include "kerf/partition/stop_clock.h"
 
@@ -50,7 +51,7 @@ class SplitDriver {
   // Its objective is the judge's value. No devices: nothing that fits was found.
   const LoadAnswer& best() const { return best_; }
   const LoadBound& bound() const { return bound_; }
-  const UnitProblem& units() const { return units_; }  // of the problem searched
+  const UnitProblem& units() const { return units_; }  // of the problem searched, costs as given
   bool met() const;
   // A search was cut short, and the bound is not met.
   bool truncated() const { return truncated_ && !met(); }
@@ -70,6 +71,10 @@ class SplitDriver {
 
   const DriverProblem& problem_;
   UnitProblem units_;  // of problem_.search
+  // What is searched: the same with its costs on a scale of their own (load/cost_scale.h).
+  CostScale scale_;
+  LoadProblem scaled_;
+  UnitProblem scaled_units_;
   LoadOptions options_;
   Judge judge_;
   StopClock clock_;

@@ -11,23 +11,13 @@
 #include <limits>
 #include <numeric>
 
+#include "kerf/partition/load/cost_scale.h"
+#include "kerf/partition/mincut/load_bounds.h"
+
 namespace kerf::partition {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-double most_time(const UnitProblem& problem) {
-  double accelerators = 0;
-  double cpu = 0;
-  double most = 0;
-  for (const LoadUnit& unit : problem.units) {
-    accelerators += unit.accelerator_time;
-    cpu += unit.cpu_time;
-  }
-  for (const LoadNet& net : problem.nets) most = std::max(most, net.cost);
-  const bool cpu_pays = problem.has_cpu && problem.charging == Charging::link;
-  return std::max({most, accelerators, cpu_pays ? cpu : 0});
-}
 
 }  // namespace
 
@@ -36,7 +26,7 @@ CutBounds::CutBounds(const UnitProblem& problem, SearchBudget budget)
   scratch_.budget = &budget_;
   scratch_.steps += building_steps(problem);
   if (scratch_.out_of_budget()) return;
-  cuts_.emplace(problem, single_groups(problem), scale_for(most_time(problem)));
+  cuts_.emplace(problem, single_groups(problem), scale_for(find_cost_scale(problem).ceiling));
   for (const DeviceKind& kind : cuts_->kinds) networks_.push_back(load_network(*cuts_, kind));
   find_order();
 }
@@ -106,7 +96,7 @@ LoadBound CutBounds::cut() {
     if (alone_[u] <= most || scratch_.out_of_budget()) break;
     most = std::max(most, least_load_of(u));
   }
-  return {"cut", most,
+  return {"cut", shaved(most, problem_->units.size()),
           "the device of some unit pays this much, whatever it holds besides (a minimum cut)"};
 }
 
@@ -148,7 +138,7 @@ LoadBound CutBounds::pair(std::size_t candidates) {
       most = std::max(most, pair_load(units[i], units[j]));
     }
   }
-  return {"pair", most,
+  return {"pair", shaved(most, problem_->units.size()),
           "some two units, sharing a device or not, make one pay this much (minimum cuts)"};
 }
 

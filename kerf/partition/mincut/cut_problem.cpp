@@ -13,13 +13,27 @@ namespace {
 constexpr double kLargest = 0x1p43;
 
 Flow round_down(double time, double per_one) {
-  return static_cast<Flow>(std::floor(std::min(time * per_one, kLargest)));
+  const double whole = time > 0 ? time * per_one : 0;  // not 0 x infinity
+  return static_cast<Flow>(std::floor(std::min(whole, kLargest)));
 }
 
 std::vector<Flow> round_down(const std::vector<double>& times, double factor) {
   std::vector<Flow> out;
   out.reserve(times.size());
   for (const double time : times) out.push_back(round_down(time, factor));
+  return out;
+}
+
+// What no accelerator takes below the largest load is no part of the work that they share out: as
+// large as it is, it would drown what is.
+std::vector<Flow> shared_compute(const std::vector<Flow>& fastest,
+                                 const std::vector<std::uint8_t>& accelerable) {
+  std::vector<Flow> out;
+  out.reserve(fastest.size());
+  for (std::size_t c = 0; c < fastest.size(); ++c) {
+    const bool shared = accelerable[c] != 0 && fastest[c] < static_cast<Flow>(kLargest);
+    out.push_back(shared ? fastest[c] : 0);
+  }
   return out;
 }
 
@@ -50,13 +64,15 @@ struct ClassSums {
   std::vector<double> cpu;
   std::vector<double> bytes;
   std::vector<std::uint8_t> accelerable;
+  std::vector<std::uint8_t> on_cpu;
 };
 
 ClassSums add_up(const UnitProblem& problem, const std::vector<std::uint32_t>& group) {
   const std::size_t count =
       group.empty() ? 0 : *std::max_element(group.begin(), group.end()) + std::size_t{1};
   const std::vector<double> none(count, 0.0);
-  ClassSums sums{none, none, none, std::vector<std::uint8_t>(count, 1)};
+  const std::vector<std::uint8_t> all(count, 1);
+  ClassSums sums{none, none, none, all, all};
   for (std::size_t u = 0; u < problem.units.size(); ++u) {
     const LoadUnit& unit = problem.units[u];
     const std::uint32_t c = group[u];
@@ -64,6 +80,7 @@ ClassSums add_up(const UnitProblem& problem, const std::vector<std::uint32_t>& g
     sums.cpu[c] += unit.cpu_time;
     sums.bytes[c] += unit.bytes;
     if (!unit.on_accelerator) sums.accelerable[c] = 0;
+    if (!unit.on_cpu) sums.on_cpu[c] = 0;
   }
   return sums;
 }
@@ -81,14 +98,16 @@ void add_kinds(const UnitProblem& problem, const ClassSums& sums, CutProblem& ou
   if (problem.has_cpu) {
     out.kinds.push_back({{problem.cpu()}, problem.cpu_memory, problem.charging == Charging::link});
     out.kinds.back().time = round_down(sums.cpu, out.per_one);
-    out.kinds.back().holds.assign(sums.cpu.size(), 1);
+    out.kinds.back().holds = sums.on_cpu;
   }
   for (DeviceKind& kind : out.kinds) {
     for (std::size_t c = 0; c < kind.holds.size(); ++c) {
       if (!kind.has_room(sums.bytes[c])) kind.holds[c] = 0;
     }
   }
-  out.compute = speeds.empty() ? round_down(sums.compute, out.per_one) : out.kinds.front().time;
+  const std::vector<Flow> fastest =
+      speeds.empty() ? round_down(sums.compute, out.per_one) : out.kinds.front().time;
+  out.compute = shared_compute(fastest, sums.accelerable);
 }
 
 void add_classes(const UnitProblem& problem, CutProblem& out) {
@@ -198,7 +217,10 @@ std::vector<std::uint32_t> single_groups(const UnitProblem& problem) {
   return group;
 }
 
-double scale_for(double time) { return time > 0 && std::isfinite(time) ? 0x1p40 / time : 1; }
+double scale_for(double time) {
+  constexpr double kMost = 0x1p1000;
+  return time > 0 && std::isfinite(time) ? std::min(0x1p40 / time, kMost) : 1;
+}
 
 std::int64_t building_steps(const UnitProblem& problem) {
   std::size_t pins = problem.units.size();

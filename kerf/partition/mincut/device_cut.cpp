@@ -13,8 +13,9 @@ namespace {
 // large.
 Flow cost_of(Flow time, Flow compute, double reward) {
   if (reward == 0) return time;
-  const double cost = static_cast<double>(time) - reward * static_cast<double>(compute);
-  return static_cast<Flow>(std::floor(cost - 0x1p-5));
+  const double rewarded = reward * static_cast<double>(compute);
+  const double lost = 0x1p-5 + (static_cast<double>(time) + rewarded) * 0x1p-51;
+  return static_cast<Flow>(std::floor(static_cast<double>(time) - rewarded - lost));
 }
 
 }  // namespace

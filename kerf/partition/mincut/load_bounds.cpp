@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kerf/partition/load/cost_scale.h"
 #include "kerf/partition/mincut/cut_bounds.h"
 #include "kerf/partition/mincut/packing.h"
 
@@ -16,8 +17,6 @@ namespace kerf::partition {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Sums of doubles may err upwards by some last bits; a bound may not.
-constexpr double kShave = 1 - 1e-12;
 
 double slowness_of(const UnitProblem& problem, std::uint32_t device) {
   return problem.slowness.empty() ? 1 : problem.slowness[device];
@@ -38,7 +37,7 @@ std::vector<PackItem> to_items(const UnitProblem& problem) {
   items.reserve(problem.units.size());
   for (const LoadUnit& unit : problem.units) {
     const bool there = unit.on_accelerator && unit.bytes <= largest;
-    const bool on_cpu = problem.has_cpu && unit.bytes <= problem.cpu_memory;
+    const bool on_cpu = problem.has_cpu && unit.on_cpu && unit.bytes <= problem.cpu_memory;
     items.push_back({there ? unit.accelerator_time : kNever, on_cpu ? unit.cpu_time : kNever});
   }
   return items;
@@ -59,7 +58,7 @@ void keep_largest(std::vector<PackItem>& items) {
 LoadBound work_bound(const UnitProblem& problem) {
   double speed = 0;
   for (std::uint32_t d = 0; d < problem.cpu(); ++d) speed += 1 / slowness_of(problem, d);
-  return {"work", divisible_limit(to_items(problem), speed) * kShave,
+  return {"work", shaved(divisible_limit(to_items(problem), speed), problem.units.size()),
           "the compute of all units, spread without loss over all devices, takes this long"};
 }
 
@@ -69,13 +68,12 @@ LoadBound unit_bound(const UnitProblem& problem) {
     const LoadUnit& unit = problem.units[u];
     double least = kNever;
     for (std::uint32_t d = 0; d < problem.num_devices(); ++d) {
-      const bool holds =
-          (unit.on_accelerator || d == problem.cpu()) && unit.bytes <= problem.memory_of(d);
+      const bool holds = problem.runs_on(u, d) && unit.bytes <= problem.memory_of(d);
       if (holds) least = std::min(least, problem.time_on(u, d));
     }
     most = std::max(most, least);
   }
-  return {"unit", most * kShave,
+  return {"unit", shaved(most, 1),
           "the largest unit takes this long on the device that suits it best"};
 }
 
@@ -89,7 +87,7 @@ LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget, std::in
   // A placement looks at all items and bins.
   const auto looks = static_cast<std::int64_t>(items.size()) + 8 * std::int64_t{bins} + 64;
   placements = std::min(placements, budget.work / looks);
-  double high = low * 2 + 1e-9;
+  double high = low * 2;
   bool packed = false;
   // From above while packings improve: the last refusal is then exact.
   for (std::int64_t share = placements / 2; share > 0 && std::isfinite(low) && high > low;) {
@@ -99,7 +97,7 @@ LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget, std::in
       packed = true;
       continue;
     }
-    if (result.answer == PackAnswer::refuted) low = std::max(low, high * kShave);
+    if (result.answer == PackAnswer::refuted) low = std::max(low, shaved(high, items.size()));
     if (packed || result.answer == PackAnswer::unknown) break;
     high *= 2;
   }
@@ -112,11 +110,18 @@ LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget, std::in
     const PackResult result = pack_below(items, bins, middle, share, budget);
     (result.answer == PackAnswer::refuted ? low : high) = middle;
   }
-  return {"packing", low * kShave,
+  return {"packing", shaved(low, items.size()),
           "no packing of whole units, communication left out, keeps every device below this"};
 }
 
-std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget) {
+double shaved(double bound, std::size_t terms) {
+  constexpr double kRounding = 4 * std::numeric_limits<double>::epsilon();
+  return bound * (1 - kRounding * (static_cast<double>(terms) + 256));
+}
+
+std::vector<LoadBound> find_load_bounds(const UnitProblem& unscaled, double time_budget) {
+  const CostScale scale = find_cost_scale(unscaled);
+  const UnitProblem problem = scale_costs(unscaled, scale);
   const SearchBudget all = SearchBudget::of(time_budget);
   SearchBudget packing = SearchBudget::of(time_budget / 4);
   std::vector<LoadBound> bounds = {work_bound(problem), unit_bound(problem)};
@@ -125,6 +130,7 @@ std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_
   CutBounds cuts(problem, all);
   bounds.push_back(cuts.cut());
   bounds.push_back(cuts.pair());
+  for (LoadBound& bound : bounds) bound.value = scale.from_scale(bound.value);
   return bounds;
 }
 

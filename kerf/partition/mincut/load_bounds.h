@@ -28,8 +28,12 @@ LoadBound memory_bound(const UnitProblem& problem);
 
 // All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
 // and the memory are always found; the others take what is left of `time_budget` (seconds), counted
-// as work, the clock a safety stop. Deterministic unless the clock stops it.
+// as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
+// they are scaled first (load/cost_scale.h).
 std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget = 10);
+// What rounding may have added to a sum of so many numbers is taken off: a bound errs downwards
+// alone.
+double shaved(double bound, std::size_t terms);
 // The largest; the first of equal ones. `bounds` must not be empty.
 const LoadBound& tightest(const std::vector<LoadBound>& bounds);
 

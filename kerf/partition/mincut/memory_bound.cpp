@@ -56,7 +56,7 @@ Sorted sort_units(const UnitProblem& problem, const Memory& memory) {
       out.free.push_back(&unit);
     } else {
       out.forced.add(unit);
-      if (!problem.has_cpu) out.forced.impossible = true;
+      if (!problem.has_cpu || !unit.on_cpu) out.forced.impossible = true;
     }
   }
   return out;
@@ -68,7 +68,7 @@ Burden crowded(const UnitProblem& problem, const Memory& memory, const Sorted& u
   std::vector<double> bytes;
   for (const LoadUnit* unit : units.free) {
     if (unit->bytes * 2 <= memory.largest * (1 + kRounding)) continue;
-    times.push_back(unit->cpu_time);
+    times.push_back(unit->on_cpu ? unit->cpu_time : kNever);
     bytes.push_back(unit->bytes);
   }
   std::sort(times.begin(), times.end());
@@ -90,7 +90,7 @@ Burden short_of(const UnitProblem& problem, const Memory& memory, const Sorted& 
   std::vector<const LoadUnit*> movable;
   for (const LoadUnit* unit : units.free) {
     over += unit->bytes * (1 - kRounding);
-    if (unit->bytes > 0 && unit->bytes <= memory.cpu) movable.push_back(unit);
+    if (unit->bytes > 0 && unit->bytes <= memory.cpu && unit->on_cpu) movable.push_back(unit);
   }
   if (!(over > 0)) return burden;
   burden.bytes += over;
@@ -118,7 +118,7 @@ LoadBound memory_bound(const UnitProblem& problem) {
   const Sorted units = sort_units(problem, memory);
   const double most = std::max(time_of(crowded(problem, memory, units), memory),
                                time_of(short_of(problem, memory, units), memory));
-  return {"memory", most * (1 - kRounding),
+  return {"memory", shaved(most * (1 - kRounding), problem.units.size()),
           "units that accelerator memory has no room for keep the CPU busy this long"};
 }
 

@@ -26,6 +26,11 @@ class Packer {
   Packer(std::vector<PackItem> items, int bins, double limit, std::int64_t& placements,
          SearchBudget& budget)
       : items_(std::move(items)), limit_(limit), placements_(&placements), budget_(&budget) {
+    // What alone reaches the limit goes nowhere, and must not swallow the rest in sums.
+    for (PackItem& item : items_) {
+      if (item.time >= limit) item.time = kNever;
+      if (item.cpu_time >= limit) item.cpu_time = kNever;
+    }
     std::sort(items_.begin(), items_.end(), [](const PackItem& a, const PackItem& b) {
       return a.time != b.time ? a.time > b.time : a.cpu_time > b.cpu_time;
     });
@@ -73,7 +78,8 @@ class Packer {
       // A bin too full for the smallest item takes nothing more.
       if (smallest == 0 || load + smallest < limit_) room += limit_ - load;
     }
-    return rest_[from] - relief(from) > room * (1 + 1e-12);
+    constexpr double kRounding = 1e-12;
+    return rest_[from] - relief(from) > room + kRounding * (room + rest_[from]);
   }
 
   PackAnswer place(std::size_t i) {
@@ -198,33 +204,37 @@ PackResult pack_below(std::vector<PackItem> items, int bins, double limit, std::
 
 double divisible_limit(std::vector<PackItem> items, double bins) {
   double forced = 0;  // on the slower bin
-  double rest = 0;    // on the equal ones
+  double whole = 0;   // on the equal ones, come what may
   std::vector<PackItem> free;
   for (const PackItem& item : items) {
     const bool nowhere = !std::isfinite(item.cpu_time);
     if (bins == 0 || !std::isfinite(item.time)) {
       if (nowhere) return kNever;
       forced += item.cpu_time;
+    } else if (nowhere) {
+      whole += item.time;
     } else {
-      rest += item.time;
-      if (!nowhere) free.push_back(item);
+      free.push_back(item);
     }
   }
   if (bins == 0) return forced;
   std::stable_sort(free.begin(), free.end(),
                    [](const PackItem& a, const PackItem& b) { return gain_of(a) > gain_of(b); });
+  // rest[i]: on the equal bins when the first i are moved over. Added up from the end: taking large
+  // times off a sum would leave nothing of the small ones.
+  std::vector<double> rest(free.size() + 1, whole);
+  for (std::size_t i = free.size(); i-- > 0;) rest[i] = rest[i + 1] + free[i].time;
   // Move the best item over until the slower bin is the busier: the crossing is the answer.
-  for (const PackItem& item : free) {
-    const double equal = (rest - item.time) / bins;
-    if (forced + item.cpu_time >= equal) {
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    const PackItem& item = free[i];
+    if (forced + item.cpu_time >= rest[i + 1] / bins) {
       const double slope = item.time / bins + item.cpu_time;
-      const double part = slope > 0 ? (rest / bins - forced) / slope : 0;
-      return std::max(forced, rest / bins - std::clamp(part, 0.0, 1.0) * item.time / bins);
+      const double part = slope > 0 ? (rest[i] / bins - forced) / slope : 0;
+      return forced + std::clamp(part, 0.0, 1.0) * item.cpu_time;
     }
     forced += item.cpu_time;
-    rest -= item.time;
   }
-  return std::max(forced, rest / bins);
+  return std::max(forced, whole / bins);
 }
 
 }  // namespace kerf::partition

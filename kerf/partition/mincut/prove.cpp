@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "kerf/partition/load/cost_scale.h"
 #include "kerf/partition/mincut/cut_bounds.h"
 #include "kerf/partition/mincut/cut_problem.h"
 #include "kerf/partition/mincut/fuse.h"
@@ -21,6 +22,10 @@ namespace kerf::partition {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Cuts are exact in whole numbers; what bringing costs to those may have rounded is taken off
+// bounds.
+constexpr double kRounding = 1e-8;
 
 enum class Verdict { refuted, unknown, too_large };
 
@@ -82,7 +87,8 @@ class CutSearch {
       if (child.take(choices[i]) && explore(child, kept) != Verdict::refuted) {
         return Verdict::unknown;
       }
-      if (limit_ <= problem_->to_limit(proved_)) break;
+      // Not in whole numbers: far above the bound they are too coarse to tell.
+      if (!best_->device.empty() && best_->objective * (1 - gap_) <= proved_) break;
     }
     return Verdict::refuted;
   }
@@ -117,16 +123,16 @@ class CutSearch {
 double above_all(const UnitProblem& problem) {
   double slowest = 1;
   for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
-  double most = 1;
+  double most = 0;
   for (const LoadUnit& unit : problem.units) {
     most += unit.accelerator_time * slowest + unit.cpu_time;
   }
   for (const LoadNet& net : problem.nets) most += net.cost;
-  return most;
+  return most > 0 ? 2 * most : 1;
 }
 
 bool meets(const LoadBound& bound, const LoadAnswer& answer, double gap) {
-  return bound.value >= answer.objective * (1 - gap) - 1e-12;
+  return bound.value >= answer.objective * (1 - gap) * (1 - 2 * kRounding);
 }
 
 // Questions "is there a split below T?" for rising T: a refusal raises the bound, a split found is
@@ -186,9 +192,14 @@ class Prover {
       const double next = low * (1 + step);
       const double limit = next > ceiling() * (1 - step / 4) ? ceiling() : next;
       const std::int64_t before = work_left_;
+      const double value_before = proof_.answer.objective;
       const Verdict verdict = ask(limit, hard ? work_left_ / 4 : work_left_ / 4 * 3);
       // Larger limits fuse no more units, and smaller ones hardly.
       if (proof_.answer.optimal || verdict == Verdict::too_large) return;
+      // So much better that the whole numbers of this question were too coarse: the next is asked
+      // in others.
+      constexpr double kMuchBetter = 1e-3;
+      if (proof_.answer.objective < value_before * kMuchBetter) continue;
       if (verdict == Verdict::unknown) {
         hard = true;
         step = std::min(step, limit / low - 1) / 2;
@@ -206,7 +217,7 @@ class Prover {
     proof_.answer.work += search.steps();
     work_left_ -= search.steps();
     if (verdict == Verdict::refuted) {
-      raise({"search", std::min(limit, ceiling()),
+      raise({"search", std::min(limit, ceiling()) * (1 - kRounding),
              "a search by minimum cuts has ruled out every split below this"});
       // Nothing at all was found below more than anything pays.
       if (limit >= above_all(*problem_) && proof_.answer.device.empty()) {
@@ -232,7 +243,20 @@ class Prover {
 }  // namespace
 
 Proof prove(const UnitProblem& problem, const LoadAnswer& incumbent, const ProofOptions& options) {
-  return Prover(problem, incumbent, options).run();
+  const CostScale scale = find_cost_scale(problem);
+  const UnitProblem scaled = scale_costs(problem, scale);
+  LoadAnswer start = incumbent;
+  start.objective = scale.to_scale(incumbent.objective);
+  ProofOptions its = options;
+  if (its.known) its.known->value = std::ldexp(its.known->value, scale.shift);
+  Proof proof = Prover(scaled, start, its).run();
+  proof.bound.value = scale.from_scale(proof.bound.value);
+  if (!proof.answer.device.empty()) {
+    const bool same = proof.answer.device == incumbent.device;
+    proof.answer.objective =
+        same ? incumbent.objective : find_loads(problem, proof.answer.device).busiest;
+  }
+  return proof;
 }
 
 }  // namespace kerf::partition

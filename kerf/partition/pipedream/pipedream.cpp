@@ -31,11 +31,8 @@ class RunCutter {
       cpu_before_.push_back(cpu_before_.back() + units.cpu_time[unit]);
       bytes_before_.push_back(bytes_before_.back() + units.bytes[unit]);
     }
-    // By place: where the next unit stands that no accelerator can run.
-    next_odd_.assign(line.order.size() + 1, line.order.size());
-    for (std::size_t i = line.order.size(); i-- > 0;) {
-      next_odd_[i] = units.on_accelerator[line.order[i]] != 0 ? next_odd_[i + 1] : i;
-    }
+    next_odd_ = next_without(units.on_accelerator);
+    next_odd_for_cpu_ = next_without(units.on_cpu);
   }
 
   // Ends of the devices' runs, the best there are; nothing: no split fits.
@@ -46,8 +43,10 @@ class RunCutter {
     std::optional<std::vector<std::size_t>> best = within(devices, high);
     if (!best) return best;
     constexpr double kPrecision = 1e-9;
-    for (double low = 0; high - low > kPrecision * high;) {
-      const double middle = (low + high) / 2;
+    constexpr int kMostRounds = 100;  // with costs far apart, `low` stays at 0 for ever
+    double low = 0;
+    for (int round = 0; round < kMostRounds && high - low > kPrecision * high; ++round) {
+      const double middle = low + (high - low) / 2;
       if (auto ends = within(devices, middle)) {
         best = std::move(ends);
         high = middle;
@@ -60,6 +59,15 @@ class RunCutter {
 
  private:
   std::size_t size() const { return line_.order.size(); }
+
+  // By place: where the next unit stands that is not marked.
+  std::vector<std::size_t> next_without(const std::vector<std::uint8_t>& marked) const {
+    std::vector<std::size_t> next(size() + 1, size());
+    for (std::size_t i = size(); i-- > 0;) {
+      next[i] = marked[line_.order[i]] != 0 ? next[i + 1] : i;
+    }
+    return next;
+  }
   double compute(std::uint32_t device, std::size_t from, std::size_t to) const {
     return device == units_.cpu ? cpu_before_[to] - cpu_before_[from]
                                 : (time_before_[to] - time_before_[from]) * units_.slowness[device];
@@ -80,7 +88,7 @@ class RunCutter {
   // The last border that costs at most `limit` up to which the device can take everything.
   std::size_t farthest(std::uint32_t device, std::size_t start, double limit) const {
     std::size_t low = start;
-    std::size_t high = device == units_.cpu ? size() : next_odd_[start];
+    std::size_t high = device == units_.cpu ? next_odd_for_cpu_[start] : next_odd_[start];
     while (low < high) {
       const std::size_t middle = (low + high + 1) / 2;
       const bool fits = compute(device, start, middle) <= limit &&
@@ -94,7 +102,8 @@ class RunCutter {
   const FlatUnits& units_;
   const Line& line_;
   std::vector<double> time_before_, cpu_before_, bytes_before_;  // by place
-  std::vector<std::size_t> next_odd_;
+  // By place: the next unit that accelerators, or the CPU, cannot run.
+  std::vector<std::size_t> next_odd_, next_odd_for_cpu_;
 };
 
 std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {

@@ -39,7 +39,7 @@ std::vector<double> speeds_of(const FlatUnits& units) {
   double accelerator = 0;
   double cpu = 0;
   for (std::uint32_t u = 0; u < units.num_units(); ++u) {
-    if (units.on_accelerator[u] == 0) continue;
+    if (units.on_accelerator[u] == 0 || units.on_cpu[u] == 0) continue;
     accelerator += units.accelerator_time[u];
     cpu += units.cpu_time[u];
   }

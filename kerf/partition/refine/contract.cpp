@@ -110,7 +110,7 @@ class Separability {
   static constexpr double kCpu = -1;  // in place of a slowness
 
   double time(const LoadUnit& unit, double slowness) const {
-    if (slowness == kCpu) return unit.cpu_time;
+    if (slowness == kCpu) return unit.on_cpu ? unit.cpu_time : limit_;
     return unit.on_accelerator ? unit.accelerator_time * slowness : limit_;
   }
 
@@ -183,6 +183,7 @@ void merge_units(const UnitProblem& problem, std::span<const std::uint32_t> grou
     into.cpu_time += unit.cpu_time;
     into.bytes += unit.bytes;
     into.on_accelerator = into.on_accelerator && unit.on_accelerator;
+    into.on_cpu = into.on_cpu && unit.on_cpu;
   }
 }
 
@@ -285,7 +286,8 @@ Contraction coarsen(const UnitProblem& problem, std::size_t target, double most,
       const LoadUnit& b = units[pair.b];
       const bool fits = a.bytes + b.bytes <= memory[a.on_accelerator ? 1 : 0];
       if (a.accelerator_time + b.accelerator_time > most || !fits ||
-          a.on_accelerator != b.on_accelerator || (!held.empty() && held[pair.a] != held[pair.b])) {
+          a.on_accelerator != b.on_accelerator || a.on_cpu != b.on_cpu ||
+          (!held.empty() && held[pair.a] != held[pair.b])) {
         continue;
       }
       // Costly tensors inside, small units first; the factor makes every call another one.

@@ -42,7 +42,7 @@ class Enumeration {
         put(unit, d, std::max(used, d + 1));
       }
     }
-    if (units_.has_cpu()) put(unit, units_.cpu, used);
+    if (units_.has_cpu() && units_.on_cpu[unit] != 0) put(unit, units_.cpu, used);
   }
 
   void put(std::uint32_t unit, std::uint32_t to, std::uint32_t used) {
@@ -87,7 +87,7 @@ double count_splits(const FlatUnits& units) {
   for (std::uint32_t u = 0; u < units.num_units(); ++u) {
     std::vector<double> next(ways.size(), 0);
     for (std::size_t used = 0; used < ways.size(); ++used) {
-      if (units.has_cpu()) next[used] += ways[used];
+      if (units.has_cpu() && units.on_cpu[u] != 0) next[used] += ways[used];
       if (units.on_accelerator[u] == 0) continue;
       next[used] += ways[used] * static_cast<double>(used);
       if (used < units.cpu) next[used + 1] += ways[used];

@@ -71,7 +71,7 @@ class SumCutter {
   }
 
   void extend_on_cpu(std::size_t i) {
-    if (units_.num_devices == units_.cpu) return;
+    if (units_.num_devices == units_.cpu || units_.on_cpu[order_[i]] == 0) return;
     for (std::size_t s = 0; s < states_; ++s) {
       offer(i + 1, s, {best_[i * states_ + s].time + units_.cpu_time[order_[i]], i, true});
     }

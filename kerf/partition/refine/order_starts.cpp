@@ -211,6 +211,7 @@ class LineCutter {
     double tensors = 0;
     double bytes = 0;
     bool runs = true;  // on an accelerator
+    bool runs_on_cpu = true;
   };
 
   std::size_t used(std::size_t state, std::size_t kind) const {
@@ -246,11 +247,12 @@ class LineCutter {
     interval.tensors += tensors_of(unit);
     interval.bytes += units_.bytes[unit];
     interval.runs = interval.runs && units_.on_accelerator[unit] != 0;
+    interval.runs_on_cpu = interval.runs_on_cpu && units_.on_cpu[unit] != 0;
   }
 
   // Whether it, or a longer one, may be on some device below the limit.
   bool may_grow(const Interval& interval) const {
-    if (units_.has_cpu() && interval.cpu_compute < limit_ &&
+    if (units_.has_cpu() && interval.runs_on_cpu && interval.cpu_compute < limit_ &&
         interval.bytes <= units_.memory[units_.cpu]) {
       return true;
     }
@@ -270,7 +272,7 @@ class LineCutter {
   }
 
   void offer_cpu(std::size_t from, std::size_t to, const Interval& interval) {
-    if (interval.bytes > units_.memory[units_.cpu]) return;
+    if (!interval.runs_on_cpu || interval.bytes > units_.memory[units_.cpu]) return;
     const double load = interval.cpu_compute + (link_ ? interval.tensors : 0);
     for (std::size_t s = 0; s < states_; s += 2) {
       const double before = best_[from * states_ + s].load;

@@ -45,7 +45,7 @@ bool is_split(const UnitProblem& problem, const Split& device) {
   if (device.size() != problem.units.size()) return false;
   for (std::size_t u = 0; u < device.size(); ++u) {
     if (device[u] >= problem.num_devices()) return false;
-    if (device[u] != problem.cpu() && !problem.units[u].on_accelerator) return false;
+    if (!problem.runs_on(static_cast<std::uint32_t>(u), device[u])) return false;
   }
   return true;
 }

@@ -23,6 +23,7 @@ FlatUnits::FlatUnits(const UnitProblem& problem)
     cpu_time.push_back(unit.cpu_time);
     bytes.push_back(unit.bytes);
     on_accelerator.push_back(unit.on_accelerator ? 1 : 0);
+    on_cpu.push_back(unit.on_cpu ? 1 : 0);
     net_of.insert(net_of.end(), unit.nets.begin(), unit.nets.end());
     for (const std::uint32_t net : unit.nets) {
       makes_of.push_back(problem.nets[net].source == u ? 1 : 0);

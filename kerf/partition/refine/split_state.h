@@ -27,7 +27,7 @@ struct FlatUnits {
     return device == cpu ? cpu_time[unit] : accelerator_time[unit] * slowness[device];
   }
   bool runs_on(std::uint32_t unit, std::uint32_t device) const {
-    return device == cpu || on_accelerator[unit] != 0;
+    return (device == cpu ? on_cpu[unit] : on_accelerator[unit]) != 0;
   }
   std::span<const std::uint32_t> nets(std::uint32_t unit) const {
     return {net_of.data() + first_net[unit], first_net[unit + 1] - first_net[unit]};
@@ -48,11 +48,11 @@ struct FlatUnits {
   std::vector<double> slowness;                           // by accelerator
   std::vector<double> memory;                             // by device
   std::vector<double> accelerator_time, cpu_time, bytes;  // by unit
-  std::vector<std::uint8_t> on_accelerator;
-  std::vector<std::uint32_t> first_net, net_of;  // nets of units
-  std::vector<std::uint8_t> makes_of;            // as net_of
-  std::vector<std::uint32_t> first_pin, pin_of;  // units of nets
-  std::vector<double> cost;                      // by net
+  std::vector<std::uint8_t> on_accelerator, on_cpu;       // by unit
+  std::vector<std::uint32_t> first_net, net_of;           // nets of units
+  std::vector<std::uint8_t> makes_of;                     // as net_of
+  std::vector<std::uint32_t> first_pin, pin_of;           // units of nets
+  std::vector<double> cost;                               // by net
 };
 
 class SplitState {
@@ -72,7 +72,8 @@ class SplitState {
     const double more = units_.bytes[unit] - units_.bytes[other];
     const std::uint32_t a = device_[unit];
     const std::uint32_t b = device_[other];
-    return bytes_[b] + more <= units_.memory[b] && bytes_[a] - more <= units_.memory[a];
+    return units_.runs_on(unit, b) && units_.runs_on(other, a) &&
+           bytes_[b] + more <= units_.memory[b] && bytes_[a] - more <= units_.memory[a];
   }
 
   // What a move would add to the loads of the device it leaves and of the one it joins.

@@ -136,6 +136,10 @@ std::vector<std::string> find_faults(const LoadProblem& problem,
       faults.push_back(
           fmt::format("node {} is on accelerator {} and runs on CPUs alone", node.id, device[n]));
     }
+    if (device[n] == problem.cpu() && !node.on_cpu) {
+      faults.push_back(
+          fmt::format("node {} is on the CPU and runs on accelerators alone", node.id));
+    }
     if (node.colour == LoadNode::kNoColour) continue;
     const std::size_t other = first.try_emplace(node.colour, n).first->second;
     if (device[other] == device[n]) continue;
@@ -153,6 +157,7 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
     const std::uint32_t own = device[n];
     loads.compute[own] += problem.time_on(node, own);
     loads.bytes[own] += node.bytes;
+    loads.fits = loads.fits && problem.runs_on(node, own);
     std::fill(reads.begin(), reads.end(), false);
     bool leaves = false;
     for (const std::uint32_t next : problem.successors[n]) {
@@ -174,6 +179,7 @@ Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> devi
     const std::uint32_t own = device[u];
     loads.compute[own] += problem.time_on(u, own);
     loads.bytes[own] += problem.units[u].bytes;
+    loads.fits = loads.fits && problem.runs_on(u, own);
   }
   std::vector<bool> touches(devices);
   for (const LoadNet& net : problem.nets) {

@@ -25,6 +25,39 @@ void check_number(const LoadNode& node, std::string_view what, double value) {
   refuse(fmt::format("node {} has {} {}", node.id, what, value), kQuantityText);
 }
 
+void check_has_device(const LoadProblem& problem, const LoadNode& node) {
+  if (!node.on_accelerator && !node.on_cpu) {
+    refuse(fmt::format("node {} runs neither on accelerators nor on CPUs", node.id),
+           "at least one kind of device for every node");
+  }
+  if (problem.num_cpus == 0 && !node.on_accelerator) {
+    refuse(fmt::format("node {} runs on CPUs alone and there are none", node.id), "a CPU");
+  }
+  if (problem.num_accelerators == 0 && !node.on_cpu) {
+    refuse(fmt::format("node {} runs on accelerators alone and there are none", node.id),
+           "an accelerator");
+  }
+}
+
+// A colour class needs a kind of device that runs all of it.
+void check_colours(const LoadProblem& problem) {
+  struct Seen {
+    const LoadNode* cpu_only = nullptr;
+    const LoadNode* accelerator_only = nullptr;
+  };
+  std::map<std::int64_t, Seen> by_colour;
+  for (const LoadNode& node : problem.nodes) {
+    if (node.colour == LoadNode::kNoColour) continue;
+    Seen& seen = by_colour[node.colour];
+    if (!node.on_accelerator) seen.cpu_only = &node;
+    if (!node.on_cpu) seen.accelerator_only = &node;
+    if (seen.cpu_only == nullptr || seen.accelerator_only == nullptr) continue;
+    refuse(fmt::format("nodes {} and {} share colour {} and no device supports both",
+                       seen.cpu_only->id, seen.accelerator_only->id, node.colour),
+           "colour classes that one device can hold");
+  }
+}
+
 // Depth first with an explicit stack; the first cycle met is printed by ids.
 void check_acyclic(const LoadProblem& problem) {
   enum class State : std::uint8_t { fresh, open, done };
@@ -75,25 +108,14 @@ void check_load_problem(const LoadProblem& problem) {
              "one each, or none");
     }
   }
-  std::map<std::int64_t, const LoadNode*> by_colour;
   for (const LoadNode& node : problem.nodes) {
     check_number(node, "an accelerator time of", node.accelerator_time);
     check_number(node, "a CPU time of", node.cpu_time);
     check_number(node, "a size of", node.bytes);
     check_number(node, "a transfer cost of", node.transfer);
-    const bool nowhere = (problem.num_cpus == 0 && !node.on_accelerator) ||
-                         (problem.num_accelerators == 0 && problem.num_cpus == 0);
-    if (nowhere) {
-      refuse(fmt::format("node {} runs on CPUs alone and there are none", node.id), "a CPU");
-    }
-    if (node.colour == LoadNode::kNoColour) continue;
-    const auto [found, fresh] = by_colour.try_emplace(node.colour, &node);
-    if (!fresh && found->second->on_accelerator != node.on_accelerator && problem.num_cpus == 0) {
-      refuse(fmt::format("nodes {} and {} share colour {} and no device supports both",
-                         found->second->id, node.id, node.colour),
-             "colour classes that one device can hold");
-    }
+    check_has_device(problem, node);
   }
+  check_colours(problem);
   check_acyclic(problem);
   double sum = 0;
   for (const LoadNode& node : problem.nodes) {
@@ -101,6 +123,36 @@ void check_load_problem(const LoadProblem& problem) {
   }
   if (!std::isfinite(sum)) {
     refuse("times or sizes whose sum is too large to count", "smaller ones: use another unit");
+  }
+}
+
+void forbid_large_times(LoadProblem& problem) {
+  struct Times {
+    double accelerator = 0;
+    double cpu = 0;
+    bool on_accelerator = true;
+    bool on_cpu = true;
+  };
+  if (problem.num_accelerators == 0 || problem.num_cpus == 0) return;  // there is no choice
+  const UnitProblem units = to_units(problem);
+  const double fastest = problem.slowness.empty()
+                             ? 1
+                             : *std::min_element(problem.slowness.begin(), problem.slowness.end());
+  std::vector<Times> times;
+  double best = 0;
+  for (const LoadUnit& unit : units.units) {
+    const Times& its = times.emplace_back(
+        Times{unit.accelerator_time * fastest, unit.cpu_time, unit.on_accelerator, unit.on_cpu});
+    best += !its.on_cpu           ? its.accelerator
+            : !its.on_accelerator ? its.cpu
+                                  : std::min(its.accelerator, its.cpu);
+  }
+  if (!(best > 0)) return;  // nothing to compare with
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    const Times& its = times[units.unit_of[n]];
+    LoadNode& node = problem.nodes[n];
+    if (its.on_cpu && its.accelerator / best > kForbiddenTime) node.on_accelerator = false;
+    if (its.on_accelerator && its.cpu / best > kForbiddenTime) node.on_cpu = false;
   }
 }
 

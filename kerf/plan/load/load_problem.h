@@ -30,7 +30,8 @@ struct LoadNode {
   double accelerator_time = 0;
   double cpu_time = 0;
   double bytes = 0;                 // of an accelerator's memory
-  bool on_accelerator = true;       // false: CPU only
+  bool on_accelerator = true;       // false: CPU only, whatever its time there
+  bool on_cpu = true;               // false: accelerators only, whatever its time there
   bool backward = false;            // follows its colour class; contiguity is about the others
   std::int64_t colour = kNoColour;  // nodes of one colour share a device
   double transfer = 0;              // of its output tensor
@@ -56,11 +57,21 @@ struct LoadProblem {
   std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
   double memory_of(std::uint32_t device) const;
   double time_on(const LoadNode& node, std::uint32_t device) const;
+  bool runs_on(const LoadNode& node, std::uint32_t device) const {
+    return device == cpu() ? node.on_cpu : node.on_accelerator;
+  }
 };
 
 // Edges in range and acyclic, times and sizes finite and not negative, counts sane, colours on
-// devices they can share. Throws Error(invalid_graph) naming the node; a cycle is printed.
+// devices they can share, a device for every node. Throws Error(invalid_graph) naming the node; a
+// cycle is printed.
 void check_load_problem(const LoadProblem& problem);
+
+// "Not on this device" is a fact (on_accelerator, on_cpu), not a large time. Other tools know no
+// such fact and write large times for it: those above this many times what all colour classes take
+// together, each where it is fastest, become the fact. Every class keeps its fastest device.
+inline constexpr double kForbiddenTime = 1e9;
+void forbid_large_times(LoadProblem& problem);
 
 // All nodes, each after its predecessors.
 std::vector<std::uint32_t> topological_order(const LoadProblem& problem);
@@ -73,7 +84,7 @@ struct Loads {
   std::vector<double> transfer;  // by device
   std::vector<double> bytes;     // by device
   double busiest = 0;
-  bool fits = true;  // memory
+  bool fits = true;  // memory, and every node on a device that can run it
 };
 Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device);
 
@@ -88,8 +99,8 @@ double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> d
 // than the best of this one. The problem itself when it has at most one.
 LoadProblem with_one_cpu(const LoadProblem& problem);
 
-// What is wrong with a split beside its memory: nodes on devices that cannot run them, colour
-// classes on several devices. A sentence each; the first few.
+// What is wrong with a split beside its memory, in words: nodes on devices that cannot run them,
+// colour classes on several devices. A sentence each; the first few.
 std::vector<std::string> find_faults(const LoadProblem& problem,
                                      std::span<const std::uint32_t> device);
 
@@ -103,6 +114,7 @@ struct LoadUnit {
   double cpu_time = 0;
   double bytes = 0;
   bool on_accelerator = true;
+  bool on_cpu = true;
   std::vector<std::uint32_t> nets;  // ascending
 };
 struct LoadNet {
@@ -126,6 +138,9 @@ struct UnitProblem {
   std::size_t num_devices() const { return cpu() + (has_cpu ? std::size_t{1} : std::size_t{0}); }
   double memory_of(std::uint32_t device) const;
   double time_on(std::uint32_t unit, std::uint32_t device) const;
+  bool runs_on(std::uint32_t unit, std::uint32_t device) const {
+    return device == cpu() ? units[unit].on_cpu : units[unit].on_accelerator;
+  }
   bool has_equal_accelerators() const { return slowness.empty() && memories.empty(); }
   double total_accelerator_time() const;  // slowness 1
 };

@@ -74,6 +74,7 @@ UnitProblem to_units(const LoadProblem& problem) {
     unit.cpu_time += node.cpu_time;
     unit.bytes += node.bytes;
     unit.on_accelerator = unit.on_accelerator && node.on_accelerator;
+    unit.on_cpu = unit.on_cpu && node.on_cpu;
     out.unit_of.push_back(number);
   }
   // Who makes a tensor counts only where the maker pays otherwise than the others.
