@@ -41,6 +41,8 @@ PAGES = {
     "docs/planning.md": "lower bound",
     "docs/plan_table.md": "bubble",
     "docs/gpus.md": "predicted step time",
+    "docs/tracing.md": "runs as Python",
+    "docs/running.md": "busy",
 }
 
 
