@@ -5,11 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/batch_flow/loss.h"
 
 namespace kerf {
 namespace {
@@ -21,13 +22,6 @@ namespace {
                           found, remedy));
 }
 
-// c * B exactly, with c > 0.
-std::optional<std::int64_t> factor_of_batch(const Expr& size) {
-  const std::int64_t at_one = size.eval(1);
-  if (size.is_constant() || at_one <= 0 || !(size == Expr::linear(0, at_one))) return std::nullopt;
-  return at_one;
-}
-
 std::vector<int> batch_dims_of(const Value& value) {
   std::vector<int> out;
   for (std::size_t d = 0; d < value.shape.size(); ++d) {
@@ -36,89 +30,30 @@ std::vector<int> batch_dims_of(const Value& value) {
   return out;
 }
 
-// Nodes whose result depends on the samples, not merely on how many there are.
-std::vector<bool> sample_dependent(const Graph& graph) {
-  std::vector<bool> out(graph.num_values(), false);
-  for (const GraphInput& input : graph.inputs()) {
-    out[input.value.index()] = graph.value(input.value).depends_on_batch();
+constexpr std::string_view kOne = "run with n_microbatches=1";
+
+// "mean" is over samples, "sum" over micro-batches: of a result that was made in another way they
+// give another number than the model.
+void check_reduction_fits(const Graph& graph, const BatchFlow& flow, const std::string& path,
+                          const std::string& how, ValueId id) {
+  if (how != "mean" && how != "sum") return;
+  const LossShape found = loss_shape(graph, flow, id);
+  std::string_view wrong;
+  if (found.kind == LossKind::weighted_mean) {
+    wrong =
+        "divides by what counts in these samples (targets that are not ignored, class weights, a "
+        "mask), and neither the mean over samples nor the sum is that; expected a result in which "
+        "every sample counts alike; run with n_microbatches=1, or let the model return the sum and "
+        "the count and divide after the call";
+  } else if (found.kind == LossKind::sum && how == "mean") {
+    wrong = "adds up the samples; expected 'sum', which adds up micro-batches";
+  } else if (found.kind == LossKind::mean && how == "sum") {
+    wrong = "takes the mean of the samples; expected 'mean', which weighs micro-batches by size";
   }
-  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-    const auto inputs = graph.inputs_of(NodeId(n));
-    if (std::none_of(inputs.begin(), inputs.end(), [&](ValueId id) { return out[id.index()]; })) {
-      continue;
-    }
-    for (const ValueId id : graph.node(NodeId(n)).outputs) {
-      if (id.valid()) out[id.index()] = true;
-    }
-    // What is written takes on the nature of what is written into it, all its names included.
-    for (const ValueId id : graph.node(NodeId(n)).written) {
-      const StorageId storage = graph.value(id).storage;
-      for (std::size_t v = 0; v < graph.num_values(); ++v) {
-        if (graph.value(ValueId(v)).storage == storage) out[v] = true;
-      }
-    }
-  }
-  return out;
-}
-
-std::string_view base_name(std::string_view op) {
-  const std::size_t first = op.find('.');
-  if (first == std::string_view::npos) return op;
-  op.remove_prefix(first + 1);
-  return op.substr(0, op.find('.'));
-}
-
-bool is_reshape(std::string_view op) {
-  static constexpr std::array<std::string_view, 5> kNames{"view", "reshape", "flatten",
-                                                          "_unsafe_view", "unflatten"};
-  return std::find(kNames.begin(), kNames.end(), base_name(op)) != kNames.end();
-}
-
-// Operators that leave every dimension they keep in its place and order.
-bool keeps_rows(std::string_view op) {
-  static constexpr std::array<std::string_view, 31> kNames{
-      "linear",  "layer_norm",  "relu",     "relu_", "gelu",     "silu",       "tanh",  "sigmoid",
-      "add",     "sub",         "mul",      "div",   "add_",     "mul_",       "neg",   "exp",
-      "softmax", "log_softmax", "dropout",  "to",    "_to_copy", "contiguous", "clone", "mm",
-      "addmm",   "matmul",      "rms_norm", "slice", "pow",      "detach",     "alias"};
-  return std::find(kNames.begin(), kNames.end(), base_name(op)) != kNames.end();
-}
-
-// Does dimension `dim` of `id`, of size c*B, run through the samples first? Then micro-batch
-// results stand one after the other in it. Follows the value back to the reshape that merged the
-// dimensions; what it cannot follow it does not promise.
-bool batch_is_outermost(const Graph& graph, ValueId id, int dim) {
-  for (;;) {
-    const Value& value = graph.value(id);
-    if (value.origin != Origin::node) return false;
-    const Node& node = graph.node(value.producer);
-    const auto inputs = graph.inputs_of(value.producer);
-    const Expr& size = value.shape[static_cast<std::size_t>(dim)];
-    if (is_reshape(node.op)) {
-      const Value& source = graph.value(inputs[0]);
-      // Dimensions in front of the merged one must be the same on both sides.
-      Expr before = 1;
-      for (int d = 0; d < dim; ++d) before = before * value.shape[static_cast<std::size_t>(d)];
-      Expr skipped = 1;
-      std::size_t d = 0;
-      while (d < source.shape.size() && !(skipped == before)) skipped = skipped * source.shape[d++];
-      while (d < source.shape.size() && source.shape[d] == Expr(1)) ++d;
-      if (d == source.shape.size() || !(skipped == before)) return false;
-      if (source.shape[d] == Expr::batch()) return true;
-      if (!(source.shape[d] == size)) return false;
-      id = inputs[0];
-      dim = static_cast<int>(d);
-      continue;
-    }
-    if (!keeps_rows(node.op)) return false;
-    const auto same = std::find_if(inputs.begin(), inputs.end(), [&](ValueId input) {
-      const Value& source = graph.value(input);
-      return source.shape.size() == value.shape.size() &&
-             source.shape[static_cast<std::size_t>(dim)] == size;
-    });
-    if (same == inputs.end()) return false;
-    id = *same;
-  }
+  if (wrong.empty()) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[runtime.batching] reduce says '{}' for output '{}', but {} {}", how,
+                          path, graph.describe(found.by), wrong));
 }
 
 OutputRule reduction(const std::string& path, const std::string& how) {
@@ -126,25 +61,40 @@ OutputRule reduction(const std::string& path, const std::string& how) {
   if (how == "sum") return {Join::sum, {}};
   if (how == "first") return {Join::whole, {}};
   throw Error(ErrorKind::invalid_argument,
-              fmt::format("[runtime.batching] reduce says '{}' for output '{}'; expected 'mean', "
-                          "'sum' or 'first'",
+              fmt::format("[runtime.batching] reduce says '{}' for output '{}'; expected 'mean' "
+                          "(over samples), 'sum' or 'first'",
                           how, path));
 }
 
-OutputRule rule_of(const Graph& graph, const GraphOutput& output, ValueId id,
-                   const std::vector<bool>& dependent,
+OutputRule reduced_output(const Graph& graph, const BatchFlow& flow, const GraphOutput& output,
+                          ValueId id, const std::string& how) {
+  const std::vector<int> dims = batch_dims_of(graph.value(id));
+  if (!dims.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[runtime.batching] reduce names output '{}', which has the batch in "
+                            "dimension {}; expected an output without a batch dimension; leave it "
+                            "out: results of micro-batches are put one after the other",
+                            output.path, dims[0]));
+  }
+  const OutputRule rule = reduction(output.path, how);
+  check_reduction_fits(graph, flow, output.path, how, id);
+  return rule;
+}
+
+OutputRule rule_of(const Graph& graph, const BatchFlow& flow, const GraphOutput& output, ValueId id,
                    const std::map<std::string, std::string>& reduce) {
   const Value& value = graph.value(id);
+  const BatchState& state = flow.states[id.index()];
   if (const auto said = reduce.find(output.path); said != reduce.end()) {
-    return reduction(output.path, said->second);
+    return reduced_output(graph, flow, output, id, said->second);
   }
   const std::vector<int> dims = batch_dims_of(value);
-  constexpr std::string_view kOne = "run with n_microbatches=1";
   if (dims.empty()) {
-    if (!dependent[id.index()]) return {};
+    if (state.is_fixed()) return {};
     refuse(fmt::format("output '{}' has no batch dimension but is computed from the samples",
                        output.path),
-           fmt::format("say how to put it together, reduce={{\"{}\": \"mean\"}}, or {}",
+           fmt::format("say how to put it together, reduce={{\"{}\": \"mean\"}} if it is a mean "
+                       "over the samples, or {}",
                        output.path, kOne));
   }
   if (dims.size() > 1) {
@@ -153,12 +103,13 @@ OutputRule rule_of(const Graph& graph, const GraphOutput& output, ValueId id,
            kOne);
   }
   const Expr& size = value.shape[static_cast<std::size_t>(dims[0])];
-  const auto factor = factor_of_batch(size);
+  const auto factor = batch_factor(size);
   if (!factor) {
     refuse(fmt::format("output '{}' has size {} in dimension {}", output.path, size.str(), dims[0]),
            kOne);
   }
-  if (*factor != 1 && !batch_is_outermost(graph, id, dims[0])) {
+  const bool in_order = state.is_batched() && (state.outer == 1 || state.any_layout());
+  if (*factor != 1 && !in_order) {
     refuse(
         fmt::format("output '{}' has size {} in dimension {}, and samples may not stand one after "
                     "the other in it",
@@ -166,6 +117,50 @@ OutputRule rule_of(const Graph& graph, const GraphOutput& output, ValueId id,
         kOne);
   }
   return {Join::concatenate, {dims[0], *factor}};
+}
+
+std::string output_names(const Graph& graph) {
+  std::string out;
+  for (const GraphOutput& output : graph.outputs()) {
+    out += fmt::format("{}'{}'", out.empty() ? "" : ", ", output.path);
+  }
+  return out;
+}
+
+void check_names(const Graph& graph, const std::map<std::string, std::string>& reduce) {
+  for (const auto& [path, how] : reduce) {
+    if (std::none_of(graph.outputs().begin(), graph.outputs().end(),
+                     [&, name = path](const GraphOutput& output) { return output.path == name; })) {
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[runtime.batching] reduce names output '{}'; expected one of {}",
+                              path, output_names(graph)));
+    }
+  }
+}
+
+std::set<std::string> names_of(const std::map<std::string, std::string>& reduce) {
+  std::set<std::string> out;
+  for (const auto& [path, how] : reduce) out.insert(path);
+  return out;
+}
+
+// Where the batch may have been looked for in the wrong place.
+std::string remedy_for_mixing(const Graph& graph) {
+  const bool elsewhere =
+      std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](const GraphInput& input) {
+        const Value& value = graph.value(input.value);
+        return value.depends_on_batch() && value.shape.size() > 1;
+      });
+  return std::string(kOne) +
+         (elsewhere ? ", or, if the batch stands in another dimension of the inputs "
+                      "(batch_first=False: the second), trace with batch_dims=, e.g. batch_dims=1"
+                    : "");
+}
+
+void refuse_mixing(const Graph& graph, const BatchVerdict& verdict) {
+  if (verdict.kind != Independence::mixes) return;
+  refuse(fmt::format("{} mixes samples: {}", verdict.where, verdict.reason),
+         remedy_for_mixing(graph));
 }
 
 }  // namespace
@@ -186,7 +181,7 @@ std::vector<BatchDim> input_dims(const Graph& graph) {
       out.push_back({});
       continue;
     }
-    const auto factor = factor_of_batch(value.shape[static_cast<std::size_t>(dims[0])]);
+    const auto factor = batch_factor(value.shape[static_cast<std::size_t>(dims[0])]);
     if (dims.size() > 1 || !factor) {
       throw Error(
           ErrorKind::unsupported_operator,
@@ -201,33 +196,41 @@ std::vector<BatchDim> input_dims(const Graph& graph) {
 
 std::vector<OutputRule> output_rules(const Graph& graph,
                                      const std::map<std::string, std::string>& reduce) {
-  const std::vector<bool> dependent = sample_dependent(graph);
-  for (const auto& [path, how] : reduce) {
-    if (std::none_of(graph.outputs().begin(), graph.outputs().end(),
-                     [&](const GraphOutput& output) { return output.path == path; })) {
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[runtime.batching] reduce names output '{}'; the model has no such "
-                              "output; use one of its names",
-                              path));
-    }
-  }
+  check_names(graph, reduce);
+  const BatchFlow flow = analyse_batch(graph);
+  refuse_mixing(graph, judge_batch(graph, flow, names_of(reduce)));
   std::vector<OutputRule> out;
   for (const GraphOutput& output : graph.outputs()) {
     const auto* id = output.leaf.find<ValueId>();
-    out.push_back(id == nullptr ? OutputRule{} : rule_of(graph, output, *id, dependent, reduce));
+    out.push_back(id == nullptr ? OutputRule{} : rule_of(graph, flow, output, *id, reduce));
   }
   return out;
 }
 
+BatchVerdict check_samples_are_separate(const Graph& graph,
+                                        const std::map<std::string, std::string>& reduce,
+                                        bool batch_independent) {
+  const auto blocks = batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
+  const BatchVerdict verdict = judge_batch(graph, analyse_batch(graph, blocks), names_of(reduce));
+  refuse_mixing(graph, verdict);
+  if (verdict.kind == Independence::opaque && !batch_independent) {
+    refuse(fmt::format("{} is computed by a block whose treatment of samples is not known: {}",
+                       verdict.where, verdict.reason),
+           fmt::format("{}, or, if the block treats every sample by itself, say so: "
+                       "kerf.Pipeline(..., batch_independent=True)",
+                       kOne));
+  }
+  return verdict;
+}
+
 void check_state_allows_micro_batches(const Graph& graph) {
   if (graph.data().training) return;  // statistics of normalisation: one update a micro-batch
-  const std::vector<bool> dependent = sample_dependent(graph);
+  const BatchFlow flow = analyse_batch(graph);
   for (const Weight& weight : graph.weights()) {
     const Value& value = graph.value(weight.value);
     if (!value.storage.valid() || !graph.is_written(value.storage)) continue;
-    if (!dependent[weight.value.index()]) continue;
-    refuse(fmt::format("the model writes values of the samples into '{}'", weight.names[0]),
-           "run with n_microbatches=1");
+    if (flow.states[weight.value.index()].is_fixed()) continue;
+    refuse(fmt::format("the model writes values of the samples into '{}'", weight.names[0]), kOne);
   }
 }
 

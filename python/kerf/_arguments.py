@@ -200,6 +200,7 @@ KINDS: dict[str, Kind] = {
         "'auto' or False",
         lambda value: "" if value is False or value == "auto" else "'auto' or False",
     ),
+    "batch_independent": _FLAG,
     "n_microbatches": whole(1, 2**20),
     "chunks": whole(1, 2**20),
     "batch": whole(1, 2**40),

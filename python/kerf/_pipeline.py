@@ -13,7 +13,7 @@ import torch
 from kerf import _classes, _core, _opaque, _pytree, _torch
 from kerf._arguments import checked
 from kerf._call import Result, Signature
-from kerf._separate import SeparateSamples
+from kerf._separate import separate_samples
 from kerf._weights import Weights, move_weights
 
 
@@ -25,8 +25,10 @@ class Pipeline:
     graph           needed when the plan was loaded from a file
     n_microbatches  another number than the plan's: simulated and checked for memory again
     reduce          how results without a batch dimension are put together from micro-batches,
-                    ``{"loss": "mean"}``; also "sum" and "first"
-
+                    ``{"loss": "mean"}``: a mean over samples, so micro-batches are weighed by
+                    their sizes; also "sum" and "first"
+    batch_independent  True says that the model treats every sample of a batch by itself, for
+                    opaque blocks and operators that Kerf cannot follow
     cuda_graphs     "auto": stages on a CUDA device whose host keeps the device waiting are recorded
                     as CUDA graphs after two calls of a form and replayed from then on; ``False``:
                     always operator by operator. ``recorded()`` says what became of each stage
@@ -37,15 +39,26 @@ class Pipeline:
     the same pipeline, by an opaque block or a signal handler, is refused. What a block raises is
     raised by the call, and so is what a signal handler raises, once the kernels that have begun are
     done; the pipeline can be called again. With ``record`` set, ``timeline`` holds the measured
-    timeline of the last call. Before a batch is cut into
-    micro-batches for the first time, two of its samples are run together and apart: a model that
-    mixes samples is refused.
+    timeline of the last call. A batch is cut into micro-batches only when the graph shows that
+    samples are treated separately (``graph.batch_independence()``): a model that mixes them is
+    refused with the operator and its line. What the graph does not show is said as a warning and
+    tried on samples of the first call; opaque blocks are refused unless ``batch_independent`` is
+    set.
     """
 
     @checked("kerf.Pipeline")
     def __init__(
-        self, model, plan, *, graph=None, n_microbatches=None, reduce=None, cuda_graphs="auto"
+        self,
+        model,
+        plan,
+        *,
+        graph=None,
+        n_microbatches=None,
+        reduce=None,
+        batch_independent=False,
+        cuda_graphs="auto",
     ):
+        reduce = dict(reduce or {})
         graph = graph if graph is not None else getattr(plan, "graph", None)
         if graph is None:
             raise ValueError(
@@ -56,6 +69,9 @@ class Pipeline:
         _core.check_plan(graph, plan)  # it may come from a file: nothing runs that is not sound
         if n_microbatches is not None and n_microbatches != plan.n_microbatches:
             plan = replan(plan, graph, n_microbatches)
+        self._separate = separate_samples(
+            graph, model, reduce, plan.n_microbatches, batch_independent
+        )
         self.plan = plan
         self.graph = graph
         self.record = False
@@ -74,14 +90,11 @@ class Pipeline:
             plan,
             self._weights.tensors(),
             opaque_calls(model, graph),
-            dict(reduce or {}),
+            reduce,
             cuda_graphs == "auto",
         )
         self._forked = False
         _alive.add(self)
-        self._separate = None
-        if plan.n_microbatches > 1:
-            self._separate = SeparateSamples(graph, model, frozenset(reduce or ()))
 
     def __call__(self, *args, **kwargs):
         runner = self._runner  # another thread may close the pipeline meanwhile

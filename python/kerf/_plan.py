@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -208,6 +209,7 @@ def plan(
     the arguments.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
+    _warn_of_mixing(graph, n_microbatches)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
     micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
@@ -306,6 +308,22 @@ def replan(
 def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Violation]:
     """Re-derives from the graph everything the plan claims. Empty: the plan is sound."""
     return _core.verify_plan(graph, plan, profile)
+
+
+def _warn_of_mixing(graph: Graph, n_microbatches: int) -> None:
+    """A plan may be looked at, simulated and edited; a pipeline would refuse to run it."""
+    if n_microbatches == 1 or graph.is_static:
+        return
+    found = graph.batch_independence()
+    if found.verdict not in ("mixes", "opaque"):
+        return
+    remedy = "" if found.verdict == "mixes" else " unless batch_independent=True is given"
+    warnings.warn(
+        f"kerf.plan: {found.reaches} of this graph cannot be put together from {n_microbatches} "
+        f"micro-batches: {found.reason}; kerf.Pipeline will refuse the plan{remedy}; plan with "
+        "n_microbatches=1",
+        stacklevel=4,
+    )
 
 
 def _feasible(answer: Plan | Infeasible, graph: Graph) -> Plan:

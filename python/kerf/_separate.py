@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""Does a model treat its samples separately? Tried on samples of the first calls.
+"""Does a model treat its samples separately? Proved in C++; tried where the proof cannot follow.
 
-Where B stands in the shapes does not tell: ``x - x.mean(0)`` and attention along the batch give
-results of the right shape. So a few samples are run on the pipeline itself, twice: beside other
-samples, where nothing may change, and cut into two micro-batches.
+``_core.check_samples_are_separate`` follows the batch through the operators of the graph. Where an
+operator has no rule, a few samples of the first calls are run on the pipeline itself: beside other
+samples, where nothing may change, and cut into two micro-batches; at several scales, since what
+depends on the size of the numbers (a clipped norm) shows at some and not at others.
 """
 
 import itertools
+import warnings
 
 import torch
 
@@ -15,10 +17,40 @@ from kerf import _core, _torch
 from kerf._errors import is_of_run
 
 _MOST_SAMPLES = 8
+_OTHER_SCALES = (100.0, 0.01)  # of floating inputs
 # Largest difference, relative to the largest number of the output: between batches of one size,
 # and between sizes, at which kernels round differently. The last pair is for half precision.
 _FINE = {torch.float64: (1e-9, 1e-6), torch.float32: (1e-4, 5e-3)}
 _COARSE = (1e-2, 5e-2)
+
+
+def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
+    """What has to be tried before a batch is cut, or None. Raises when samples are mixed."""
+    if n_microbatches == 1 or graph.is_static:
+        return None
+    found = _core.check_samples_are_separate(graph, reduce, batch_independent)
+    if found.batch_norms:
+        others = f" and {len(found.batch_norms) - 1} more" if len(found.batch_norms) > 1 else ""
+        warnings.warn(
+            f"kerf.Pipeline: batch norm '{found.batch_norms[0]}'{others} in train mode takes the "
+            f"statistics of each micro-batch and updates its own {n_microbatches} times a call: "
+            "other numbers than the model's; run with n_microbatches=1 for those",
+            stacklevel=4,
+        )
+    if found.verdict != "unknown" or batch_independent:
+        return None
+    others = f" ({found.others} more like it)" if found.others else ""
+    tried = (
+        "in train mode that cannot be tried out"
+        if graph.training
+        else "the first call tries it on some of its samples, at several scales"
+    )
+    warnings.warn(
+        "kerf.Pipeline could not prove that the samples of a batch are treated separately: "
+        f"{found.reason}{others}; {tried}; pass batch_independent=True if you know that they are",
+        stacklevel=4,
+    )
+    return SeparateSamples(graph, model, frozenset(reduce))
 
 
 class SeparateSamples:
@@ -56,21 +88,35 @@ class SeparateSamples:
             return  # nothing is cut
         different = self._first_different(inputs, batch)
         trial = _Trial(runner, inputs, self._dims, self._model)
-        found = None
-        # A model may not take every batch size; two micro-batches of this call it has to take.
-        for count in (min(batch, max(2, sizes[0]), _MOST_SAMPLES), min(batch, 2 * sizes[0])):
-            found = trial.guarded(self._compare, batch, count, different)
-            if found is not None:
-                break
+        found = self._compare_some(trial, batch, sizes, different)
+        floating = any(map(torch.is_floating_point, inputs))
+        for scale in _OTHER_SCALES if floating and found == "" else ():
+            scaled = _Trial(runner, _scaled(inputs, scale), self._dims, self._model)
+            found = found or self._compare_some(scaled, batch, sizes, different) or ""
         if found:
             raise NotImplementedError(
                 f"[pipeline] {found}: the model mixes samples; expected results that are separate "
                 "for each sample; run with n_microbatches=1, or, if the batch is not where it was "
                 "taken to be, trace with batch_dims="
             )
+        if found is None and trial.guarded(_Trial.outputs, range(batch)) is not None:
+            raise NotImplementedError(
+                "[pipeline] the samples of this batch could not be tried on their own, though the "
+                "batch runs as a whole; expected results that are separate for each sample; run "
+                "with n_microbatches=1, or pass batch_independent=True if you know that they are"
+            )
         # Samples that are all the same would hide what they do to each other, and a call that is
         # wrong shows nothing.
         self._shown = different is not None and found is not None
+
+    def _compare_some(self, trial, batch, sizes, different):
+        """What differs, in words, or ""; None when no number of samples could be run."""
+        # A model may not take every batch size; two micro-batches of this call it has to take.
+        for count in (min(batch, max(2, sizes[0]), _MOST_SAMPLES), min(batch, 2 * sizes[0])):
+            found = trial.guarded(self._compare, batch, count, different)
+            if found is not None:
+                return found
+        return None
 
     def _compare(self, trial, batch, count, different):
         samples = _spread(batch, count, different)
@@ -225,6 +271,12 @@ def _take(tensor, dim, factor, samples):
         return tensor.clone()
     rows = [sample * factor + i for sample in samples for i in range(factor)]
     return tensor.index_select(dim, torch.tensor(rows, device=tensor.device))
+
+
+def _scaled(tensors, scale):
+    """Floating tensors times ``scale``; one that is passed twice stays one."""
+    made = {id(t): t.detach() * scale if t.is_floating_point() else t for t in tensors}
+    return [made[id(t)] for t in tensors]
 
 
 def _accelerators(tensors):

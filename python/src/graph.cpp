@@ -11,6 +11,7 @@
 #include "kerf/graph/passes/reorder.h"
 #include "kerf/graph/text.h"
 #include "python/src/module.h"
+#include "python/src/verdict.h"
 
 namespace kerf::bindings {
 namespace {
@@ -175,9 +176,43 @@ std::vector<NodeId> to_ids(const std::vector<std::uint32_t>& order) {
   return {order.begin(), order.end()};
 }
 
+// What a verdict says of the operator that decided it; none when samples are separate.
+template <class Field>
+auto of_operator(Field field) {
+  return [field](const NamedVerdict& found) -> py::object {
+    if (!found.verdict.by.valid()) return py::none();
+    return py::str(field(found.graph, found.graph.node(found.verdict.by)));
+  };
+}
+
+void init_verdict(py::module_& m) {
+  py::class_<NamedVerdict>(m, "BatchIndependence",
+                           "Does a model treat the samples of a batch separately?")
+      .def_property_readonly("verdict",
+                             [](const NamedVerdict& v) { return to_string(v.verdict.kind); })
+      .def_property_readonly("reason", [](const NamedVerdict& v) { return v.verdict.reason; })
+      .def_property_readonly("reaches", [](const NamedVerdict& v) { return v.verdict.where; })
+      .def_property_readonly("others", [](const NamedVerdict& v) { return v.verdict.others; })
+      .def_property_readonly("batch_norms",
+                             [](const NamedVerdict& v) { return v.verdict.batch_norms; })
+      .def_property_readonly("operator",
+                             of_operator([](const Graph&, const Node& n) { return n.op; }))
+      .def_property_readonly("node",
+                             of_operator([](const Graph&, const Node& n) { return n.name; }))
+      .def_property_readonly(
+          "scope", of_operator([](const Graph& g, const Node& n) { return g.scope(n.scope).path; }))
+      .def_property_readonly("source",
+                             of_operator([](const Graph&, const Node& n) { return n.source; }))
+      .def("__repr__", [](const NamedVerdict& v) {
+        const std::string kind(to_string(v.verdict.kind));
+        return v.verdict.reason.empty() ? kind : kind + ": " + v.verdict.reason;
+      });
+}
+
 }  // namespace
 
 void init_graph(py::module_& m) {
+  init_verdict(m);
   py::class_<Graph>(m, "Graph", "A traced model: frozen, verified, saved as text.")
       .def_property_readonly("name", &Graph::name, "The class of the model.")
       .def_property_readonly("hash", &Graph::hash,
@@ -248,6 +283,14 @@ void init_graph(py::module_& m) {
           [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
           py::arg("path"), "Writes the text form; the file is replaced whole or not at all.")
       .def("text", &print_graph, "The text form, as `save` writes it.")
+      .def(
+          "batch_independence",
+          [](const Graph& g, const std::set<std::string>& reduced, bool batch_independent) {
+            const auto blocks = batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
+            return NamedVerdict{g, judge_batch(g, analyse_batch(g, blocks), reduced)};
+          },
+          py::arg("reduced") = std::set<std::string>(), py::arg("batch_independent") = false,
+          "Whether samples are treated separately: proved, unknown, opaque or mixes.")
       .def("__len__", &Graph::num_nodes)
       .def("__repr__", &summary)
       .def("__str__", &print_graph)

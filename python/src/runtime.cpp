@@ -5,6 +5,7 @@
 #include "kerf/plan/plan.h"
 #include "kerf/runtime/batching.h"
 #include "python/src/module.h"
+#include "python/src/verdict.h"
 
 namespace kerf::bindings {
 
@@ -19,6 +20,13 @@ void init_runtime(py::module_& m) {
         return out;
       },
       py::arg("graph"), "For each input (dimension of the batch or -1, rows a sample).");
+  m.def(
+      "check_samples_are_separate",
+      [](const Graph& graph, const std::map<std::string, std::string>& reduce,
+         bool batch_independent) {
+        return NamedVerdict{graph, check_samples_are_separate(graph, reduce, batch_independent)};
+      },
+      py::arg("graph"), py::arg("reduce"), py::arg("batch_independent"));
 }
 
 }  // namespace kerf::bindings

@@ -65,9 +65,33 @@ output "loss" = %l
 )");
   EXPECT_NE(refusal(graph).find("reduce={\"loss\": \"mean\"}"), std::string::npos);
   EXPECT_EQ(output_rules(graph, {{"loss", "mean"}})[0].join, Join::mean);
-  EXPECT_EQ(output_rules(graph, {{"loss", "sum"}})[0].join, Join::sum);
+  EXPECT_NE(refusal(graph, {{"loss", "sum"}}).find("expected 'mean'"), std::string::npos);
   EXPECT_THROW(output_rules(graph, {{"loss", "median"}}), Error);
-  EXPECT_THROW(output_rules(graph, {{"lose", "mean"}}), Error);
+  EXPECT_NE(refusal(graph, {{"lose", "mean"}}).find("expected one of 'loss'"), std::string::npos);
+  const Graph summed = model("%l: f32[] = aten.sum.default(%x)\noutput \"loss\" = %l\n");
+  EXPECT_EQ(output_rules(summed, {{"loss", "sum"}})[0].join, Join::sum);
+  EXPECT_NE(refusal(summed, {{"loss", "mean"}}).find("expected 'sum'"), std::string::npos);
+}
+
+TEST(Reduce, IsForOutputsWithoutABatchDimension) {
+  const Graph graph = model("%y: f32[B, 3, 4] = aten.relu.default(%x)\noutput \"y\" = %y\n");
+  EXPECT_NE(refusal(graph, {{"y", "mean"}}).find("has the batch in dimension 0"),
+            std::string::npos);
+}
+
+TEST(AGraph, ThatMixesSamplesIsNotCut) {
+  const Graph graph = model(R"(%m: f32[3, 4] = aten.mean.dim(%x, [0]) ; source="model.py:7"
+%y: f32[B, 3, 4] = aten.sub.Tensor(%x, %m)
+output "y" = %y
+)");
+  const std::string message = refusal(graph);
+  EXPECT_NE(message.find("output 'y' mixes samples: node 'm' (aten.mean.dim)"), std::string::npos);
+  EXPECT_NE(message.find("model.py:7"), std::string::npos) << message;
+  EXPECT_NE(message.find("batch_dims="), std::string::npos) << message;
+  EXPECT_THROW(check_samples_are_separate(graph, {}, true), Error);
+  const Graph opaque = model("%y: f32[B, 3, 4] = opaque(%x)\noutput \"y\" = %y\n");
+  EXPECT_THROW(check_samples_are_separate(opaque, {}, false), Error);
+  EXPECT_EQ(check_samples_are_separate(opaque, {}, true).kind, Independence::proved);
 }
 
 TEST(AnOutput, ThatDependsOnNoSampleIsTakenOnce) {

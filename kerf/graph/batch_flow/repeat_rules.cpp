@@ -11,9 +11,8 @@ namespace {
 constexpr std::string_view kNoRule = "has arguments without a rule";
 
 // A size of one, or none at all, becomes B: the same for every sample.
-BatchState expand_rule(const Call& call, ValueId result, std::size_t /*position*/) {
-  const auto x = call.tensor(0, "self");
-  if (!x || call.rank(*x) > call.rank(result)) return call.unknown(kNoRule);
+BatchState expanded(const Call& call, std::optional<ValueId> x, ValueId result) {
+  if (!x || !x->valid() || call.rank(*x) > call.rank(result)) return call.unknown(kNoRule);
   const BatchState& from = call.state(*x);
   if (from.is_lost()) return from;
   if (!from.is_fixed()) {
@@ -22,6 +21,17 @@ BatchState expand_rule(const Call& call, ValueId result, std::size_t /*position*
   }
   const auto out = state_by_shape(call.value(result), BatchRows::same);
   return out ? *out : call.unknown("makes a tensor that is no batch of samples");
+}
+
+BatchState expand_rule(const Call& call, ValueId result, std::size_t /*position*/) {
+  return expanded(call, call.tensor(0, "self"), result);
+}
+
+// A result for each tensor of the list, expanded to the shape of all of them together.
+BatchState broadcast_rule(const Call& call, ValueId result, std::size_t position) {
+  const auto list = call.tensors(0, "tensors");
+  if (!list || position >= list->size()) return call.unknown(kNoRule);
+  return expanded(call, (*list)[position], result);
 }
 
 // repeat(x, [r, ...]): the whole dimension r times over, one after the other.
@@ -87,6 +97,7 @@ BatchState repeat_interleave_rule(const Call& call, ValueId result, std::size_t 
 void add_repeat_rules(BatchRules& rules) {
   rules.add({"expand", "expand_as", "broadcast_to", "expand_copy"}, expand_rule,
             BatchNumbers::sizes);
+  rules.add({"broadcast_tensors"}, broadcast_rule);
   rules.add({"repeat", "tile"}, repeat_rule, BatchNumbers::sizes);
   rules.add({"repeat_interleave"}, repeat_interleave_rule, BatchNumbers::sizes);
 }
