@@ -53,6 +53,8 @@ class LoadVerifier {
             problem_.num_devices());
       } else if (!on_cpu(n) && !node.on_accelerator) {
         add("device", "node {} is on accelerator {} and runs on CPUs alone", node.id, device(n));
+      } else if (on_cpu(n) && !node.on_cpu) {
+        add("device", "node {} is on a CPU and runs on accelerators alone", node.id);
       }
     }
   }

@@ -77,6 +77,11 @@ TEST_F(TheLoadVerifier, MissesNoChange) {
   EXPECT_THAT(after([](P&, S& s) { s.device.pop_back(); }), Contains("coverage"));
   EXPECT_THAT(after([](P&, S& s) { s.device[0] = 3; }), Contains("device"));
   EXPECT_THAT(after([](P& p, S&) { p.nodes[0].on_accelerator = false; }), Contains("device"));
+  EXPECT_THAT(after([](P& p, S& s) {
+                p.nodes[0].on_cpu = false;
+                s.device[0] = 2;
+              }),
+              Contains("device"));
   EXPECT_THAT(after([](P& p, S&) { p.nodes[0].colour = p.nodes[3].colour = 7; }),
               Contains("colour"));
   EXPECT_THAT(after([](P& p, S&) { p.memory = 5; }), Contains("limit"));
