@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
@@ -176,9 +178,11 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
                 fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
                             problem.graph.name()));
   }
-  // What a method leaves of its time undone, a plan to be made and checked, needs some too.
-  constexpr double kInAll = 1.2;
-  const partition::DeadlineScope deadline(options.time_budget * kInAll);
+  // Searches stop when their time is over; for all that comes with them there is a little more.
+  constexpr double kMoreOfIt = 0.2;
+  constexpr double kMoreAtLeast = 0.07;  // seconds
+  const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
+  const partition::DeadlineScope deadline(options.time_budget + more);
   Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
   if (outcome && !options.mixed) check_unmixed(method, *outcome);
   if (!outcome || !options.saturate_host) return outcome;

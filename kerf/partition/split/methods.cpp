@@ -22,6 +22,12 @@
 namespace kerf::partition {
 namespace {
 
+// There is no time left for what is not a search. Small graphs need next to none.
+bool is_over(const Problem& problem) {
+  constexpr std::size_t kSmall = 1'000;  // nodes
+  return problem.graph.num_nodes() > kSmall && deadline_passed();
+}
+
 // Of the problem's objective, from the best bound on the busiest device.
 LowerBound objective_bound(const Problem& problem, const LowerBound& busiest) {
   LowerBound best = best_lower_bound(problem);
@@ -64,17 +70,17 @@ void halve_memory(const Problem& problem, const Options& options, const StopCloc
 // Where nothing was found that fits: the plan that needs least memory may.
 void look_for_room(const Problem& problem, const SplitModel& model, const Options& options,
                    const StopClock& clock, BestPlan& best) {
-  if (clock.struck() && best.has_answer()) return;
+  if (is_over(problem) && best.has_answer()) return;
   Problem roomy = problem;
   roomy.objective = Objective::memory;
   for (Device& device : roomy.cluster.devices) device.memory_limited = false;
   BestPlan smallest(best.mixed());
   smallest.offer(single(roomy, options));
   // Filled one after the other: blind to time, but what fits by a hair is often found so.
-  if (!clock.struck()) {
+  if (!is_over(problem)) {
     if (const auto filled = size(problem, options)) best.offer(filled);
   }
-  if (!clock.struck()) smallest.offer(chain_in_order(roomy, options));
+  if (!is_over(problem)) smallest.offer(chain_in_order(roomy, options));
   halve_memory(roomy, options, clock, smallest);
   polish(roomy, model, smallest,
          {.seconds = options.time_budget * 0.2, .clock = clock.left(), .seed = problem.seed});
@@ -155,8 +161,8 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
                   best);
     if (best.plan()) search.offer(Plan(*best.plan()));
   }
-  if (!clock.struck() || !best.has_answer()) search.run(method);
-  if (search.is_coarse() && !best.plan() && !(clock.struck() && best.has_answer())) {
+  if (!is_over(problem) || !best.has_answer()) search.run(method);
+  if (search.is_coarse() && !best.plan() && !(is_over(problem) && best.has_answer())) {
     search.offer(start_plan(problem, options));
   }
   bool timed_out = search.truncated();
@@ -190,7 +196,7 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
   const double most_nodes = 2'000 * std::min(options.time_budget, 2.5);
   if (wide && static_cast<double>(problem.graph.num_nodes()) <= most_nodes) {
     for (const Method family : {cost_aware, kl}) {
-      if (clock.struck()) break;
+      if (is_over(problem)) break;
       // Their memory is another: only their plans are of use here, not their reasons.
       if (const auto outcome = family(problem, options)) best.offer(outcome);
     }
@@ -251,7 +257,7 @@ Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& opt
   if (family == "mixed_pipe" && !search.best().plan() && !search.is_coarse()) {
     look_for_room(problem, search.model(), options, clock, search.best());
   }
-  if (!search.best().plan() && !(clock.struck() && search.best().has_answer())) {
+  if (!search.best().plan() && !(is_over(problem) && search.best().has_answer())) {
     search.best().offer(with_ample_memory(problem, options, family, scope));
   }
   auto outcome = std::move(search.best())
