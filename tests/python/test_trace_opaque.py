@@ -184,7 +184,7 @@ def test_a_call_that_does_not_work_says_so():
     model = nn.Sequential(nn.Linear(5, 4)).eval()
     with pytest.raises(ExportError, match="expected a call that works"):
         trace(model, torch.zeros(2, 4))
-    with pytest.raises(TypeError, match="expected an nn.Module"):
+    with pytest.raises(TypeError, match="expected the model, an nn.Module"):
         trace(lambda x: x, torch.zeros(2, 4))
     with pytest.raises(ValueError, match="expected 'auto' or 'never'"):
         trace(model, torch.zeros(2, 5), opaque="yes")
