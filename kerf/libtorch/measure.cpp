@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "kerf/base/interrupt.h"
@@ -42,16 +43,72 @@ Plan whole_plan(const Graph& graph, const Cluster& cluster, DeviceId device) {
   return plan;
 }
 
+// Tensors that the model writes, with what they held: every pass begins with the same numbers, and
+// the model's own weights are put back at the end.
+class WrittenTensors {
+ public:
+  WrittenTensors(const Graph& graph, const std::vector<at::Tensor>& weights,
+                 const std::vector<at::Tensor>& inputs) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      keep(graph, graph.weights()[i].value, weights[i]);
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      keep(graph, graph.inputs()[i].value, inputs[i]);
+    }
+  }
+  void restore() {
+    const c10::AutoGradMode no_grad(false);
+    for (auto& [tensor, copy] : saved_) tensor.copy_(copy);
+  }
+
+ private:
+  void keep(const Graph& graph, ValueId value, const at::Tensor& tensor) {
+    const StorageId storage = graph.value(value).storage;
+    if (storage.valid() && graph.is_written(storage)) {
+      saved_.emplace_back(tensor.detach(), tensor.detach().clone());
+    }
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
+};
+
+// The caller's tensors stay as they are: inputs that the model writes are copied, those that share
+// one memory together.
+std::vector<at::Tensor> own_inputs(const Graph& graph, std::vector<at::Tensor> inputs) {
+  std::map<const void*, at::Tensor> copies;  // memory -> its copy, as bytes of one dimension
+  const c10::AutoGradMode no_grad(false);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StorageId storage = graph.value(graph.inputs()[i].value).storage;
+    if (!storage.valid() || !graph.is_written(storage)) continue;
+    at::Tensor& input = inputs[i];
+    const void* const memory = input.storage().data();
+    const auto [copy, is_new] = copies.try_emplace(memory);
+    if (is_new) {
+      const auto elements =
+          static_cast<std::int64_t>(input.storage().nbytes() / input.element_size());
+      copy->second = input.detach().as_strided({elements}, {1}, 0).clone();
+    }
+    at::Tensor& whole = copy->second;
+    if (whole.scalar_type() != input.scalar_type()) whole = whole.view(input.scalar_type());
+    input = whole.as_strided(input.sizes(), input.strides(), input.storage_offset());
+  }
+  return inputs;
+}
+
 // Passes over the graph until the total settles or the budget is spent.
-std::vector<std::vector<double>> sample(TorchStage& stage, TorchRun& run,
+std::vector<std::vector<double>> sample(TorchStage& stage, TorchRun& run, WrittenTensors& written,
                                         const MeasureOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::vector<double>> passes;
   std::vector<double> totals;
   std::vector<double> step_ns;
-  for (int i = 0; i < options.warmup; ++i) stage.run_timed(run, step_ns);
-  while (static_cast<int>(passes.size()) < options.max_passes) {
+  const auto pass = [&] {
+    written.restore();
     stage.run_timed(run, step_ns);
+  };
+  for (int i = 0; i < options.warmup; ++i) pass();
+  while (static_cast<int>(passes.size()) < options.max_passes) {
+    pass();
     passes.push_back(step_ns);
     double total = 0;
     for (const double ns : step_ns) total += ns;
@@ -64,25 +121,6 @@ std::vector<std::vector<double>> sample(TorchStage& stage, TorchRun& run,
   }
   return passes;
 }
-
-// Puts back what the model wrote into its own weights.
-class WeightGuard {
- public:
-  WeightGuard(const Graph& graph, const std::vector<at::Tensor>& weights) {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      const StorageId storage = graph.value(graph.weights()[i].value).storage;
-      if (storage.valid() && graph.is_written(storage)) {
-        saved_.emplace_back(weights[i].detach(), weights[i].detach().clone());
-      }
-    }
-  }
-  void restore() {
-    for (auto& [weight, copy] : saved_) weight.copy_(copy);
-  }
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
-};
 
 Profile to_profile(const Graph& graph, const std::string& kind, std::int64_t batch,
                    const std::vector<std::vector<double>>& passes) {
@@ -133,13 +171,14 @@ void run_on_own_thread(const std::function<void()>& work) {
 Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
                 std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                 std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options) {
-  WeightGuard written(graph, weights);
+  const std::vector<at::Tensor> copied = own_inputs(graph, inputs);
+  WrittenTensors written(graph, weights, copied);
   const Plan plan = whole_plan(graph, cluster, device);
   TorchBackend backend(graph, cluster, std::move(weights), opaque);
   const std::vector<Program> programs = compile_programs(graph, plan);
   TorchRun run(cluster.num_devices());
   run.batches = {batch};
-  run.inputs = {inputs};
+  run.inputs = {copied};
   run.seed = draw_seed();
   backend.mark_inputs(run);
 
@@ -152,7 +191,7 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
       backend.enter(run, device);
       try {
         TorchStage stage(graph, programs[0], cluster.device(device), backend.weights(), opaque);
-        passes = sample(stage, run, options);
+        passes = sample(stage, run, written, options);
       } catch (...) {
         run.adoptions[device.index()].reset();
         throw;
@@ -162,7 +201,6 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
   } catch (...) {
     failure = std::current_exception();
   }
-  const c10::AutoGradMode no_grad(false);
   written.restore();
   if (failure) std::rethrow_exception(failure);
   return to_profile(graph, cluster.device(device).kind, batch, passes);

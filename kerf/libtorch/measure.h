@@ -23,8 +23,8 @@ struct MeasureOptions {
 
 // Forward times of all nodes on one device of `cluster`, with that device's cores: the whole graph
 // runs again and again on the given inputs, each node timed by itself, medians kept. Buffers the
-// model writes are put back. `inputs`: one tensor for each input of the graph, all of one batch,
-// which is the batch of the profile.
+// model writes are put back, inputs it writes are copied first. `inputs`: one tensor for each input
+// of the graph, all of one batch, which is the batch of the profile.
 Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
                 std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                 std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options = {});

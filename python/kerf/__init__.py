@@ -37,7 +37,7 @@ from kerf._core import (
     methods,
     simulate,
 )
-from kerf._errors import ExportError
+from kerf._errors import ExportError, KerfWarning
 from kerf._plan import InfeasibleError, compare_methods, make_cluster, plan, replan, verify
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ __all__ = [
     "Graph",
     "Infeasible",
     "InfeasibleError",
+    "KerfWarning",
     "Pipeline",
     "Plan",
     "Profile",

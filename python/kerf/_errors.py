@@ -1,6 +1,12 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python face raises of its own."""
+"""What the Python face raises and warns of its own."""
+
+import os
+import sys
+import warnings
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ExportError(NotImplementedError):
@@ -28,3 +34,15 @@ def is_of_run(error):
     return isinstance(error, (RuntimeError, ValueError, TypeError, LookupError)) or any(
         note.startswith("[libtorch.") for note in notes
     )
+
+
+class KerfWarning(UserWarning):
+    """Something about a trace or a pipeline that its user has to know; work goes on."""
+
+
+def warn(text):
+    """Shows a KerfWarning at the line of the user's code that called into Kerf."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, KerfWarning, stacklevel=level)

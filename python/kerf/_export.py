@@ -12,7 +12,7 @@ import threading
 import time
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kerf import _pytree
 from kerf._call import describe_call
@@ -20,13 +20,14 @@ from kerf._checkpoint import marked_regions
 from kerf._decisions import Decisions
 from kerf._lower import MODEL
 from kerf._quiet import quiet
+from kerf._reads import symbolic_in
 
 # A trace changes things that belong to all threads (hooks of modules, the checkpoint function).
 _one_at_a_time = threading.RLock()
 
 
 class Exporter:
-    """Exports one model for one form of call. ``result`` and ``notes`` are set by ``run``."""
+    """Exports one model for one form of call. ``result`` is set by ``run``."""
 
     def __init__(self, model, signature, blocks, device):
         self.model = model
@@ -35,9 +36,9 @@ class Exporter:
         self.device = device
         self.result = None  # Description of what the model returned
         self.lost = []  # paths of arguments that the model changes in a way no pipeline can
-        self.notes = []
         self.seconds = 0.0  # spent in torch.export so far
         self.decisions = Decisions()  # of the last run
+        self.around = contextlib.nullcontext  # entered for the length of the model's own call
         self._batch = 0
         self._modules = {id(m): path for path, m in model.named_modules()}
 
@@ -45,14 +46,13 @@ class Exporter:
         """The ExportedProgram for these example tensors."""
         auto = torch.export.Dim.AUTO
         dims = tuple({} if d is None else {d: auto} for d in batch.dims)
-        self.notes = []
         self.decisions = Decisions()
         wrapper = _Flat(self, batch)
         with (
             _one_at_a_time,
             quiet(),
             _no_inference_mode(),
-            _attributes_restored(self.model, self.notes),
+            _attributes_restored(self.model),
             _plain_attention(),
             self.decisions.watched(),
             marked_regions(),
@@ -90,7 +90,8 @@ class Exporter:
 
     def _call_model(self, args, kwargs):
         buffers = _buffers(self.model)
-        value = self.model(*args, **kwargs)
+        with self.around():
+            value = self.model(*args, **kwargs)
         self._write_back(buffers)
         return value
 
@@ -167,30 +168,36 @@ def _plain_attention():
 
 
 @contextlib.contextmanager
-def _attributes_restored(model, notes):
+def _attributes_restored(model):
     """A forward that stores tensors in its modules would leave fake ones behind.
 
-    Only those are taken out again. Other things that a first call sets up (flags, hooks) hold
-    together, and stay as any call would leave them.
+    Those are taken out again, and with them the plain attributes that the module's forward changed
+    (the length of what it keeps). What a first call sets up in other modules (flags, hooks) holds
+    together, and stays as any call would leave it.
     """
-    before = [(m, path, _attributes(m)) for path, m in model.named_modules()]
+    before = [(module, _attributes(module)) for module in model.modules()]
     try:
         yield
     finally:
-        for module, path, attributes in before:
-            for name, value in list(_own_attributes(module)):
-                if not _holds_fake(value):
-                    continue
-                notes.append(
-                    f"forward stores a tensor in attribute '{_pytree.join(path, name)}'; "
-                    "a pipeline does not"
-                )
+        for module, attributes in before:
+            fakes = [name for name, value in _own_attributes(module) if symbolic_in(value)]
+            for name in [*fakes, *_changed_plain(module, attributes)] if fakes else ():
                 if name in attributes:
                     module.__dict__[name] = attributes[name]
                 else:
-                    del module.__dict__[name]
+                    module.__dict__.pop(name, None)
 
 
+def _changed_plain(module, before):
+    """Numbers, texts and flags that are not what they were."""
+    now = dict(_own_attributes(module))
+    for name in [*before, *(n for n in now if n not in before)]:
+        values = before.get(name), now.get(name)
+        if all(isinstance(v, _PLAIN) for v in values) and values[0] is not values[1]:
+            yield name
+
+
+_PLAIN = (type(None), bool, int, float, str)
 _CONTAINERS = (list, dict, set)
 _MODULE_STATE = {"_parameters", "_buffers", "_modules"}
 
@@ -202,14 +209,6 @@ def _own_attributes(module):
 def _attributes(module):
     """A module's attributes as they are, lists and dicts copied."""
     return {n: v.copy() if type(v) in _CONTAINERS else v for n, v in _own_attributes(module)}
-
-
-def _holds_fake(value):
-    if isinstance(value, (*torch.types.py_sym_types, torch.Tensor)):
-        return not isinstance(value, torch.Tensor) or is_fake(value)
-    if type(value) in _CONTAINERS or isinstance(value, tuple):
-        return any(map(_holds_fake, value.values() if isinstance(value, dict) else value))
-    return False
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@
 import ctypes
 import functools
 import os
-import warnings
 import weakref
 
 import torch
@@ -13,8 +12,11 @@ import torch
 from kerf import _classes, _core, _opaque, _pytree, _torch
 from kerf._arguments import checked
 from kerf._call import Result, Signature
+from kerf._errors import warn
 from kerf._separate import separate_samples
-from kerf._weights import Weights, move_weights
+from kerf._surroundings import Surroundings
+from kerf._watch import ModelWatch
+from kerf._weights import Weights, device_types, move_weights
 
 
 class Pipeline:
@@ -29,6 +31,8 @@ class Pipeline:
                     their sizes; also "sum" and "first"
     batch_independent  True says that the model treats every sample of a batch by itself, for
                     opaque blocks and operators that Kerf cannot follow
+    frozen          the model's modules will not be changed: they are compared with what was traced
+                    now, and not again on every call
     cuda_graphs     "auto": stages on a CUDA device whose host keeps the device waiting are recorded
                     as CUDA graphs after two calls of a form and replayed from then on; ``False``:
                     always operator by operator. ``recorded()`` says what became of each stage
@@ -57,6 +61,7 @@ class Pipeline:
         reduce=None,
         batch_independent=False,
         cuda_graphs="auto",
+        frozen=False,
     ):
         reduce = dict(reduce or {})
         graph = graph if graph is not None else getattr(plan, "graph", None)
@@ -77,14 +82,16 @@ class Pipeline:
         self.record = False
         self.timeline = None
         self._model = model
-        self._check_mode()
+        self._surroundings = Surroundings(graph, device_types(plan))
+        self._watch = ModelWatch(model, graph)
+        self._frozen = frozen
         self._signature = Signature.from_json(graph.in_spec, len(graph.inputs))
         self._result = Result.from_json(graph.out_spec, model, len(graph.outputs))
         self._weights = Weights(model, self._signature, graph)
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
         for note in self.notes:
-            warnings.warn(f"kerf.Pipeline {note}", stacklevel=2)
+            warn(f"kerf.Pipeline {note}")
         self._runner = _torch.Pipeline(
             graph,
             plan,
@@ -94,6 +101,8 @@ class Pipeline:
             cuda_graphs == "auto",
         )
         self._forked = False
+        self._learns = graph.training and any(w["requires_grad"] for w in graph.weights)
+        self._silent = False  # about gradients
         _alive.add(self)
 
     def __call__(self, *args, **kwargs):
@@ -106,9 +115,13 @@ class Pipeline:
                     'processes with the method "spawn"'
                 )
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
-        self._check_mode()
+        self._surroundings.check()
+        if not self._frozen:
+            self._watch.check()
         inputs, given = self._signature.inputs(args, kwargs)
         self._result.check_given(given)
+        if not self._silent and torch.is_grad_enabled():
+            self._warn_of_gradients(inputs)
         if self._weights.changed():
             self._check_weights()
             runner.replace_weights(self._weights.tensors())
@@ -158,12 +171,12 @@ class Pipeline:
         """
         return [] if self._runner is None else self._runner.recorded()
 
-    def _check_mode(self):
-        if self._model.training != self.graph.training:
-            now, traced = ("train", "eval") if self._model.training else ("eval", "train")
-            raise ValueError(
-                f"[pipeline] the model is in {now} mode; the graph was traced in {traced} mode; "
-                f"call model.{traced}() or trace again"
+    def _warn_of_gradients(self, inputs):
+        if self._learns or any(t.requires_grad for t in inputs):
+            self._silent = True
+            warn(
+                "kerf.Pipeline gives results without gradients, and the model itself would give "
+                "some with: pipelines are for inference; call it under torch.no_grad()"
             )
 
     def _check_weights(self):

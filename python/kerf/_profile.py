@@ -9,6 +9,7 @@ from kerf._arguments import checked
 from kerf._call import Signature
 from kerf._pipeline import opaque_calls
 from kerf._plan import make_cluster
+from kerf._traced import TracedModel
 from kerf._weights import Weights
 
 
@@ -24,9 +25,12 @@ def profile(
     devices         device names or a Cluster; a CPU device is measured with the cores it would own
                     among them, so give the list that will be planned for
     budget_seconds  repetition ends when the times have settled, or after this long
+
+    Inputs and buffers that the model writes are left as they were.
     """
     cluster = make_cluster(devices)
     args = args if isinstance(args, tuple) else (args,)
+    TracedModel(graph).check(model)
     signature = Signature.from_json(graph.in_spec, len(graph.inputs))
     tensors = signature.tensors(args, kwargs or {})
     tensors, batch = resize(graph, tensors, batch)

@@ -9,12 +9,11 @@ depends on the size of the numbers (a clipped norm) shows at some and not at oth
 """
 
 import itertools
-import warnings
 
 import torch
 
 from kerf import _core, _torch
-from kerf._errors import is_of_run
+from kerf._errors import is_of_run, warn
 
 _MOST_SAMPLES = 8
 _OTHER_SCALES = (100.0, 0.01)  # of floating inputs
@@ -31,11 +30,10 @@ def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
     found = _core.check_samples_are_separate(graph, reduce, batch_independent)
     if found.batch_norms:
         others = f" and {len(found.batch_norms) - 1} more" if len(found.batch_norms) > 1 else ""
-        warnings.warn(
+        warn(
             f"kerf.Pipeline: batch norm '{found.batch_norms[0]}'{others} in train mode takes the "
             f"statistics of each micro-batch and updates its own {n_microbatches} times a call: "
             "other numbers than the model's; run with n_microbatches=1 for those",
-            stacklevel=4,
         )
     if found.verdict != "unknown" or batch_independent:
         return None
@@ -45,10 +43,9 @@ def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
         if graph.training
         else "the first call tries it on some of its samples, at several scales"
     )
-    warnings.warn(
+    warn(
         "kerf.Pipeline could not prove that the samples of a batch are treated separately: "
         f"{found.reason}{others}; {tried}; pass batch_independent=True if you know that they are",
-        stacklevel=4,
     )
     return SeparateSamples(graph, model, frozenset(reduce))
 

@@ -15,11 +15,12 @@ from kerf._arguments import checked, shown
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
 from kerf._capturable import check_batch, check_call, check_model, closed_blocks
-from kerf._errors import ExportError
+from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._probe import ProbeError
+from kerf._state import ModelState, refuse_state
 from kerf._symbols import NotAnExpression, Symbols
 
 
@@ -45,11 +46,15 @@ def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaq
     opaque        "auto": what will not export becomes such a block too; "never": it is an error
 
     Runs on fake tensors: no weights are moved, nothing is computed (but for opaque blocks whose
-    code needs real numbers). Raises ExportError for a model that cannot be captured.
+    code needs real numbers). Raises ExportError for a model that cannot be captured. What the user
+    has to know about the graph is shown as a KerfWarning, and kept in ``graph.notes``.
     """
     graph, _ = trace_timed(
         model, args, kwargs, batch_dims=batch_dims, basic_blocks=basic_blocks, opaque=opaque
     )
+    for note in graph.notes:
+        if batch_dims != {} or not note.startswith("batch is static"):  # as was asked for
+            warn(note)
     return graph
 
 
@@ -83,6 +88,8 @@ class Tracer:
         self.basic_blocks = _opaque.find_blocks(model, [*basic_blocks, *closed])
         self.blocks = _opaque.Blocks(model, self.basic_blocks)
         self.exporter = Exporter(model, self.signature, self.blocks, self.device)
+        self.state = ModelState(model, {"cpu", self.device.type})
+        self.exporter.around = self.state.reads.recording
         self.notes = []
         self.closed = {path: _block_note(path, reason) for path, reason in closed.items()}
         self.hidden = dict(self.closed)  # path of a block -> why it is one
@@ -91,7 +98,9 @@ class Tracer:
         # Each turn hides a module or fixes the batch of an input: there are only so many.
         while True:
             try:
-                return self._lower(self._export())
+                graph = self._lower(self._export())
+                if self.state.settled(graph, self._hide_state):
+                    return graph
             except UnknownSize as error:
                 if free_unbacked_symbols(error.expression):
                     self._hide_node(error.node, str(error))
@@ -184,6 +193,13 @@ class Tracer:
             reason = f"{node.target} is control flow over the values inside a tensor"
         self._hide(path, _blame.Blame(path, location, "", reason, data_dependent=True))
 
+    def _hide_state(self, path, attribute):
+        """Hides a module whose result depends on an attribute that its own code changes."""
+        if not path or not self.may_hide:
+            raise refuse_state(path, attribute)
+        reason = f"it reads attribute '{attribute}' and changes it"
+        self._hide(path, _blame.Blame(path, "", "", reason))
+
     def _refusal(self, blame):
         where = f" at {blame.location}" if blame.location else ""
         line = f" (`{blame.line}`)" if blame.line else ""
@@ -236,12 +252,12 @@ class Tracer:
     # From the exported program to the graph
 
     def _lower(self, program):
-        flat = FlatProgram(program, ambient_modes({"cpu", "cuda", self.device.type}))
+        flat = FlatProgram(program, ambient_modes({"cpu", self.device.type}))
         builder = self.core.GraphBuilder(type(self.model).__name__, self.model.training)
         symbols = Symbols()
         placeholders = _placeholders(program)
         hidden = [note for path, note in self.hidden.items() if path in self.blocks.paths]
-        notes = [*self.notes, *hidden, *self.exporter.notes]
+        notes = [*self.notes, *hidden]
         self._define_batch(builder, symbols, placeholders, notes)
         scopes = {p: builder.add_scope(p, type(m).__name__) for p, m in self.model.named_modules()}
         lowering = Lowering(
@@ -256,6 +272,7 @@ class Tracer:
         self._add_inputs(builder, lowering, placeholders)
         self._add_weights(builder, lowering, program, placeholders)
         lowering.run()
+        self.state.write(builder, notes, self.blocks.covers)
         for note in dict.fromkeys(notes):
             builder.add_note(note)
         self._set_outputs(builder, lowering, flat)

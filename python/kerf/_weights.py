@@ -18,8 +18,6 @@ class Weights:
     def __init__(self, model, signature, graph):
         self._places = []
         self._seen = []
-        names = {name for record in graph.weights for name in record["names"]}
-        self._modules = list(_modules_above(model, names))
         for record in graph.weights:
             tensor = find_weight(model, signature, record)
             self._seen.append(tensor)
@@ -30,39 +28,12 @@ class Weights:
         return list(self._seen)
 
     def changed(self):
-        """True when other tensors stand in the model than at the last look; looks again.
-
-        Raises ValueError when a module was replaced: another may compute something else.
-        """
-        for path, holder, key, module in self._modules:
-            if lookup(holder, key) is not module:
-                raise ValueError(
-                    f"[pipeline] module '{path}' was replaced after the pipeline was made; "
-                    "expected those that were traced; trace the model again, or load weights into "
-                    "the module it had (load_state_dict)"
-                )
-        now = [mapping[key] for mapping, key in self._places]
+        """True when other tensors stand in the model than at the last look; looks again."""
+        now = [lookup(mapping, key) for mapping, key in self._places]
         if all(map(operator.is_, now, self._seen)):
             return False
         self._seen = now
         return True
-
-
-def _modules_above(model, names):
-    """Where each module that holds one of the weights hangs: its path, dictionary, key, itself."""
-    seen = set()
-    for name in names:
-        path = name.rpartition(".")[0]
-        while path and path not in seen:
-            seen.add(path)
-            parent, _, key = path.rpartition(".")
-            try:
-                holder = model.get_submodule(parent)._modules
-            except AttributeError:
-                break  # a constant of the graph, which no module holds
-            if key in holder:
-                yield path, holder, key, holder[key]
-            path = parent
 
 
 def _place(model, names, tensor):
@@ -114,6 +85,12 @@ def plan_devices(graph, plan):
             wanted.setdefault(name, device)
     found = [wanted.get(record["name"]) for record in graph.weights]
     return [None if device == "cpu" else device for device in found]
+
+
+def device_types(plan):
+    """The types of device that a plan's stages run on, as PyTorch names them."""
+    names = (torch_device(plan.cluster, stage.device) for stage in plan.stages)
+    return {name.split(":")[0] for name in names}
 
 
 def torch_device(cluster, name):

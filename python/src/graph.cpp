@@ -242,6 +242,14 @@ void init_graph(py::module_& m) {
           },
           py::arg("batch"), "The first condition that a batch of this size violates, in words.")
       .def_property_readonly(
+          "scopes",
+          [](const Graph& g) {
+            std::vector<std::pair<std::string, std::string>> out;
+            for (const Scope& s : g.data().scopes) out.emplace_back(s.path, s.class_name);
+            return out;
+          },
+          "The modules of the model: pairs of path and class name.")
+      .def_property_readonly(
           "in_spec", [](const Graph& g) { return g.data().in_spec; },
           "The form of the call, as JSON.")
       .def_property_readonly(

@@ -18,4 +18,5 @@ PYBIND11_MODULE(_core, m) {
   init_partition(m);
   init_fx(m);
   init_runtime(m);
+  init_watch(m);
 }

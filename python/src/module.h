@@ -22,5 +22,6 @@ void init_verify(py::module_& m);
 void init_partition(py::module_& m);
 void init_fx(py::module_& m);
 void init_runtime(py::module_& m);
+void init_watch(py::module_& m);
 
 }  // namespace kerf::bindings

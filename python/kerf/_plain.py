@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes as plain data: what can be written into a graph and compared later.
+
+Numbers, texts and nested lists stand for themselves. The rest is a list that begins with its kind:
+``["dict", [key, value], ...]``, ``["code", "Mlp.forward", "3.11:5f3a..."]``, ``["object",
+"Config"]``. Code is told apart by its instructions, constants, defaults and what it closes over;
+PyTorch's own functions by name alone, since they change from one version to the next.
+"""
+
+import collections
+import contextvars
+import enum
+import functools
+import hashlib
+import numbers
+import sys
+import types
+
+import torch
+
+_LONGEST = 4096  # characters; longer data is kept as a digest
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_SYMBOLS = tuple(torch.types.py_sym_types)
+_CODE = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    functools.partial,
+    functools.cached_property,
+    property,
+    staticmethod,
+    classmethod,
+)
+
+ABSENT = ["absent"]
+_weights = contextvars.ContextVar("weights", default=None)
+
+
+def describe(value, weights=None):
+    """``value`` as plain data.
+
+    A tensor inside a container, or one that code closes over, has no name in the model, and a graph
+    holds its numbers: they count when the ids of the model's own weights are given, which do not.
+    """
+    token = _weights.set(weights)
+    try:
+        found = _describe(value, ())
+    finally:
+        _weights.reset(token)
+    if isinstance(found, (str, list)):
+        text = found if isinstance(found, str) else repr(found)
+        if len(text) > _LONGEST:
+            return ["digest", type(value).__name__, _digest(text)]
+    return found
+
+
+def same(a, b):
+    """Equal in type and value; code that was compiled by another Python is told by its name."""
+    if _is_code(a) and _is_code(b) and a[2].split(":")[0] != b[2].split(":")[0]:
+        return a[1] == b[1]
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return repr(a) == repr(b)  # not ==: 1, 1.0 and True differ, and nan is what it was
+
+
+def show(found):
+    """Plain data as it reads in a message."""
+    try:
+        return _show(found)
+    except (ValueError, TypeError, IndexError, AttributeError):
+        return _short(repr(found))  # from a file, and of no kind that Kerf writes
+
+
+def _show(found):
+    if not isinstance(found, list) or not found or not isinstance(found[0], str):
+        return _short(repr(found))
+    kind, *rest = found
+    if kind == "code":
+        return f"the function {rest[0].removeprefix('_VariableFunctionsClass.')}"
+    if kind in ("object", "module"):
+        return f"a {rest[0]}"
+    if kind == "enum":
+        return ".".join(rest)
+    if kind == "dtype":
+        return f"torch.{rest[0]}"
+    if kind == "dict":
+        return _short("{" + ", ".join(f"{k!r}: {show(v)}" for k, v in rest) + "}")
+    if kind == "digest":
+        return f"another {rest[0]}"
+    return f"a {kind}" if kind in _KINDS else _short(repr(found))
+
+
+_KINDS = {"tensor", "symbol", "device", "class", "set"}
+
+
+def is_code(value):
+    return isinstance(value, (*_CODE, type))
+
+
+def _is_code(found):
+    texts = isinstance(found, list) and all(isinstance(part, str) for part in found)
+    return texts and len(found) == 3 and found[0] == "code"
+
+
+def _describe(value, above):
+    kind = type(value)
+    if value is None or kind in (bool, float, str):
+        return value
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else ["int", str(value)]
+    if isinstance(value, torch.Tensor):
+        own = _weights.get()
+        return ["tensor"] if not above or own is None or id(value) in own else _tensor(value)
+    if isinstance(value, _SYMBOLS):
+        return ["symbol"]
+    if isinstance(value, enum.Enum):
+        return ["enum", kind.__name__, value.name]
+    if isinstance(value, torch.dtype):
+        return ["dtype", str(value).removeprefix("torch.")]
+    if isinstance(value, torch.device):
+        return ["device"]  # a plan says where things run
+    if isinstance(value, torch.nn.Module):
+        return ["module", kind.__name__]
+    if isinstance(value, (list, tuple, dict, set, frozenset, collections.deque)):
+        return _describe_container(value, above)
+    if is_code(value):
+        return _describe_code(value, above)
+    if isinstance(value, (bytes, range, slice, torch.layout, torch.memory_format)):
+        return [kind.__name__, repr(value)]
+    if isinstance(value, (numbers.Number, str)):
+        return [kind.__name__, str(value)]
+    if kind.__module__ == "numpy":
+        return _describe_numpy(value)
+    return ["object", kind.__name__]
+
+
+def _describe_container(value, above):
+    if id(value) in above:
+        return ["cycle"]
+    above = (*above, id(value))
+    if isinstance(value, dict):
+        items = dict.items(value)
+        return ["dict", *([_describe(k, above), _describe(v, above)] for k, v in items)]
+    if isinstance(value, (set, frozenset)):
+        return ["set", *sorted((_describe(v, above) for v in value), key=repr)]
+    return [_describe(v, above) for v in value]
+
+
+def _describe_numpy(value):
+    if not hasattr(value, "tobytes"):
+        return ["object", type(value).__name__]
+    digest = hashlib.sha256(value.tobytes()).hexdigest()[:16]
+    return [type(value).__name__, str(value.dtype), list(value.shape), digest]
+
+
+def _describe_code(value, above):
+    if isinstance(value, type):
+        return ["class", value.__qualname__]
+    if isinstance(value, functools.partial):
+        parts = [value.func, value.args, value.keywords]
+        return ["partial", *(_describe(p, above) for p in parts)]
+    if isinstance(value, functools.cached_property):
+        value = value.func
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    name = getattr(value, "__qualname__", type(value).__name__)
+    if not isinstance(value, types.FunctionType):
+        return ["code", name, ""]
+    if (value.__module__ or "").split(".")[0] == "torch":
+        return ["code", name, ""]
+    return ["code", name, f"{_PYTHON}:{_digest(repr(_function(value, above)))}"]
+
+
+def _function(function, above):
+    """Instructions, constants, defaults, and what it closes over."""
+    if id(function) in above or len(above) > 8:
+        return "..."
+    above = (*above, id(function))
+    return [
+        _code(function.__code__),
+        _describe(function.__defaults__, above),
+        _describe(function.__kwdefaults__, above),
+        [_cell(c, above) for c in function.__closure__ or ()],
+    ]
+
+
+def _cell(cell, above):
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return "empty"
+    return _describe(value, above)
+
+
+def _tensor(tensor):
+    found = ["tensor", str(tensor.dtype), list(map(str, tensor.shape))]
+    if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.numel() <= 1 << 20:
+        found.append(_digest(repr(tensor.detach().reshape(-1).tolist())))
+    return found
+
+
+def _code(code):
+    constants = [
+        _code(c)
+        if isinstance(c, types.CodeType)
+        else sorted(map(repr, c))
+        if isinstance(c, frozenset)
+        else repr(c)
+        for c in code.co_consts
+    ]
+    return [code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars]
+
+
+def _digest(text):
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _short(text):
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,351 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which attributes of its modules a model's code reads while it is traced.
+
+A graph holds what they led to (the branch that was taken, the number that was multiplied with), so
+it is right only while they stay as they are. ``nn.Module.__getattribute__`` is exchanged for the
+length of a call, and that of the classes of objects that modules hold, such as configurations.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+import threading
+import types
+
+import torch
+from torch._subclasses.fake_tensor import is_fake
+
+from kerf._plain import ABSENT, describe, is_code, same
+
+# What nn.Module keeps for itself. Modules, weights and hooks are looked at in their own ways.
+_MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl"}
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_LEAVE_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "kerf"}
+_MUTABLE_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes that were made by a class statement
+
+
+@dataclasses.dataclass
+class Read:
+    """One attribute that was read; ``owner`` is the class when a class gave it, else None."""
+
+    holder: object
+    path: str
+    name: str
+    owner: type | None
+    value: object  # as plain data, when it was first read
+    written: bool = False  # before that, in the same call; the value is what it was before
+
+
+class Reads:
+    """The attributes that the model's code reads, in the call that was recorded last."""
+
+    def __init__(self, model):
+        self._model = model
+        self._thread = threading.get_ident()
+        self._noting = True  # no call is being recorded
+        self._start()
+
+    def _start(self):
+        self.reads = {}  # (identity of the holder, name) -> Read
+        self._known = set()  # classes whose attribute was read: (class, name)
+        self._held = {}  # identity -> the module or object
+        self._paths = {}
+        self._before = {}
+        self._symbolic = {}
+        self._changed = []
+        self.kept = []  # (path, name) of attributes in which the model's code stored tensors
+        for path, module in self._model.named_modules():
+            self._keep(module, path)
+
+    def _keep(self, holder, path):
+        key = _identity(holder)
+        self._held[key] = holder
+        self._paths[key] = path
+        self._before[key] = dict(_own(holder))
+        self._symbolic[key] = _symbolic_attributes(holder)
+
+    @contextlib.contextmanager
+    def recording(self):
+        """Notes what is read inside, by this thread."""
+        self._start()
+        self._thread = threading.get_ident()
+        self._patched = []
+        try:
+            for cls in _attribute_classes(self._held.values()):
+                self._patch(cls)
+            self._noting = False
+            yield
+        finally:
+            self._noting = True
+            self._look_after()
+            for cls, original in reversed(self._patched):
+                if original is None:
+                    del cls.__getattribute__
+                else:
+                    cls.__getattribute__ = original
+
+    def _look_after(self):
+        """What the call has left behind; export puts most of it back by itself."""
+        self._changed = [(r, _now(r)) for r in self._counting() if not _is_same(r)]
+        for key, holder in self._held.items():
+            for name, found in _symbolic_attributes(holder).items():
+                if found != self._symbolic[key].get(name):
+                    self.kept.append((self._paths[key], name))
+
+    def _patch(self, cls):
+        if any(cls is patched for patched, _ in self._patched):
+            return
+        own = cls.__dict__.get("__getattribute__")
+        original = cls.__getattribute__
+
+        def noting(holder, name):
+            if not self._noting:
+                self._note(_identity(holder), name)
+            return original(holder, name)
+
+        cls.__getattribute__ = noting
+        self._patched.append((cls, own))
+
+    def _note(self, identity, name):
+        if identity not in self._held or (identity, name) in self.reads:
+            return
+        if name in _MACHINERY or name.startswith("__") or threading.get_ident() != self._thread:
+            return
+        self._noting = True  # looking at things reads them
+        try:
+            self._add(identity, name)
+        finally:
+            self._noting = False
+
+    def _add(self, identity, name):
+        holder, path = self._held[identity], self._paths[identity]
+        aliases = getattr(type(holder), "attribute_map", None)  # transformers' second names
+        if isinstance(aliases, dict):
+            name = aliases.get(name, name)
+        if (identity, name) in self.reads:
+            return
+        value, owner = look_up(holder, name)
+        if owner is torch.nn.Module or owner is object:
+            return
+        before = self._before[identity].get(name, ABSENT)
+        if owner is None and before is not value and name in _own(holder):
+            found = Read(holder, path, name, None, describe_found(before), written=True)
+            self.reads[identity, name] = found
+            return
+        if owner is not None:
+            if (type(holder), name) in self._known:
+                return
+            self._known.add((type(holder), name))
+        self.reads[identity, name] = Read(holder, path, name, owner, describe_found(value))
+        if owner is None:
+            self._hold(value, f"{path}.{name}".lstrip("."), 0)
+
+    def _hold(self, value, path, depth):
+        """Objects that a module holds have attributes too, and so have those in its lists."""
+        if _identity(value) in self._held or depth > 3:
+            return
+        if type(value) in (list, tuple, dict):
+            items = value.items() if type(value) is dict else enumerate(value)
+            for key, item in items:
+                if type(key) in (int, str):
+                    self._hold(item, f"{path}.{key}", depth + 1)
+            return
+        module = isinstance(value, torch.nn.Module)
+        if not (module or _is_watchable(value)) or find(self._model, path) is not value:
+            return
+        self._keep(value, path)
+        if not module:
+            self._patch(type(value))
+
+    def changed(self):
+        """What was read and was something else at the end: the model's own code has written it.
+
+        Not where it stores tensors beside it: those a trace does not keep, so all of it goes back.
+        """
+        keeping = {path for path, _ in self.kept}
+        return [read for read, _ in self._changed if read.path not in keeping]
+
+    def unsteady(self):
+        """``(path, name)`` of what was read and does not stay the same."""
+        return {(read.path, read.name) for read, _ in self._changed} | set(self.kept)
+
+    def advance(self):
+        """Leaves attributes as the call has left them; what they were can be put back."""
+        changed = self.changed()
+        before = [(read.holder, read.name, _now(read)) for read in changed]
+        for read, value in self._changed:
+            if read in changed:
+                _set(read.holder, read.name, value)
+        return before
+
+    def records(self):
+        """``(path, name, value)`` of what was read."""
+        weights = weight_ids(self._model)
+        for read in self._counting():
+            if isinstance(read.value, list) and read.value[:1] in _ELSEWHERE:
+                continue
+            name = read.name if read.owner is None else f"{type(read.holder).__name__}.{read.name}"
+            now = _now(read)
+            value = describe_found(now, weights)
+            first = self._paths.get(_identity(now), "")
+            if is_object(value) and first not in ("", f"{read.path}.{name}".lstrip(".")):
+                value.append(first)  # the same object, which was met there before
+            yield read.path, name, value
+
+    def _counting(self):
+        return [r for r in self.reads.values() if not r.written]
+
+    def written(self):
+        """What the model's code wrote before it read it."""
+        return [r for r in self.reads.values() if r.written]
+
+
+# Tensors are weights or constants of the graph, modules its scopes; devices are the plan's.
+_ELSEWHERE = (["tensor"], ["symbol"], ["device"], ["module"])
+
+
+_SYMBOLS = tuple(torch.types.py_sym_types)
+
+
+def symbolic_in(value):
+    """Ids of the fake tensors and symbolic numbers in a value: they belong to a trace."""
+    if isinstance(value, torch.Tensor):
+        return (id(value),) if is_fake(value) else ()
+    if isinstance(value, _SYMBOLS):
+        return (id(value),)
+    if isinstance(value, (list, tuple, dict, set)):
+        items = value.values() if isinstance(value, dict) else value
+        return tuple(i for item in items for i in symbolic_in(item))
+    return ()
+
+
+def _symbolic_attributes(holder):
+    own = {n: v for n, v in _own(holder).items() if n not in _MACHINERY}
+    found = {name: symbolic_in(value) for name, value in own.items()}
+    return {name: ids for name, ids in found.items() if ids}
+
+
+def _now(read):
+    return look_up(read.holder, read.name)[0]
+
+
+def _is_same(read):
+    return same(describe_found(_now(read)), read.value)
+
+
+def put_back(before):
+    """``before`` is what ``Reads.advance`` gave."""
+    for holder, name, value in before:
+        _set(holder, name, value)
+
+
+def _set(holder, name, value):
+    """Without running code of the holder's class; slots and weights are left alone."""
+    own = _own(holder)
+    if value is ABSENT:
+        own.pop(name, None)
+    elif look_up(holder, name)[1] is None and not has_slot(holder, name):
+        own[name] = value
+
+
+def describe_found(value, weights=None):
+    """What ``look_up`` found, as plain data."""
+    if value is ABSENT:
+        return ABSENT
+    if isinstance(value, NAMESPACES):
+        return describe(vars(value), weights)
+    return describe(value, weights)
+
+
+def weight_ids(model):
+    return {id(t) for t in [*model.parameters(), *model.buffers()]}
+
+
+def is_object(value):
+    """Is this the plain data of an object, whose attributes are looked at one by one?"""
+    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    return texts and value[:1] == ["object"]
+
+
+def look_up(holder, name):
+    """What stands behind a name, without running any code: ``(value, the class that has it)``.
+
+    ABSENT when nothing does; the class is None when the holder has it itself.
+    """
+    own = _own(holder)
+    if name in own:
+        return own[name], None
+    for cls in type(holder).__mro__:
+        if name in cls.__dict__:
+            value = cls.__dict__[name]
+            if isinstance(value, types.MemberDescriptorType):  # a slot of the holder
+                return _slot(holder, value), None
+            return value, cls
+    if isinstance(holder, torch.nn.Module):
+        for mapping in ("_parameters", "_buffers", "_modules"):
+            if name in own.get(mapping, ()):
+                return own[mapping][name], None
+    return ABSENT, None
+
+
+def has_slot(holder, name):
+    classes = [cls for cls in type(holder).__mro__ if name in cls.__dict__]
+    return bool(classes) and isinstance(classes[0].__dict__[name], types.MemberDescriptorType)
+
+
+def _slot(holder, descriptor):
+    try:
+        return descriptor.__get__(holder)
+    except AttributeError:
+        return ABSENT
+
+
+def find(model, path):
+    """The module or object that a path of a record leads to, or ABSENT."""
+    found = model
+    for part in path.split(".") if path else ():
+        if isinstance(found, (list, tuple)):
+            found = found[int(part)] if part.isdigit() and int(part) < len(found) else ABSENT
+        elif isinstance(found, dict):
+            found = found.get(part, ABSENT)
+        else:
+            found, _ = look_up(found, part)
+        if found is ABSENT:
+            break
+    return found
+
+
+def _identity(holder):
+    """Torch traces some modules through stand-ins, which share the module's dictionary."""
+    try:
+        return id(object.__getattribute__(holder, "__dict__"))
+    except (AttributeError, TypeError):
+        return id(holder)
+
+
+def _own(holder):
+    try:
+        own = object.__getattribute__(holder, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return own if isinstance(own, dict) else {}
+
+
+def _attribute_classes(modules):
+    """nn.Module, and the classes below it that have a ``__getattribute__`` of their own."""
+    found = dict.fromkeys([torch.nn.Module])
+    for module in modules:
+        for cls in type(module).__mro__:
+            if cls is not object and "__getattribute__" in cls.__dict__:
+                found[cls] = None
+    return found
+
+
+def _is_watchable(value):
+    """Objects of the user's classes, and of libraries such as transformers."""
+    cls = type(value)
+    if isinstance(value, torch.Tensor) or is_code(value) or not cls.__flags__ & _MUTABLE_CLASS:
+        return False
+    return (cls.__module__ or "").split(".")[0] not in _LEAVE_ALONE

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a graph says about the model and the surroundings it was traced in.
+
+Written as attributes of the graph while it is built; ``kerf._watch`` holds a model to them. Names
+with a dot are Kerf's own: ``Linear.forward`` is what the class gives, ``torch.autocast`` a state of
+the thread that traced.
+"""
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from kerf._errors import ExportError
+from kerf._plain import describe, same
+from kerf._reads import Reads, put_back
+
+HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+GLOBAL_HOOKS = {
+    "torch.global_forward_pre_hooks": torch_module._global_forward_pre_hooks,
+    "torch.global_forward_hooks": torch_module._global_forward_hooks,
+}
+AUTOCAST = "torch.autocast"
+DEFAULT_DTYPE = "torch.default_dtype"
+SHARED = "torch.shared_modules"
+
+
+class ModelState:
+    """What one trace has to remember of its model."""
+
+    def __init__(self, model, device_types):
+        self._model = model
+        self._device_types = device_types
+        self._hooks = _hooks(model)  # a first call may install some of its own
+        self._restless = None  # hash of the graph, when the model's code changed what it had read
+        self._first = {}  # what it had read then, by path and name
+        self._undo = []
+        self.reads = Reads(model)
+
+    def write(self, builder, notes, is_opaque):
+        """Adds the records; ``is_opaque`` tells paths of modules that run as they are."""
+        changed = self.reads.unsteady()
+        notes.extend(
+            f"forward stores a tensor in attribute '{f'{path}.{name}'.lstrip('.')}'; a pipeline "
+            "does not"
+            for path, name in self.reads.kept
+        )
+        if self._restless is not None:
+            notes.extend(
+                f"forward changes attribute '{_join(r)}', which it also reads; a pipeline does not"
+                for r in self.reads.changed()
+            )
+        builder.add_attribute("", DEFAULT_DTYPE, describe(torch.get_default_dtype())[1])
+        builder.add_attribute("", AUTOCAST, autocast_state(self._device_types))
+        builder.add_attribute("", SHARED, shared_modules(self._model))
+        for name, hooks in GLOBAL_HOOKS.items():
+            builder.add_attribute("", name, describe_hooks(hooks))
+        self._write_hooks(builder, is_opaque)
+        written = set()
+        for path, name, value in self.reads.records():
+            if (path, name) in changed or is_opaque(path):
+                continue
+            builder.add_attribute(path, name, value)
+            written.add((path, name))
+            if (path, name) in self._first:
+                builder.add_attribute(path, name, self._first[path, name])
+        for path, module in self._model.named_modules():
+            if module.training != self._model.training and (path, "training") not in written:
+                builder.add_attribute(path, "training", module.training)
+
+    def _write_hooks(self, builder, is_opaque):
+        now = _hooks(self._model)
+        for key in dict.fromkeys([*self._hooks, *now]):
+            path, name = key
+            if is_opaque(path):
+                continue
+            before, after = self._hooks.get(key, []), now.get(key, [])
+            builder.add_attribute(path, name, after)
+            if not same(before, after):
+                builder.add_attribute(path, name, before)  # a model that was never called
+
+    def settled(self, graph, hide):
+        """False when the model has to be traced once more: its code has changed what it reads.
+
+        Settled the next time: a first call sets something up, and a model that was never called is
+        the same model if both graphs are. Changed again: makes no difference if the graphs are the
+        same (a counter); else the module is hidden.
+        """
+        changed = self.reads.changed()
+        before, self._restless = self._restless, graph.hash if changed else None
+        if before is None:
+            self._first = {(r.path, r.name): r.value for r in [*changed, *self.reads.written()]}
+            self._undo = self.reads.advance() if changed else []
+            return not changed
+        if changed:
+            put_back(self._undo)
+        if before == graph.hash:
+            return True
+        if changed:
+            hide(self._module_of(changed[0].path), _join(changed[0]))
+            self._restless = None
+        self._first = {}
+        return False
+
+    def _module_of(self, path):
+        modules = dict(self._model.named_modules())
+        while path not in modules:
+            path = path.rpartition(".")[0]
+        return path
+
+
+def refuse_state(path, attribute):
+    owner = f"module '{path}'" if path else "the model's own forward"
+    return ExportError(
+        f"[trace] {owner} reads attribute '{attribute}' and changes it, and its result depends on "
+        "it; expected a forward that leaves what it reads as it was; keep the number in a buffer "
+        "(register_buffer), or move that code into a submodule, which can run as one opaque block",
+        module=path,
+    )
+
+
+def _join(read):
+    return f"{read.path}.{read.name}".lstrip(".")
+
+
+def _hooks(model):
+    return {
+        (path, name): describe_hooks(module.__dict__[name])
+        for path, module in model.named_modules()
+        for name in HOOKS
+        if module.__dict__.get(name)
+    }
+
+
+def describe_hooks(hooks):
+    return [describe(hook, frozenset()) for hook in hooks.values()]
+
+
+def shared_modules(model):
+    """``[path, first path]`` of each module that hangs in more than one place."""
+    first = {}
+    return [
+        [path, first[id(module)]]
+        for path, module in model.named_modules(remove_duplicate=False)
+        if first.setdefault(id(module), path) != path
+    ]
+
+
+def autocast_state(device_types):
+    """``[device type, dtype]`` where autocast is on for the calling thread."""
+    return [
+        [kind, str(torch.get_autocast_dtype(kind)).removeprefix("torch.")]
+        for kind in sorted(device_types)
+        if torch.is_autocast_enabled(kind)
+    ]
+
+
+def surroundings(graph):
+    """The records of Kerf's own names, by name; {} for a graph that has none.
+
+    Raises ValueError for a file in which they are of another form.
+    """
+    found = {r["name"]: r["value"] for r in graph.attributes if is_ours(r["path"], r["name"])}
+    for name, value in found.items():
+        if name == DEFAULT_DTYPE:
+            sound = isinstance(value, str)
+        elif name in (AUTOCAST, SHARED):
+            sound = isinstance(value, list) and all(map(_is_pair, value))
+        else:
+            sound = isinstance(value, list)
+        if not sound:
+            raise ValueError(
+                f"[pipeline] the graph's attribute '{name}' is {value!r}; expected the form that "
+                "kerf.trace writes; trace the model again"
+            )
+    return found
+
+
+def is_ours(path, name):
+    return not path and name.startswith("torch.")
+
+
+def _is_pair(value):
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value)

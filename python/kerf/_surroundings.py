@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Autocast and the default dtype: states of the caller that a trace depends on."""
+
+import torch
+
+from kerf._state import AUTOCAST, DEFAULT_DTYPE, autocast_state, surroundings
+
+
+class Surroundings:
+    """The states of the calling thread that a trace depends on: autocast, the default dtype."""
+
+    def __init__(self, graph, device_types):
+        """``device_types`` are those of the plan's stages, as PyTorch names them."""
+        traced = surroundings(graph)
+        self._dtype = traced.get(DEFAULT_DTYPE)
+        self._types = device_types
+        self._traced = traced.get(AUTOCAST)
+        self._autocast = self._traced and self._on_devices(dict(self._traced))
+
+    def _on_devices(self, traced):
+        """What was traced for the CPU counts for the device a stage is on."""
+        for kind in sorted(self._types):
+            if kind not in traced and "cpu" not in traced:
+                raise ValueError(
+                    f"[pipeline] the model was traced {_inside(self._traced)}, and the plan has "
+                    f"stages on {kind}, where that does nothing; expected stages on "
+                    f"{' and '.join(traced)}; trace the model on the device it will run on"
+                )
+        return [[kind, traced.get(kind) or traced["cpu"]] for kind in sorted(self._types)]
+
+    def check(self):
+        """Raises ValueError when they are others than when the model was traced."""
+        if self._autocast is None:
+            return
+        now = autocast_state(self._types)
+        if now != self._autocast:
+            raise ValueError(
+                f"[pipeline] the call is made {_inside(now)}; the model was traced "
+                f"{_inside(self._traced)}; call it as it was traced, or trace it as it is called"
+            )
+        dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+        if dtype != self._dtype:
+            raise ValueError(
+                f"[pipeline] the default dtype is {dtype}; it was {self._dtype} when the model was "
+                "traced; set it back (torch.set_default_dtype) or trace again"
+            )
+
+
+def _inside(state):
+    texts = [f'torch.autocast("{kind}", torch.{dtype})' for kind, dtype in state]
+    return "inside " + " and ".join(texts) if texts else "outside torch.autocast"

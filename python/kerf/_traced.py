@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a graph says about its model; names the first thing that is different in another."""
+
+import torch
+
+from kerf._plain import ABSENT, describe, same, show
+from kerf._reads import describe_found, find, is_object, look_up, weight_ids
+from kerf._state import (
+    DEFAULT_DTYPE,
+    GLOBAL_HOOKS,
+    HOOKS,
+    SHARED,
+    describe_hooks,
+    is_ours,
+    shared_modules,
+    surroundings,
+)
+
+AGAIN = "set it back or trace again"
+
+
+class TracedModel:
+    """What a graph says about its model."""
+
+    def __init__(self, graph):
+        self.scopes = dict(graph.scopes)  # path -> name of the class
+        self.training = graph.training
+        self.weights = [r for r in graph.weights if r["kind"] != "constant"]
+        self.ties = [r["names"] for r in self.weights if len(r["names"]) > 1]
+        nodes = graph.nodes
+        self._opaque = [n["kwargs"]["module"] for n in nodes if n["op"] == "opaque"]
+        self.by_name = {}  # (path, name) -> values; more than one where any will do
+        for record in graph.attributes:
+            key = record["path"], record["name"]
+            self.by_name.setdefault(key, []).append(record["value"])
+        self.surroundings = surroundings(graph)
+        # A graph that was written by hand, or before attributes were, says nothing of them.
+        self.has_state = DEFAULT_DTYPE in self.surroundings
+
+    def is_opaque(self, path):
+        return any(path == p or path.startswith(p + ".") for p in self._opaque)
+
+    def attributes(self):
+        """``(path, name, values, from_class)`` of what the model's code has read."""
+        for (path, name), values in self.by_name.items():
+            if name in HOOKS or name == "training" or is_ours(path, name):
+                continue
+            yield path, name.rpartition(".")[2], values, "." in name
+
+    def check(self, model):
+        """Raises ValueError that names the first difference."""
+        modules = dict(model.named_modules())
+        if not self.has_state:
+            self._check_mode("", model)
+            return
+        self._own = weight_ids(model)
+        self._check_tree(modules)
+        self._check_shared(model)
+        for path, module in modules.items():
+            self._check_mode(path, module)
+            if not self.is_opaque(path):
+                self._check_hooks(path, module)
+        for name, hooks in GLOBAL_HOOKS.items():
+            self._compare_hooks("PyTorch", [self.surroundings.get(name, [])], hooks, name)
+        for path, name, values, from_class in self.attributes():
+            self._check_attribute(model, path, name, values, from_class)
+        self._check_shadows(modules)
+        for record in self.weights:
+            _check_weight(model, record)
+        for names in self.ties:
+            _check_tie(model, names)
+
+    def _check_tree(self, modules):
+        traced = self.scopes
+        for path, module in modules.items():
+            found = type(module).__name__
+            if path not in traced:
+                raise _refusal(
+                    f"the model has a module '{path}' (a {found}); it had none when the model was "
+                    "traced"
+                )
+            if found != traced[path]:
+                raise _refusal(
+                    f"{module_name(path)} is a {found}; it was a {traced[path]} when the model was "
+                    "traced"
+                )
+        for path, name in traced.items():
+            if path not in modules:
+                raise _refusal(
+                    f"the model has no module '{path}'; it was a {name} when the model was traced"
+                )
+        if list(modules) != list(traced):
+            path = next(p for p, q in zip(modules, traced, strict=True) if p != q)
+            raise _refusal(
+                f"module '{path}' stands in another place than when the model was traced"
+            )
+
+    def _check_shared(self, model):
+        was, now = self.surroundings.get(SHARED, []), shared_modules(model)
+        if was != now:
+            others = (pair for pair in [*was, *now] if (pair in was) != (pair in now))
+            path, first = next(others, (was or now)[0])
+            are, were = ("are", "were not") if [path, first] in now else ("are not", "were")
+            raise _refusal(
+                f"modules '{first}' and '{path}' {are} one module; they {were} when the model was "
+                "traced"
+            )
+
+    def _check_mode(self, path, module):
+        traced = self.by_name.get((path, "training"), [self.training])[0]
+        if module.training != traced:
+            now, was = ("train", "eval") if module.training else ("eval", "train")
+            owner = f"module '{path}' is" if path else "the model is"
+            call = f"model.get_submodule('{path}')" if path else "model"
+            raise ValueError(
+                f"[pipeline] {owner} in {now} mode; it was in {was} mode when the model was "
+                f"traced; call {call}.{was}() or trace again"
+            )
+
+    def _check_hooks(self, path, module):
+        for name in HOOKS:
+            allowed = self.by_name.get((path, name), [[]])
+            self._compare_hooks(module_name(path), allowed, module.__dict__.get(name, {}), name)
+
+    def _compare_hooks(self, owner, allowed, hooks, name):
+        if not hooks and allowed == [[]]:
+            return
+        now = describe_hooks(hooks)
+        if not any(same(now, a) for a in allowed):
+            was = allowed[0] if isinstance(allowed[0], list) else [allowed[0]]
+            texts = [", ".join(map(show, some)) or "none" for some in (now, was)]
+            kind = "forward pre-hooks" if "pre" in name else "forward hooks"
+            raise ValueError(
+                f"[pipeline] {owner} has the {kind} {texts[0]}; it had {texts[1]} when the model "
+                f"was traced; {AGAIN}"
+            )
+
+    def _check_attribute(self, model, path, name, values, from_class):
+        holder = find(model, path)
+        found, owner = (ABSENT, None) if holder is ABSENT else look_up(holder, name)
+        now = describe_found(found, self._own)
+        if is_object(values[0]) and len(values[0]) > 2:  # met before, under another path
+            values, first = [values[0][:2]], values[0][2]
+            if same(now, values[0]) and found is not find(model, first):
+                self._check_alike(found, first, f"{path}.{name}".lstrip("."))
+        if any(same(now, value) for value in values):
+            return
+        where = module_name(path) if path in self.scopes else f"'{path}'"
+        if from_class and owner is not None:
+            where = f"class {type(holder).__name__}"
+        raise ValueError(
+            f"[pipeline] {where} {_has(name, now)}; it {_had(values[0])} when the model was "
+            f"traced; {AGAIN}"
+        )
+
+    def _check_alike(self, found, first, path):
+        """An object that stands where that at ``first`` stood has to say the same."""
+        for holder, name, values, _ in self.attributes():
+            if holder == first:
+                now = describe_found(look_up(found, name)[0], self._own)
+                if not any(same(now, value) for value in values):
+                    raise ValueError(
+                        f"[pipeline] '{path}' {_has(name, now)}; it {_had(values[0])} when the "
+                        f"model was traced; {AGAIN}"
+                    )
+
+    def _check_shadows(self, modules):
+        """What a class gave must not be given by a module of that class now."""
+        names = self.class_names(modules)
+        for path, module in modules.items():
+            for name in names.get(type(module), ()):
+                own = module.__dict__
+                if name in own and (path, name) not in self.by_name and not self.is_opaque(path):
+                    now = _has(name, describe(own[name]))
+                    raise ValueError(
+                        f"[pipeline] {module_name(path)} {now} of its own; it had that of its "
+                        f"class when the model was traced; {AGAIN}"
+                    )
+
+    def class_names(self, modules):
+        """Names that classes of modules gave when they were read."""
+        names = {type(m): {"forward"} for m in modules.values()}
+        for path, name, _, from_class in self.attributes():
+            if from_class and path in modules:
+                names[type(modules[path])].add(name)
+        return names
+
+
+def module_name(path):
+    return f"module '{path}'" if path else "the model"
+
+
+def _refusal(text):
+    return ValueError(f"[pipeline] {text}; give the model that was traced, or trace this one")
+
+
+def _has(name, value):
+    return f"has no {name}" if value == ABSENT else f"has {name}={show(value)}"
+
+
+def _had(value):
+    if value == ABSENT:
+        return "had none"
+    return "was another" if show(value).startswith("another") else f"was {show(value)}"
+
+
+def _check_weight(model, record):
+    for name in record["names"]:
+        tensor = find(model, name)
+        if not isinstance(tensor, torch.Tensor):
+            raise _refusal(
+                f"the model has no {record['kind']} '{name}'; it had one when the model was traced"
+            )
+        if list(tensor.shape) != record["shape"]:
+            raise _refusal(
+                f"weight '{name}' has the shape {list(tensor.shape)}; it had {record['shape']} "
+                "when the model was traced"
+            )
+
+
+def _check_tie(model, names):
+    """All names of a tied weight must still lead to one memory."""
+    found = [(name, find(model, name)) for name in names]
+    tensors = [(name, t) for name, t in found if isinstance(t, torch.Tensor)]
+    for name, tensor in tensors[1:]:
+        if not _one_memory(tensor, tensors[0][1]):
+            raise ValueError(
+                f"[pipeline] weight '{name}' is no longer tied to '{tensors[0][0]}'; they were one "
+                "tensor when the model was traced; tie them again or trace again"
+            )
+
+
+def _one_memory(a, b):
+    if a is b:
+        return True
+    return (
+        a.device == b.device
+        and not a.is_meta
+        and a.data_ptr() == b.data_ptr()
+        and (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+    )

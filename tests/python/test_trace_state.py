@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attributes that a forward reads and writes itself; notes that are shown."""
+
+import warnings
+
+import pytest
+import torch
+from comparing import assert_same, eager
+from torch import nn
+
+import kerf
+
+X = torch.randn(4, 8)
+
+
+def shown(call):
+    """What ``call`` gives, and the texts of Kerf's warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    texts = [w for w in caught if issubclass(w.category, kerf.KerfWarning)]
+    assert all(w.filename == __file__ for w in texts)
+    return result, [str(w.message) for w in texts]
+
+
+def pipeline(model, graph):
+    return kerf.Pipeline(model, kerf.plan(graph, devices=["cpu:0"]))
+
+
+class Warming(nn.Module):
+    """Its result depends on how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x):
+        self.step += 1
+        return x * self.step
+
+
+def test_a_module_that_depends_on_what_it_changes_runs_as_it_is():
+    model = nn.Sequential(nn.Linear(8, 8), Warming()).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert [n["op"] for n in graph.nodes][-1] == "opaque"
+    assert "reads attribute '1.step' and changes it" in texts[0]
+    with pipeline(model, graph) as pipe:
+        for step in range(3):
+            model[1].step = step
+            found = pipe(X)
+            model[1].step = step
+            assert_same(found, eager(model, (X,), {}))
+
+
+def test_a_model_that_depends_on_what_it_changes_is_refused():
+    with pytest.raises(kerf.ExportError, match="attribute 'step' and changes it.*buffer"):
+        kerf.trace(Warming().eval(), X)
+    with pytest.raises(kerf.ExportError, match="module '0' reads attribute '0.step'"):
+        kerf.trace(nn.Sequential(Warming()).train(), X)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.log = []
+
+    def forward(self, x):
+        self.calls += 1
+        self.log.append("call")
+        return x + 1
+
+
+def test_a_counter_is_left_alone_and_said():
+    model = nn.Sequential(Counting()).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert any("changes attribute '0.calls'" in text for text in texts)
+    with pipeline(model, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), eager(model, (X,), {}))
+
+
+class Lazy(nn.Module):
+    """Sets itself up at the first call, and writes something at every call."""
+
+    def __init__(self):
+        super().__init__()
+        self.ready = False
+
+    def forward(self, x):
+        if not self.ready:
+            self.factor = 2.0
+            self.ready = True
+        self.width = x.shape[-1]
+        self.last = object()
+        return x * self.factor * self.width if self.last else x
+
+
+def test_what_a_first_call_sets_up_is_part_of_the_model():
+    model = Lazy().eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert not texts
+    with pipeline(model, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), eager(model, (X,), {}))
+        model.factor = 3.0
+        with pytest.raises(ValueError, match="factor=3.0"):
+            pipe(X)
+    fresh = Lazy().eval()
+    with pipeline(fresh, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), eager(fresh, (X,), {}))
+
+
+def test_a_trace_leaves_classes_as_they_were():
+    before = dict(vars(nn.Module))
+    kerf.trace(nn.Linear(8, 8).eval(), X)
+    assert dict(vars(nn.Module)) == before
+    with pytest.raises(kerf.ExportError):
+        kerf.trace(nn.Linear(7, 8).eval(), X)
+    assert dict(vars(nn.Module)) == before
+
+
+# Notes
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def test_opaque_blocks_and_static_batches_are_shown():
+    model = nn.Sequential(nn.Linear(8, 8), Branch()).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert texts == graph.notes and "module '1' runs as Python" in texts[0]
+    graph, texts = shown(lambda: kerf.trace(nn.Linear(8, 8).eval(), torch.randn(8)))
+    assert texts == graph.notes
+    fixed = nn.Flatten(0).eval()
+    graph, texts = shown(lambda: kerf.trace(fixed, X, batch_dims={}))
+    assert graph.is_static and not texts  # as was asked for
+
+
+def test_what_needs_no_word_gets_none():
+    _, texts = shown(lambda: kerf.trace(nn.Linear(8, 8).eval(), X))
+    assert not texts
+
+
+# Profiles
+
+
+class Writer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(4, 8)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, ids, x):
+        ids.add_(1)  # out of the table after three times
+        x[:, :4].mul_(2.0)
+        self.seen.add_(1)
+        return self.table(ids) + x
+
+
+def test_a_profile_writes_nothing_of_the_callers():
+    model = Writer().eval()
+    ids, x = torch.zeros(4, dtype=torch.long), torch.ones(4, 16)[:, ::2]
+    graph = kerf.trace(model, (ids, x))
+    for batch in (None, 2):
+        kerf.profile(model, graph, (ids, x), batch=batch, budget_seconds=0.1)
+        assert not ids.any() and torch.equal(x, torch.ones(4, 8)) and model.seen == 0
+
+
+def test_a_profile_of_another_model_is_refused():
+    graph = kerf.trace(nn.Sequential(nn.ReLU()).eval(), X)
+    with pytest.raises(ValueError, match="is a GELU; it was a ReLU"):
+        kerf.profile(nn.Sequential(nn.GELU()).eval(), graph, X)
+
+
+class Cached(nn.Module):
+    """Keeps a table and its length, and makes it again only for a greater length."""
+
+    def __init__(self):
+        super().__init__()
+        self.length = 0
+        self.table = None
+
+    def forward(self, x):
+        if x.shape[-1] > self.length:
+            self.length = x.shape[-1]
+            self.table = torch.arange(self.length) * 0.5
+        return x * self.table
+
+
+def test_a_cache_of_tensors_is_left_as_it_was():
+    model = nn.Sequential(Cached()).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert model[0].length == 0 and model[0].table is None
+    assert any("stores a tensor in attribute '0.table'" in text for text in texts)
+    with pipeline(model, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), eager(model, (X,), {}))
