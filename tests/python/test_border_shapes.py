@@ -8,6 +8,7 @@ import torch.nn as nn
 from comparing import hand_plan
 
 import kerf
+from kerf import _core
 
 
 class Squeezed(nn.Module):
@@ -33,25 +34,30 @@ class Odd(nn.Module):
         return x[0] if float(x.sum()) < -1e6 else x * 2
 
 
-def pipeline(model, n_microbatches, stages=None, **options):
-    graph = kerf.trace(model.eval(), (torch.randn(4, 8),), **options)
-    stages = stages or [[i] for i in range(graph.num_nodes)]
-    plan = hand_plan(graph, stages, ["cpu:0", "cpu:1"], n_microbatches, batch=4)
+def unconditional(graph):
+    """The graph without the conditions on its batch: what is left to see is the shape."""
+    lines = graph.text().splitlines(keepends=True)
+    return _core.parse_graph("".join(n for n in lines if not n.startswith("require ")))
+
+
+def pipeline(model, **options):
+    graph = unconditional(kerf.trace(model.eval(), (torch.randn(4, 8),), **options))
+    stages = [[i] for i in range(graph.num_nodes)]
+    plan = hand_plan(graph, stages, ["cpu:0", "cpu:1"], batch=4)
     return kerf.Pipeline(model, plan, graph=graph)
 
 
 @pytest.mark.parametrize("model", [Squeezed, Ends])
 def test_a_shape_that_one_row_changes_is_refused(model):
     model, x = model(), torch.randn(4, 8)
-    pipe = pipeline(model, 2)
+    pipe = pipeline(model)
     torch.testing.assert_close(pipe(x), model(x))
-    with pytest.raises((RuntimeError, ValueError), match="squeeze"):
-        pipe(x[:3])  # two rows, and one
+    with pytest.raises(RuntimeError, match="squeeze"):
+        pipe(x[:1])
 
 
 def test_the_message_names_value_place_and_shapes():
-    model = Ends().eval()
-    pipe = pipeline(model, 1)
+    pipe = pipeline(Ends())
     with pytest.raises(RuntimeError) as caught:
         pipe(torch.randn(1, 8))
     text = str(caught.value)
@@ -61,7 +67,7 @@ def test_the_message_names_value_place_and_shapes():
 
 def test_a_block_whose_result_has_another_shape_is_refused():
     model = nn.Sequential(nn.Linear(8, 8), Odd(), nn.Linear(8, 8)).eval()
-    pipe = pipeline(model, 1, basic_blocks=[Odd])
+    pipe = pipeline(model, basic_blocks=[Odd])
     x = torch.randn(4, 8)
     torch.testing.assert_close(pipe(x), model(x))
     with torch.no_grad():
