@@ -21,8 +21,8 @@ class Pipeline:
         graph: Graph | None = None,
         n_microbatches: int | None = None,
         reduce: Mapping[str, str] | None = None,
-        cuda_graphs: Literal["auto", False] = "auto",
         batch_independent: bool = False,
+        cuda_graphs: Literal["auto", False] = "auto",
         frozen: bool = False,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -22,6 +22,7 @@ GLOBAL_HOOKS = {
 AUTOCAST = "torch.autocast"
 DEFAULT_DTYPE = "torch.default_dtype"
 SHARED = "torch.shared_modules"
+MODULES = "torch.modules"  # how many scopes are modules; those after them are second paths of some
 
 
 class ModelState:
@@ -52,6 +53,7 @@ class ModelState:
         builder.add_attribute("", DEFAULT_DTYPE, describe(torch.get_default_dtype())[1])
         builder.add_attribute("", AUTOCAST, autocast_state(self._device_types))
         builder.add_attribute("", SHARED, shared_modules(self._model))
+        builder.add_attribute("", MODULES, len(list(self._model.modules())))
         for name, hooks in GLOBAL_HOOKS.items():
             builder.add_attribute("", name, describe_hooks(hooks))
         self._write_hooks(builder, is_opaque)
@@ -163,6 +165,8 @@ def surroundings(graph):
     for name, value in found.items():
         if name == DEFAULT_DTYPE:
             sound = isinstance(value, str)
+        elif name == MODULES:
+            sound = type(value) is int and value >= 1
         elif name in (AUTOCAST, SHARED):
             sound = isinstance(value, list) and all(map(_is_pair, value))
         else:

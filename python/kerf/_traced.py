@@ -10,6 +10,7 @@ from kerf._state import (
     DEFAULT_DTYPE,
     GLOBAL_HOOKS,
     HOOKS,
+    MODULES,
     SHARED,
     describe_hooks,
     is_ours,
@@ -24,7 +25,6 @@ class TracedModel:
     """What a graph says about its model."""
 
     def __init__(self, graph):
-        self.scopes = dict(graph.scopes)  # path -> name of the class
         self.training = graph.training
         self.weights = [r for r in graph.weights if r["kind"] != "constant"]
         self.ties = [r["names"] for r in self.weights if len(r["names"]) > 1]
@@ -35,6 +35,8 @@ class TracedModel:
             key = record["path"], record["name"]
             self.by_name.setdefault(key, []).append(record["value"])
         self.surroundings = surroundings(graph)
+        modules = graph.scopes[: self.surroundings.get(MODULES)]
+        self.scopes = dict(modules)  # path -> name of the class
         # A graph that was written by hand, or before attributes were, says nothing of them.
         self.has_state = DEFAULT_DTYPE in self.surroundings
 
