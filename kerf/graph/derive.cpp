@@ -10,6 +10,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/hash.h"
 #include "kerf/graph/derive_impl.h"
+#include "kerf/graph/renumber.h"
 #include "kerf/graph/text_impl.h"
 
 namespace kerf {
@@ -46,13 +47,6 @@ void sort_unique(std::vector<T>& items) {
   items.erase(std::unique(items.begin(), items.end()), items.end());
 }
 
-void renumber_argument(Argument& argument, const std::vector<ValueId>& map) {
-  if (auto* value = std::get_if<ValueId>(&argument.data)) *value = map[value->index()];
-  if (auto* list = std::get_if<Argument::List>(&argument.data)) {
-    for (Argument& element : *list) renumber_argument(element, map);
-  }
-}
-
 }  // namespace
 
 GraphDerivation::GraphDerivation(GraphData data, bool order_edges)
@@ -73,7 +67,7 @@ Graph GraphDerivation::run() {
 
 // A canonical numbering makes equality and the text form exact, whoever built the graph.
 void GraphDerivation::renumber() {
-  if (!is_in_order()) renumber_values();
+  if (!is_in_order()) renumber_values(content_.data);
   note_origins();
   renumber_storages();
 }
@@ -114,30 +108,6 @@ void GraphDerivation::note_origins() {
       if (outputs[k].valid()) note(outputs[k], Origin::node, NodeId(n), k);
     }
   }
-}
-
-void GraphDerivation::renumber_values() {
-  GraphData& data = content_.data;
-  std::vector<ValueId> new_id(data.values.size());
-  std::vector<Value> values;
-  values.reserve(data.values.size());
-  const auto place = [&](ValueId& id) {
-    new_id[id.index()] = ValueId(values.size());
-    values.push_back(std::move(data.values[id.index()]));
-    id = new_id[id.index()];
-  };
-  for (GraphInput& input : data.inputs) place(input.value);
-  for (Weight& weight : data.weights) place(weight.value);
-  for (Node& node : data.nodes) {
-    for (NamedArgument& argument : node.args) renumber_argument(argument.value, new_id);
-    for (ValueId& id : node.written) id = new_id[id.index()];
-    for (ValueId& id : node.may_alias) id = new_id[id.index()];
-    for (ValueId& id : node.outputs) {
-      if (id.valid()) place(id);
-    }
-  }
-  for (GraphOutput& output : data.outputs) renumber_argument(output.leaf, new_id);
-  data.values = std::move(values);
 }
 
 void GraphDerivation::renumber_storages() {

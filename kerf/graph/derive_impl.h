@@ -39,7 +39,6 @@ class GraphDerivation {
 
   void renumber();  // values: inputs, weights, node outputs; storages by first mention
   bool is_in_order() const;
-  void renumber_values();
   void renumber_storages();
   void note_origins();
   void derive_inputs();  // inputs per node, consumers per value

@@ -10,7 +10,6 @@
 #include <c10/core/MemoryFormat.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -171,15 +170,6 @@ c10::IValue to_ivalue(const Argument& argument, const c10::TypePtr& type, std::i
   }
   if (const auto* name = argument.find<EnumName>()) return to_enum(*name, type);
   misfit("a value of the graph", type);
-}
-
-bool depends_on_batch(const Argument& argument) {
-  if (const auto* size = argument.find<Expr>()) return !size->is_constant();
-  if (const auto* list = argument.find<Argument::List>()) {
-    return std::any_of(list->begin(), list->end(),
-                       [](const Argument& item) { return depends_on_batch(item); });
-  }
-  return false;
 }
 
 std::string describe(const Value& value) {

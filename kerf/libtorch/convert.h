@@ -25,9 +25,6 @@ c10::Device to_torch_device(const Device& device);
 c10::IValue to_ivalue(const Argument& argument, const c10::TypePtr& type, std::int64_t batch,
                       c10::Device device);
 
-// Does the constant have to be made anew when B changes?
-bool depends_on_batch(const Argument& argument);
-
 // "f32[2, 3] on cpu" and the like, for messages; of a traced value, "f32[B, 3]".
 std::string describe(const c10::IValue& value);
 std::string describe(const Value& value);

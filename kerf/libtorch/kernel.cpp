@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/arguments.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/operator_policy.h"
 #include "kerf/libtorch/random.h"

@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kerf/graph/arguments.h"
+
 namespace kerf {
 namespace {
 
@@ -28,13 +30,7 @@ class Call {
 
   // nullptr when the argument is absent.
   const Argument* argument(std::size_t position, std::string_view name = {}) const {
-    for (std::size_t i = 0; i < node_.args.size(); ++i) {
-      const NamedArgument& argument = node_.args[i];
-      if (argument.name.empty() ? i == position : (!name.empty() && argument.name == name)) {
-        return &argument.value;
-      }
-    }
-    return nullptr;
+    return find_argument(node_, position, name);
   }
   std::vector<ValueId> tensors(std::size_t position, std::string_view name = {}) const {
     std::vector<ValueId> found;
