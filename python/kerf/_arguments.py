@@ -233,7 +233,7 @@ KINDS: dict[str, Kind] = {
     ),
     **dict.fromkeys(("device", "from_device", "to_device", "device_kind"), _NAME),
     "text": Kind(_is_text, "a text, such as 'cpu:0=2GiB,cpu:1=1GiB'", _devices_within),
-    **dict.fromkeys(("mixed", "saturate_host", "frozen"), _FLAG),
+    **dict.fromkeys(("fold_masks", "mixed", "saturate_host", "frozen"), _FLAG),
 }
 
 

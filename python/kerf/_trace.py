@@ -33,7 +33,16 @@ class TraceTimes:
 
 
 @checked("kerf.trace")
-def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
+def trace(
+    model,
+    args=(),
+    kwargs=None,
+    *,
+    batch_dims=None,
+    basic_blocks=(),
+    opaque="auto",
+    fold_masks=True,
+):
     """Captures ``model(*args, **kwargs)`` as a graph.
 
     model         an unmodified ``nn.Module``; its mode (train or eval) is kept
@@ -44,13 +53,22 @@ def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaq
                   empty dict makes a graph of one fixed size
     basic_blocks  modules that are kept as they are, each as one node: classes, class names, paths
     opaque        "auto": what will not export becomes such a block too; "never": it is an error
+    fold_masks    attention masks that no call can change are left out where they let everything
+                  through, and become is_causal=True where they are causal; False keeps them
 
-    Runs on fake tensors: no weights are moved, nothing is computed (but for opaque blocks whose
-    code needs real numbers). Raises ExportError for a model that cannot be captured. What the user
-    has to know about the graph is shown as a KerfWarning, and kept in ``graph.notes``.
+    Runs on fake tensors: no weights are moved, nothing is computed (but for constant masks, and
+    opaque blocks whose code needs real numbers). Raises ExportError for a model that cannot be
+    captured. What the user has to know about the graph is shown as a KerfWarning, and kept in
+    ``graph.notes``.
     """
     graph, _ = trace_timed(
-        model, args, kwargs, batch_dims=batch_dims, basic_blocks=basic_blocks, opaque=opaque
+        model,
+        args,
+        kwargs,
+        batch_dims=batch_dims,
+        basic_blocks=basic_blocks,
+        opaque=opaque,
+        fold_masks=fold_masks,
     )
     for note in graph.notes:
         if batch_dims != {} or not note.startswith("batch is static"):  # as was asked for
@@ -58,13 +76,26 @@ def trace(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaq
     return graph
 
 
-def trace_timed(model, args=(), kwargs=None, *, batch_dims=None, basic_blocks=(), opaque="auto"):
+def trace_timed(
+    model,
+    args=(),
+    kwargs=None,
+    *,
+    batch_dims=None,
+    basic_blocks=(),
+    opaque="auto",
+    fold_masks=True,
+):
     """``trace``, and how long it took: ``(graph, TraceTimes)``."""
     from kerf import _core
 
     started = time.perf_counter()
     tracer = Tracer(_core, model, args, kwargs, batch_dims, basic_blocks, opaque)
     graph = tracer.run()
+    if fold_masks:
+        from kerf import _torch
+
+        graph = _torch.fold_masks(graph)
     exporting = tracer.exporter.seconds
     return graph, TraceTimes(exporting, time.perf_counter() - started - exporting)
 

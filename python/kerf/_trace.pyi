@@ -15,4 +15,5 @@ def trace(
     batch_dims: int | Mapping[str, int] | None = None,
     basic_blocks: Sequence[Any] = (),
     opaque: str = "auto",
+    fold_masks: bool = True,
 ) -> Graph: ...

@@ -8,6 +8,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "kerf/base/error.h"
+#include "kerf/libtorch/fold_masks.h"
 #include "kerf/libtorch/measure.h"
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
@@ -144,6 +145,7 @@ PYBIND11_MODULE(_torch, m) {
       .def("__exit__", &PythonTurn::leave);
 
   m.def("check_devices", [](const Cluster& cluster) { find_devices(cluster); }, py::arg("cluster"));
+  m.def("fold_masks", &fold_masks, py::arg("graph"), py::call_guard<py::gil_scoped_release>());
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
         py::arg("budget_seconds"));
