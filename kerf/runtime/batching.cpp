@@ -223,7 +223,25 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
   return verdict;
 }
 
+namespace {
+
+// Micro-batches that are under way at once would write over each other, or count twice.
+void check_written_inputs(const Graph& graph) {
+  const std::vector<BatchDim> dims = input_dims(graph);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const GraphInput& input = graph.inputs()[i];
+    const StorageId storage = graph.value(input.value).storage;
+    if (dims[i].dim >= 0 || !storage.valid() || !graph.is_written(storage)) continue;
+    refuse(
+        fmt::format("the model writes into input '{}', which all micro-batches share", input.path),
+        "run with n_microbatches=1");
+  }
+}
+
+}  // namespace
+
 void check_state_allows_micro_batches(const Graph& graph) {
+  check_written_inputs(graph);
   if (graph.data().training) return;  // statistics of normalisation: one update a micro-batch
   const BatchFlow flow = analyse_batch(graph);
   for (const Weight& weight : graph.weights()) {

@@ -61,7 +61,8 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
                                         bool batch_independent);
 
 // Throws Error(unsupported_operator) when the model keeps state that depends on the samples (it
-// writes into a buffer in eval mode): micro-batches would leave another state behind.
+// writes into a buffer in eval mode), or writes an input that has no batch: micro-batches would
+// leave another state behind.
 void check_state_allows_micro_batches(const Graph& graph);
 
 }  // namespace kerf

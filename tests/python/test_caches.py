@@ -110,6 +110,18 @@ def test_a_cache_may_be_cut_with_its_batch():
 
 
 @torch.no_grad()
+def test_a_counter_that_micro_batches_share_is_refused():
+    model, _ = decoder("gpt2")
+    ids = models.ids(batch=4)
+    cache = StaticCache(config=model.config, max_cache_len=16)
+    model(input_ids=ids, past_key_values=cache)
+    with pytest.raises(
+        NotImplementedError, match=r"layers\.0\.cumulative_length.*n_microbatches=1"
+    ):
+        cut(model, 2, input_ids=ids[:, :1], past_key_values=cache)
+
+
+@torch.no_grad()
 def test_the_graph_says_after_loading_what_the_model_changes(tmp_path):
     model, ids = decoder("gpt2")
     graph = kerf.trace(model, (), {"input_ids": ids, "past_key_values": DynamicCache()})
