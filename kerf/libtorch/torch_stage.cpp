@@ -32,6 +32,21 @@ struct Emptied {
   ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
 };
 
+// First byte and one past the last. Tensors without elements have none.
+std::pair<const char*, const char*> bytes_of(const at::Tensor& tensor) {
+  const auto* const first = static_cast<const char*>(tensor.const_data_ptr());
+  if (tensor.numel() == 0) return {first, first};
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return {first, first + (last + 1) * tensor.element_size()};
+}
+
+bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
+  const auto [begin_a, end_a] = bytes_of(a);
+  const auto [begin_b, end_b] = bytes_of(b);
+  return a.device() == b.device() && begin_a < end_b && begin_b < end_a;
+}
+
 bool has_streams(c10::Device device) { return !device.is_cpu(); }
 
 c10::Stream current_stream(c10::Device device) {
@@ -132,8 +147,11 @@ std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
                                             std::vector<Event>* events) {
   std::vector<c10::IValue> out;
   out.reserve(input_slots_.size() + received.size());
+  written_inputs_.clear();
   for (const auto& [slot, input] : input_slots_) {
-    out.emplace_back(run.inputs[static_cast<std::size_t>(microbatch)][input]);
+    const at::Tensor& tensor = run.inputs[static_cast<std::size_t>(microbatch)][input];
+    const StorageId storage = graph_.value(graph_.inputs()[input].value).storage;
+    out.emplace_back(graph_.is_written(storage) ? written_input(tensor) : tensor);
   }
   for (std::size_t i = 0; i < received.size(); ++i) {
     const auto& parcel = static_cast<const TorchParcel&>(*received[i]);
@@ -156,6 +174,32 @@ std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
     events->push_back(std::move(event));
   }
   return out;
+}
+
+// A tensor that is passed twice stays one: a write to one copy would miss the other.
+at::Tensor TorchStage::written_input(const at::Tensor& tensor) {
+  if (tensor.device() == device_) return tensor;
+  for (const auto& [original, copy] : written_inputs_) {
+    if (!may_overlap(original, tensor)) continue;
+    if (original.const_data_ptr() == tensor.const_data_ptr() &&
+        original.sizes() == tensor.sizes() && original.strides() == tensor.strides()) {
+      return copy;
+    }
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[libtorch.run] two inputs of stage {} on {} share memory that the model "
+                    "writes, and are on {}; expected inputs of their own; pass copies, or tensors "
+                    "on {}",
+                    program_.stage.index(), device_name_, tensor.device().str(), device_.str()));
+  }
+  written_inputs_.emplace_back(tensor, tensor.to(device_, tensor.scalar_type()));
+  return written_inputs_.back().second;
+}
+
+// What the model wrote into copies belongs into the caller's tensors.
+void TorchStage::return_written_inputs() {
+  for (const auto& [original, copy] : written_inputs_) original.copy_(copy);
+  written_inputs_.clear();
 }
 
 std::vector<at::Tensor> TorchStage::weights_now() {
@@ -293,6 +337,7 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
       [&] { return weights_now(); }, [&] { seed_generators(run, microbatch); }, generators_};
   std::vector<c10::IValue> sends =
       graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one);
+  return_written_inputs();
   const std::shared_ptr<c10::Event> ready = mark_ready();
   if (events != nullptr) {
     if (ready) ready->synchronize();  // recording costs the overlap on accelerators

@@ -37,6 +37,9 @@ class TorchStage : public StageRunner {
   std::vector<c10::IValue> places(TorchRun& run, int microbatch,
                                   std::span<const ParcelPtr> received, std::vector<Event>* events);
   c10::IValue receive(const TorchParcel& parcel) const;
+  // A graph input to be written here: a copy, where the caller's is on another device.
+  at::Tensor written_input(const at::Tensor& tensor);
+  void return_written_inputs();
   std::vector<at::Tensor> weights_now();
   // Fills the frame: weights, and `places` on this stage's device.
   void bind(std::vector<c10::IValue>& places);
@@ -61,9 +64,11 @@ class TorchStage : public StageRunner {
   std::vector<int> slot_of_;                               // by value; -1: not in this stage
   std::vector<std::pair<int, std::size_t>> weight_slots_;  // slot, weight
   std::vector<std::pair<int, std::size_t>> input_slots_;   // slot, graph input
-  std::vector<Kernel> kernels_;                            // by step
-  std::vector<std::vector<int>> cleared_;                  // slots to empty after a step
-  Slots slots_;                                            // the frame: empty between runs
+  // Of the run under way: tensors of the caller on another device, and the copies that are written.
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_inputs_;
+  std::vector<Kernel> kernels_;            // by step
+  std::vector<std::vector<int>> cleared_;  // slots to empty after a step
+  Slots slots_;                            // the frame: empty between runs
   StageGraphs graphs_;
   std::vector<std::size_t> drawing_;       // kernels that draw from a generator of their own
   std::vector<at::Generator> generators_;  // of these

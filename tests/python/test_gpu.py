@@ -133,3 +133,29 @@ def test_one_memory_limit_is_shared_by_both():
     assert len({d.memory_group for d in plan.cluster.devices}) == 1
     with pytest.raises(kerf.InfeasibleError):
         kerf.plan(graph, devices=["cuda:0", "cuda:0"], max_memory={"cuda:0": need // 2})
+
+
+class Accumulate(torch.nn.Module):
+    """Writes one of its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x, total):
+        total.add_(self.layer(x))
+        return total * 2
+
+
+@torch.no_grad()
+def test_what_the_model_writes_reaches_tensors_on_the_host_and_on_the_card():
+    model, x, total = Accumulate().eval(), torch.randn(4, 4), torch.zeros(4, 4)
+    graph = kerf.trace(model, (x, total))
+    plan = plan_on(graph, [list(range(graph.num_nodes))], ["cuda:0"])
+    pipe = kerf.Pipeline(model, plan, graph=graph)
+    added = model(x.cuda(), torch.zeros(4, 4, device="cuda")).cpu() / 2
+    for device in ("cpu", "cuda"):
+        total = torch.zeros(4, 4, device=device)
+        for count in range(1, 6):  # later calls are replayed
+            assert (pipe(x, total).cpu() - 2 * count * added).abs().max() <= TOLERANCE
+            assert (total.cpu() - count * added).abs().max() <= TOLERANCE
