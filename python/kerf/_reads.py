@@ -89,9 +89,10 @@ class Reads:
     def _look_after(self):
         """What the call has left behind; export puts most of it back by itself."""
         self._changed = [(r, _now(r)) for r in self._counting() if not _is_same(r)]
+        weights = weight_ids(self._model)  # a list of them, as LSTMs keep, holds nothing new
         for key, holder in self._held.items():
             for name, found in _symbolic_attributes(holder).items():
-                if found != self._symbolic[key].get(name):
+                if found != self._symbolic[key].get(name) and not weights.issuperset(found):
                     self.kept.append((self._paths[key], name))
 
     def _patch(self, cls):

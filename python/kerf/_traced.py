@@ -29,7 +29,8 @@ class TracedModel:
         self.weights = [r for r in graph.weights if r["kind"] != "constant"]
         self.ties = [r["names"] for r in self.weights if len(r["names"]) > 1]
         nodes = graph.nodes
-        self._opaque = [n["kwargs"]["module"] for n in nodes if n["op"] == "opaque"]
+        blocks = [n["kwargs"].get("module") for n in nodes if n["op"] == "opaque"]
+        self._opaque = [path for path in blocks if isinstance(path, str)]
         self.by_name = {}  # (path, name) -> values; more than one where any will do
         for record in graph.attributes:
             key = record["path"], record["name"]

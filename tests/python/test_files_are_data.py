@@ -132,7 +132,7 @@ def test_an_opaque_block_cannot_run_a_command(tmp_path):
         path.write_text(text.replace(old, json.dumps(json.dumps(spec))))
         with pytest.raises(ValueError, match=r"\[call\] .*; expected .*; "):
             run_loaded(kerf.load_graph(path), model)
-    path.write_text(text.replace('"block"', '"__class__.mro"'))
+    path.write_text(text.replace('module="block"', 'module="__class__.mro"'))
     with pytest.raises(ValueError, match=r"\[call\] the graph names a module '__class__.mro'"):
         run_loaded(kerf.load_graph(path), model)
 
