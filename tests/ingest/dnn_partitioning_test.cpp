@@ -84,7 +84,7 @@ TEST(DnnPartitioning, RefusesWhatIsWrongByName) {
   EXPECT_THAT(refusal(problem_text(node(7) + "," + node(8), edge(7, 8, 1) + "," + edge(8, 7, 1))),
               HasSubstr("7 -> 8 -> 7"));
   EXPECT_THAT(refusal(problem_text(R"({"id": 1, "cpuLatency": -3, "fpgaLatency": 1})", "")),
-              HasSubstr("node 1 has a CPU time of -3"));
+              HasSubstr("nodes[0]: cpuLatency: found -3; expected 0"));
   EXPECT_THAT(refusal("{"), HasSubstr("bad.json"));
 }
 

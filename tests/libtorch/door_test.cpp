@@ -34,7 +34,7 @@ std::string refusal(const std::string& nodes, const OpaqueCalls& opaque = {}) {
 
 TEST(TheDoor, RefusesArgumentsOfAnotherType) {
   const auto cat = [](const std::string& list) {
-    return refusal("%y: f32[B, 4] = aten.cat.default(" + list + ")");
+    return refusal("%y: f32[B, 8] = aten.cat.default(" + list + ")");
   };
   EXPECT_EQ(cat("[%x, %x], 1"), "it was taken");
   EXPECT_THAT(cat("[none, %x]"), HasSubstr("none as 'tensors'; expected Tensor"));

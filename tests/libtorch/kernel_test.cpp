@@ -75,30 +75,33 @@ output "y" = %s
 }
 
 // Where a device lays memory out otherwise than the traced one did: the text says contiguous, the
-// operator gives a transpose.
+// operator keeps the strides of a transpose.
 TEST(AKernel, CopiesForAViewThatItsDevicesStridesMakeImpossible) {
-  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
-%v: f32[4*B] in %t = aten.view.default(~%t, [4*B])
+  const Graph graph = model(R"(%t: f32[4, B]{1, 4} in %x = aten.t.default(~%x)
+%n: f32[4, B] = aten.neg.default(%t)
+%v: f32[4*B] in %n = aten.view.default(~%n, [4*B])
 output "y" = %v
 )");
   const at::Tensor x = at::randn({3, 4});
-  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().reshape({12})));
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().neg().reshape({12})));
 }
 
 TEST(AKernel, GivesAsStridedTheMemoryThatWasTraced) {
-  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
-%v: f32[2, B] in %t = aten.as_strided.default(~%t, [2, B], [B, 1], 0)
+  const Graph graph = model(R"(%t: f32[4, B]{1, 4} in %x = aten.t.default(~%x)
+%n: f32[4, B] = aten.neg.default(%t)
+%v: f32[2, B] in %n = aten.as_strided.default(~%n, [2, B], [B, 1], 0)
 output "y" = %v
 )");
   const at::Tensor x = at::randn({3, 4});
-  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().slice(0, 0, 2)));
+  EXPECT_TRUE(at::equal(run_one_stage(graph, x), x.t().neg().slice(0, 0, 2)));
 }
 
 TEST(AKernel, RefusesACopyWhereAWriteThroughTheViewWouldBeLost) {
-  const Graph graph = model(R"(%t: f32[4, B] = aten.t.default(%x)
-%v: f32[4*B] in %t = aten.view.default(~%t, [4*B])
-%w: f32[4*B] in %t = aten.add_.Tensor(&~%v, 1)
-output "t" = %t
+  const Graph graph = model(R"(%t: f32[4, B]{1, 4} in %x = aten.t.default(~%x)
+%n: f32[4, B] = aten.neg.default(%t)
+%v: f32[4*B] in %n = aten.view.default(~%n, [4*B])
+%w: f32[4*B] in %n = aten.add_.Tensor(&~%v, 1)
+output "n" = %n
 )");
   try {
     run_one_stage(graph, at::randn({3, 4}));
