@@ -34,6 +34,19 @@ def dtype_name(dtype):
     return DTYPES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
+_RECURRENT = ("aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.")
+
+
+def true_states(op, position, spec):
+    """The record of a result as the kernel gives it: PyTorch 2.11 traces the states of recurrent
+    operators, which have three dimensions, with a fourth of size 1 in second place."""
+    if op.startswith(_RECURRENT) and position and spec["shape"][1:2] == [1]:
+        if len(spec["shape"]) == 4:
+            spec = {**spec, "shape": list(spec["shape"]), "strides": list(spec["strides"])}
+            del spec["shape"][1], spec["strides"][1]
+    return spec
+
+
 class UnknownSize(Exception):
     """A size or argument that is no expression in the batch size; ``node`` is where it appeared."""
 
@@ -177,8 +190,8 @@ class Lowering:
             name = call.node.name if len(results) == 1 else f"{call.node.name}.{i}"
             val = result.val
             if isinstance(val, torch.Tensor):
-                grad = self._requires_grad(result, call)
-                outputs.append({"name": name, **self.spec(val, grad)})
+                spec = self.spec(val, self._requires_grad(result, call))
+                outputs.append({"name": name, **true_states(call.schema.name, i, spec)})
             elif isinstance(val, torch.types.py_sym_types):
                 outputs.append({"name": name, "dtype": _SCALARS[type(val)], "scalar": True})
             else:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import kerf
+from kerf._lower import true_states
 
 
 def check(model, *args, stages=2, **kwargs):
@@ -168,6 +169,17 @@ def test_a_model_that_fails_by_itself_is_told_from_one_that_cannot_be_captured()
     message = refusal(Odd(), X)
     assert "the model does run by itself" in message
     assert "test_trace_kinds.py" in message
+
+
+def test_states_of_recurrent_operators_have_three_dimensions():
+    spec = {"dtype": "f32", "shape": [2, 1, "B", 24], "strides": ["24*B", "24*B", 24, 1]}
+    assert true_states("aten.lstm.input", 1, spec)["shape"] == [2, "B", 24]
+    assert true_states("aten.lstm.input", 1, spec)["strides"] == ["24*B", 24, 1]
+    assert true_states("aten.lstm.input", 0, spec) is spec
+    assert true_states("aten.cat.default", 1, spec) is spec
+    graph = kerf.trace(nn.LSTM(8, 8, 2, batch_first=True).eval(), X)
+    states = [o["value"]["shape"] for o in graph.outputs[1:]]
+    assert states == [[2, "B", 8], [2, "B", 8]]
 
 
 def test_a_batch_that_is_fixed_where_it_was_guessed_is_told_of_batch_dims():
