@@ -4,7 +4,7 @@
 
 import operator
 
-from kerf._call import find_weight, lookup
+from kerf._call import find_weight, lookup, module_finder
 
 
 class Weights:
@@ -38,11 +38,12 @@ class Weights:
 
 def _place(model, names, tensor):
     """The dictionary and key that hold the tensor; a constant of the graph holds itself."""
+    find = module_finder(model)
     for name in names:
         owner, _, attribute = name.rpartition(".")
         try:
-            module = model.get_submodule(owner)
-        except AttributeError:
+            module = find(owner)
+        except ValueError:
             continue
         for mapping in (module._parameters, module._buffers, module.__dict__):
             if lookup(mapping, attribute) is tensor:
