@@ -108,6 +108,11 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
   if (strides_ != Strides::any && !graph.inputs_of(node_).empty()) {
     const StorageId storage = graph.value(graph.inputs_of(node_)[0]).storage;
     alias_matters_ = storage.valid() && graph.is_written(storage);
+    // as_strided sees the caller's own memory, whatever the strides of what it was given.
+    for (const GraphInput& input : graph.inputs()) {
+      const bool given = graph.value(input.value).storage == storage;
+      alias_matters_ = alias_matters_ || (strides_ == Strides::as_traced && given);
+    }
   }
   const c10::FunctionSchema& schema = op_->schema();
   if (const std::string reason = why_refused(schema); !reason.empty()) {
@@ -236,9 +241,9 @@ void Kernel::fit_strides(const Graph& graph, std::int64_t batch) {
     throw Error(
         ErrorKind::run_failed,
         fmt::format("its input has strides [{}] on {}, where the model was traced with "
-                    "others, and the memory it shares with the result is written; expected "
-                    "memory laid out as traced; trace the model on {}, or put .contiguous() "
-                    "before the operator",
+                    "others, and a copy would not do: the memory is the caller's or is written; "
+                    "expected memory laid out as traced; trace the model on {} with inputs like "
+                    "these, or put .contiguous() before the operator",
                     fmt::join(tensor.strides(), ", "), device_.str(), device_.str()));
   }
   if (strides_ != Strides::as_traced) {

@@ -242,6 +242,14 @@ void check_written_inputs(const Graph& graph) {
 
 void check_state_allows_micro_batches(const Graph& graph) {
   check_written_inputs(graph);
+  for (const Weight& weight : graph.weights()) {
+    const StorageId storage = graph.value(weight.value).storage;
+    if (weight.kind != WeightKind::parameter || !storage.valid()) continue;
+    if (!graph.is_written(storage)) continue;
+    refuse(fmt::format("the model writes into its parameter '{}', which every micro-batch would do",
+                       weight.names[0]),
+           kOne);
+  }
   if (graph.data().training) return;  // statistics of normalisation: one update a micro-batch
   const BatchFlow flow = analyse_batch(graph);
   for (const Weight& weight : graph.weights()) {

@@ -168,6 +168,11 @@ class Reads:
         keeping = {path for path, _ in self.kept}
         return [read for read, _ in self._changed if read.path not in keeping]
 
+    def replaced(self):
+        """Tensors that were read and then replaced: what a call leaves for the next one."""
+        kept = set(self.kept)
+        return [r for r in self._counting() if (r.path, r.name) in kept and _has_tensor(r.value)]
+
     def unsteady(self):
         """``(path, name)`` of what was read and does not stay the same."""
         return {(read.path, read.name) for read, _ in self._changed} | set(self.kept)
@@ -226,6 +231,11 @@ def _symbolic_attributes(holder):
     own = {n: v for n, v in _own(holder).items() if n not in _MACHINERY}
     found = {name: symbolic_in(value) for name, value in own.items()}
     return {name: ids for name, ids in found.items() if ids}
+
+
+def _has_tensor(value):
+    """Is a tensor in this plain data?"""
+    return isinstance(value, list) and (value[:1] == ["tensor"] or any(map(_has_tensor, value)))
 
 
 def _now(read):

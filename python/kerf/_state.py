@@ -87,6 +87,10 @@ class ModelState:
         the same model if both graphs are. Changed again: makes no difference if the graphs are the
         same (a counter); else the module is hidden.
         """
+        for state in self.reads.replaced():
+            hide(self._module_of(state.path), _join(state))
+            self._restless, self._first = None, {}
+            return False
         changed = self.reads.changed()
         before, self._restless = self._restless, graph.hash if changed else None
         if before is None:
@@ -134,7 +138,13 @@ def _hooks(model):
 
 
 def describe_hooks(hooks):
-    return [describe(hook, frozenset()) for hook in hooks.values()]
+    return [describe(hook, frozenset()) for hook in hooks.values() if not _is_inert(hook)]
+
+
+def _is_inert(hook):
+    """transformers leaves hooks behind when it was once asked for hidden states or attentions; they
+    do nothing unless it is asked again."""
+    return getattr(hook, "__module__", None) == "transformers.utils.output_capturing"
 
 
 def shared_modules(model):

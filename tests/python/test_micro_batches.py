@@ -220,3 +220,22 @@ def test_reduce_names_outputs_without_a_batch_dimension():
         pipeline(model, x, reduce={"lose": "mean"})
     with pytest.raises(NotImplementedError, match="if it is a mean over the samples"):
         pipeline(model, x)
+
+
+def test_a_parameter_that_the_model_writes_is_not_written_for_each_micro_batch():
+    class Decays(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(8, 8)
+
+        def forward(self, x):
+            with torch.no_grad():
+                self.a.weight.mul_(0.5)
+            return self.a(x)
+
+    model, x = Decays().eval(), torch.randn(4, 8)
+    before = model.a.weight.detach().clone()
+    plan = kerf.plan(kerf.trace(model, x), ["cpu:0", "cpu:1"], n_microbatches=2)
+    with pytest.raises(NotImplementedError, match="writes into its parameter 'a.weight'"):
+        kerf.Pipeline(model, plan)(x)
+    assert torch.equal(model.a.weight, before)

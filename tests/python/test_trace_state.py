@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attributes that a forward reads and writes itself; notes that are shown."""
 
+import copy
 import warnings
 
 import pytest
 import torch
 from comparing import assert_same, eager
+from models import build
 from torch import nn
 
 import kerf
@@ -200,3 +202,45 @@ def test_a_cache_of_tensors_is_left_as_it_was():
     with pipeline(model, graph) as pipe:
         for _ in range(2):
             assert_same(pipe(X), eager(model, (X,), {}))
+
+
+class Recurrent(nn.Module):
+    """Leaves a tensor for its next call in an attribute that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+        self.prev = torch.zeros(8)
+        self.seen = []
+
+    def forward(self, x):
+        y = self.a(x) + self.prev
+        self.prev = y.detach().mean(0)
+        self.seen.append(len(self.seen))
+        return y
+
+
+def test_a_tensor_that_is_read_and_replaced_is_state():
+    x = torch.randn(4, 8)
+    with pytest.raises(kerf.ExportError, match="reads attribute 'prev' and changes it"):
+        kerf.trace(Recurrent().eval(), x)
+    model = nn.Sequential(Recurrent(), nn.Linear(8, 8)).eval()
+    alone = copy.deepcopy(model)
+    pipe = kerf.Pipeline(model, kerf.plan(kerf.trace(model, x), ["cpu:0", "cpu:1"]))
+    with torch.no_grad():
+        for _ in range(3):  # the block runs as it is, with its state
+            torch.testing.assert_close(pipe(x), alone(x))
+    assert model[0].seen == [0, 1, 2]  # a trace leaves nothing behind
+
+
+def test_hooks_that_transformers_leaves_behind_change_nothing():
+    model, args, kwargs = build("llama_tied")
+    plan = kerf.plan(kerf.trace(model, args, kwargs), ["cpu:0", "cpu:1"])
+    pipe = kerf.Pipeline(model, plan)
+    with torch.no_grad():
+        model(**kwargs, output_hidden_states=True)
+        expected = model(**kwargs)
+    torch.testing.assert_close(pipe(**kwargs).logits, expected.logits)
+    kerf.Pipeline(model, plan)
+    traced_after = kerf.plan(kerf.trace(model, args, kwargs), ["cpu:0", "cpu:1"])
+    kerf.Pipeline(build("llama_tied")[0], traced_after)
