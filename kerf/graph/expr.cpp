@@ -45,7 +45,8 @@ void check_divisor(std::int64_t b) {
   if (b != 0) return;
   throw Error(
       ErrorKind::invalid_graph,
-      "[graph.expr] division by zero in a size; expected a non-zero divisor; check the graph");
+      "[graph.expr] division by zero in a size; expected a batch for which the model's sizes "
+      "exist; give a batch or micro-batch like the traced one, or check the graph");
 }
 
 std::int64_t checked_floor_div(std::int64_t a, std::int64_t b) {
