@@ -21,6 +21,7 @@ from kerf._decisions import Decisions
 from kerf._lower import MODEL
 from kerf._quiet import quiet
 from kerf._reads import symbolic_in
+from kerf._restore import attributes_restored
 
 # A trace changes things that belong to all threads (hooks of modules, the checkpoint function).
 _one_at_a_time = threading.RLock()
@@ -52,7 +53,7 @@ class Exporter:
             _one_at_a_time,
             quiet(),
             _no_inference_mode(),
-            _attributes_restored(self.model),
+            attributes_restored(self.model, _left_by_trace),
             _plain_attention(),
             self.decisions.watched(),
             marked_regions(),
@@ -167,30 +168,20 @@ def _plain_attention():
         transformer._detect_is_causal_mask = detect
 
 
-@contextlib.contextmanager
-def _attributes_restored(model):
-    """A forward that stores tensors in its modules would leave fake ones behind.
+def _left_by_trace(attributes):
+    """Fake tensors that a forward stores in its modules must not stay there.
 
-    Those are taken out again, and with them the plain attributes that the module's forward changed
-    (the length of what it keeps). What a first call sets up in other modules (flags, hooks) holds
-    together, and stays as any call would leave it.
+    With them go the plain attributes that the module's forward changed (the length of what it
+    keeps). What a first call sets up in other modules (flags, hooks) holds together, and stays as
+    any call would leave it.
     """
-    before = [(module, _attributes(module)) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, attributes in before:
-            fakes = [name for name, value in _own_attributes(module) if symbolic_in(value)]
-            for name in [*fakes, *_changed_plain(module, attributes)] if fakes else ():
-                if name in attributes:
-                    module.__dict__[name] = attributes[name]
-                else:
-                    module.__dict__.pop(name, None)
+    now = attributes.now()
+    fakes = [name for name, value in now.items() if symbolic_in(value)]
+    return [*fakes, *_changed_plain(attributes.before, now)] if fakes else []
 
 
-def _changed_plain(module, before):
+def _changed_plain(before, now):
     """Numbers, texts and flags that are not what they were."""
-    now = dict(_own_attributes(module))
     for name in [*before, *(n for n in now if n not in before)]:
         values = before.get(name), now.get(name)
         if all(isinstance(v, _PLAIN) for v in values) and values[0] is not values[1]:
@@ -198,17 +189,6 @@ def _changed_plain(module, before):
 
 
 _PLAIN = (type(None), bool, int, float, str)
-_CONTAINERS = (list, dict, set)
-_MODULE_STATE = {"_parameters", "_buffers", "_modules"}
-
-
-def _own_attributes(module):
-    return ((n, v) for n, v in module.__dict__.items() if n not in _MODULE_STATE)
-
-
-def _attributes(module):
-    """A module's attributes as they are, lists and dicts copied."""
-    return {n: v.copy() if type(v) in _CONTAINERS else v for n, v in _own_attributes(module)}
 
 
 @contextlib.contextmanager

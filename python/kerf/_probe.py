@@ -7,7 +7,6 @@ comes out must depend on the shapes that go in, never on the values. Sizes are k
 stands for a*B + b.
 """
 
-import contextlib
 import dataclasses
 import json
 
@@ -17,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerf import _classes, _pytree, _schema
+from kerf._restore import attributes_restored
 
 
 class ProbeError(Exception):
@@ -103,49 +103,19 @@ def probe(model, modules, signature, batch):
     return _fit([_run(model, modules, signature, size) for size in sizes], sizes)
 
 
-@contextlib.contextmanager
-def _left_alone(module):
-    """Attributes that the block's code sets are put back: a probe is no call."""
-    before = [
-        (own, dict(own), {n: v.copy() for n, v in own.items() if type(v) in _CONTENTS})
-        for own in (m.__dict__ for m in module.modules())
-    ]
-    try:
-        yield
-    finally:
-        for own, values, contents in before:
-            for name in [n for n in own if n not in values]:
-                del own[name]
-            for name, value in values.items():
-                if own.get(name) is not value:
-                    own[name] = value
-            for name, was in contents.items():
-                if name not in _MODULE_STATE:
-                    values[name].clear()
-                    (values[name].extend if type(was) is list else values[name].update)(was)
-
-
-_CONTENTS = (list, dict, set)
-_MODULE_STATE = {"_parameters", "_buffers", "_modules"}
-
-
 def _run(model, modules, signature, batch):
     """Runs a block at a batch size: on fake tensors if it lets itself, else for real."""
     module = model.get_submodule(signature.path)
-    with _left_alone(module):
-        return _run_left_alone(model, modules, module, signature, batch)
-
-
-def _run_left_alone(model, modules, module, signature, batch):
     try:
-        with _left_alone(module):
+        with attributes_restored(module):
             return _run_fake(model, modules, module, signature, batch)
     except Exception as error:
         weights = [*module.parameters(), *module.buffers()]
         if any(w.is_meta for w in weights):
             raise ProbeError(f"it runs on real weights only: {error}") from error
-    first = _run_real(model, modules, module, signature, batch, seed=1)
-    again = _run_real(model, modules, module, signature, batch, seed=2)
+    with attributes_restored(module):
+        first = _run_real(model, modules, module, signature, batch, seed=1)
+        again = _run_real(model, modules, module, signature, batch, seed=2)
     if first[:-1] != again[:-1]:
         raise ProbeError("the shapes that come out of it depend on the values that go in")
     return (*first[:-1], first[-1] or again[-1])
