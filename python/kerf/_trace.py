@@ -76,21 +76,12 @@ def trace(
     return graph
 
 
-def trace_timed(
-    model,
-    args=(),
-    kwargs=None,
-    *,
-    batch_dims=None,
-    basic_blocks=(),
-    opaque="auto",
-    fold_masks=True,
-):
-    """``trace``, and how long it took: ``(graph, TraceTimes)``."""
+def trace_timed(model, args=(), kwargs=None, *, fold_masks=True, **options):
+    """``trace``, without its warnings, and how long it took: ``(graph, TraceTimes)``."""
     from kerf import _core
 
     started = time.perf_counter()
-    tracer = Tracer(_core, model, args, kwargs, batch_dims, basic_blocks, opaque)
+    tracer = Tracer(_core, model, args, kwargs, **options)
     graph = tracer.run()
     if fold_masks:
         from kerf import _torch
@@ -103,7 +94,9 @@ def trace_timed(
 class Tracer:
     """One trace. ``core`` is the module with GraphBuilder and the argument markers."""
 
-    def __init__(self, core, model, args, kwargs, batch_dims, basic_blocks, opaque):
+    def __init__(
+        self, core, model, args, kwargs, *, batch_dims=None, basic_blocks=(), opaque="auto"
+    ):
         _check_opaque(opaque)
         check_model(model)
         self.core = core

@@ -44,7 +44,6 @@ def record(model, args=(), kwargs=None, **options):
 
     marks = {name: getattr(_core, name) for name in ("Ref", "Sym", "DType", "Dev", "Enum")}
     core = types.SimpleNamespace(GraphBuilder=GraphBuilder, **marks)
-    options = {"batch_dims": None, "basic_blocks": (), "opaque": "auto", **options}
     tracer = Tracer(core, model, args, kwargs, **options)
     recording.graph = tracer.run()
     return recording
