@@ -3,9 +3,11 @@
 """Comparing results of any class, and cutting graphs at places where they may be cut."""
 
 import contextlib
+import copy
 import random
 
 import torch
+from models import batch_of
 
 from kerf import _core, _pytree
 
@@ -29,6 +31,32 @@ def eager(model, args, kwargs):
     """The model's own answer; its buffers are left as they were."""
     with torch.no_grad(), kept_state(model):
         return model(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Sums over several threads may be taken in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def assert_as_eager(model, run, args, kwargs, *, batches, exact=True):
+    """``run(args, kwargs)`` gives what the model gives, and leaves its buffers like it, at each of
+    these batches."""
+    with torch.no_grad(), one_thread():
+        for batch in batches:
+            call = batch_of(batch, args, kwargs)
+            with kept_state(model):
+                call_args, call_kwargs = copy.deepcopy(call)
+                expected = model(*call_args, **call_kwargs)
+                after = {name: b.clone() for name, b in model.named_buffers()}
+            assert_same(run(*copy.deepcopy(call)), expected, exact)
+            for name, buffer in model.named_buffers():
+                assert torch.equal(buffer, after[name]), name
 
 
 def assert_same(found, expected, exact=False):

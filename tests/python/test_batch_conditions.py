@@ -10,25 +10,9 @@ import math
 
 import pytest
 import torch
+from small import Around
 
 import kerf
-
-
-class Model(torch.nn.Module):
-    """``function(linear, x)``"""
-
-    def __init__(self, function):
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear = torch.nn.Linear(4, 4)
-        self.function = function
-
-    def forward(self, x):
-        return self.function(self.linear, x)
-
-
-def of(function):
-    return Model(function).eval()
 
 
 def rows(batch):
@@ -125,24 +109,24 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_batch_is_right_or_refused(name):
     function, traced_at, expected = CASES[name]
-    ran = holds_up(of(function), traced_at, parts=(1,) if expected is None else (1, 2))
+    ran = holds_up(Around(function), traced_at, parts=(1,) if expected is None else (1, 2))
     assert expected is None or ran == expected
 
 
 @pytest.mark.parametrize("name", ["a batch of one", "squeeze", "squeeze the batch", "a branch"])
 def test_an_example_of_one_row_gives_what_the_model_gives(name):
     function = CASES[name][0]
-    assert 1 in holds_up(of(function), 1, batches=(1, 2, 4), parts=(1,))
+    assert 1 in holds_up(Around(function), 1, batches=(1, 2, 4), parts=(1,))
 
 
 def test_a_model_without_branches_is_symbolic_for_an_example_of_one_row():
-    graph = kerf.trace(of(lambda f, x: f(x).relu()), rows(1))
+    graph = kerf.trace(Around(lambda f, x: f(x).relu()), rows(1))
     assert not graph.is_static
     assert graph.conditions == []
 
 
 def test_a_refusal_names_the_condition_and_the_line_of_the_model():
-    model = of(lambda f, x: f(x) if x.shape[0] > 2 else -f(x))
+    model = Around(lambda f, x: f(x) if x.shape[0] > 2 else -f(x))
     graph = kerf.trace(model, rows(4))
     (condition,) = graph.conditions
     assert condition["text"] == "2 < B"
@@ -154,14 +138,14 @@ def test_a_refusal_names_the_condition_and_the_line_of_the_model():
 
 
 def test_a_plan_whose_micro_batches_violate_a_condition_is_refused():
-    graph = kerf.trace(of(lambda f, x: f(x).squeeze()), rows(4))
+    graph = kerf.trace(Around(lambda f, x: f(x).squeeze()), rows(4))
     with pytest.raises(ValueError, match=r"\[plan.problem\] a micro-batch of 1, where"):
         kerf.plan(graph, devices="cpu:2", n_microbatches=4)
     assert kerf.plan(graph, devices="cpu:2", n_microbatches=2) is not None
 
 
 def test_conditions_are_part_of_the_file(tmp_path):
-    model = of(lambda f, x: torch.cat([f(c) for c in x.split(2)]))
+    model = Around(lambda f, x: torch.cat([f(c) for c in x.split(2)]))
     graph = kerf.trace(model, rows(4))
     graph.save(tmp_path / "m.graph")
     loaded = kerf.load_graph(tmp_path / "m.graph")
@@ -170,7 +154,7 @@ def test_conditions_are_part_of_the_file(tmp_path):
 
 
 def test_a_condition_that_is_no_relation_of_whole_numbers_makes_the_batch_static():
-    graph = kerf.trace(of(lambda f, x: f(x) if x.shape[0] ** 0.5 < 5 else -f(x)), rows(4))
+    graph = kerf.trace(Around(lambda f, x: f(x) if x.shape[0] ** 0.5 < 5 else -f(x)), rows(4))
     assert graph.is_static
     assert "batch is static" in graph.notes[0] and "test_batch_conditions.py" in graph.notes[0]
 

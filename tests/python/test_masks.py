@@ -9,21 +9,12 @@ import models
 import pytest
 import torch
 import torch.nn.functional as F
-from comparing import assert_same, eager, hand_plan
+from comparing import assert_as_eager, assert_same, eager, hand_plan
 from torch import nn
 
 import kerf
 
 LENGTH = 8
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums over several threads may be taken in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def attentions(graph):
@@ -55,9 +46,9 @@ def check(model, args, kwargs, expected, exact=True, batches=(1, 2, 5)):
     """The masks of the graph, and eager's numbers at several batches."""
     graph = kerf.trace(model, args, kwargs)
     assert masks(graph) == expected
-    for batch in batches:
-        call = models.batch_of(batch, args, kwargs)
-        assert_same(run(model, graph, *call), eager(model, *call), exact=exact)
+    assert_as_eager(
+        model, lambda a, k: run(model, graph, a, k), args, kwargs, batches=batches, exact=exact
+    )
     return graph
 
 

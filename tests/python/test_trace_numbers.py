@@ -4,29 +4,10 @@
 
 import pytest
 import torch
+from small import After
 
 import kerf
 from kerf import _export
-
-
-class Model(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear = torch.nn.Linear(4, 4)
-        self.function = function
-
-    def forward(self, x):
-        return self.function(self.linear(x))
-
-
-class Outer(torch.nn.Module):
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x)
 
 
 @pytest.fixture
@@ -40,7 +21,7 @@ def exports(monkeypatch):
     return runs
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, Outer])
+@pytest.mark.parametrize("wrap", [lambda m: m, torch.nn.Sequential])
 @pytest.mark.parametrize(
     "function",
     [
@@ -52,7 +33,7 @@ def exports(monkeypatch):
 )
 def test_a_number_in_the_result_is_refused_once_with_its_line(exports, wrap, function):
     with pytest.raises(kerf.ExportError, match=r"test_trace_numbers\.py:\d+.*(item|tensor)"):
-        kerf.trace(wrap(Model(function).eval()), torch.randn(3, 4))
+        kerf.trace(wrap(After(function)).eval(), torch.randn(3, 4))
     assert len(exports) <= 4
 
 
@@ -68,7 +49,7 @@ def test_a_number_in_the_result_is_refused_once_with_its_line(exports, wrap, fun
     ],
 )
 def test_a_number_that_is_used_again_gives_eager_numbers(function):
-    model = Model(function).eval()
+    model = After(function)
     x = torch.randn(3, 4)
     graph = kerf.trace(model, x)
     pipe = kerf.Pipeline(model, kerf.plan(graph, devices="cpu:2"), graph=graph)
@@ -82,14 +63,14 @@ def test_a_number_that_is_used_again_gives_eager_numbers(function):
 CHECKED = """
 def forward(self, x, lengths):
     assert lengths.max().item() <= x.shape[1]
-    return self.linear(x)
+    return self.layer(x)
 """
 
 
 def test_an_assertion_about_values_is_no_branch():
     made = {}
     exec(compile(CHECKED, "checked.py", "exec"), made)
-    checked = type("Checked", (Model,), {"forward": made["forward"]})
+    checked = type("Checked", (After,), {"forward": made["forward"]})
     model = checked(None).train()  # where nothing may become a block
     graph = kerf.trace(model, (torch.randn(3, 4), torch.tensor([1, 2, 3])))
     assert graph.notes == []

@@ -10,6 +10,7 @@ import pytest
 import reference
 import torch
 import torch.nn as nn
+from comparing import assert_as_eager
 
 from kerf._errors import ExportError
 from kerf._trace import trace
@@ -102,20 +103,14 @@ def test_basic_blocks_are_kept_whole(wanted):
     model, args, kwargs = models.build("resnet")
     recording = reference.record(model, args, kwargs, basic_blocks=[wanted])
     assert operators(recording.graph).count("opaque") == (1 if wanted == "layers.1" else 3)
-    with torch.no_grad():
-        for batch in (1, 2, 3):
-            a, k = models.batch_of(batch, args, kwargs)
-            reference.assert_same(model(*a, **k), recording.run(a, k))
+    assert_as_eager(model, recording.run, args, kwargs, batches=(1, 2, 3))
 
 
 def test_a_block_may_add_to_a_cache_it_is_given():
     model, args, kwargs = models.build("gpt2")
     recording = reference.record(model, args, kwargs, basic_blocks=["GPT2Block"])
     assert operators(recording.graph).count("opaque") == 2
-    with torch.no_grad():
-        for batch in (1, 2, 3):
-            a, k = models.batch_of(batch, args, kwargs)
-            reference.assert_same(model(*a, **k), recording.run(a, k))
+    assert_as_eager(model, recording.run, args, kwargs, batches=(1, 2, 3))
 
 
 def test_sizes_that_depend_on_values_widen_the_block():

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every model of the zoo, traced once, gives eager's numbers at other batch sizes, bit by bit."""
 
-import copy
-
 import models
 import pytest
 import reference
 import torch
+from comparing import assert_as_eager
 
 from kerf import _core
 from kerf._errors import ExportError
@@ -26,15 +25,6 @@ NOT_PROVED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums over several threads may be taken in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("name", ZOO)
 def test_graph_gives_eager_numbers_at_any_batch(name):
     model, args, kwargs = models.build(name)
@@ -44,30 +34,13 @@ def test_graph_gives_eager_numbers_at_any_batch(name):
     found = recording.graph.batch_independence()
     assert found.verdict == NOT_PROVED.get(name, "proved"), found
     assert found.verdict == "proved" or (found.operator and found.source), found
-    for batch in (1, 2, 3, 5):
-        call = models.batch_of(batch, args, kwargs)
-        with torch.no_grad():
-            expected, after = run_eager(model, copy.deepcopy(call))
-            reference.assert_same(expected, recording.run(*copy.deepcopy(call)))
-        for buffer_name, buffer in model.named_buffers():
-            assert torch.equal(buffer, after[buffer_name]), buffer_name
+    assert_as_eager(model, recording.run, args, kwargs, batches=(1, 2, 3, 5))
 
 
 def test_nearly_all_models_are_proved_to_keep_samples_apart():
     print(f"not proved, of {len(ZOO)} models: {NOT_PROVED}")
     assert set(NOT_PROVED) <= set(ZOO)
     assert len(ZOO) - len(NOT_PROVED) >= 36
-
-
-def run_eager(model, call):
-    """The result, and the buffers as the call left them; the model keeps those it had."""
-    before = {n: b.clone() for n, b in model.named_buffers()}
-    args, kwargs = call
-    result = model(*args, **kwargs)
-    after = {n: b.clone() for n, b in model.named_buffers()}
-    for name, buffer in model.named_buffers():
-        buffer.copy_(before[name])
-    return result, after
 
 
 @pytest.mark.parametrize("name", [n for n in ZOO if n not in DATA_DEPENDENT])
@@ -93,11 +66,7 @@ def test_batch_norm_in_train_mode_writes_its_statistics():
     norms = [r for r, _ in recording.nodes if r["op"] == "aten.batch_norm.default"]
     assert norms
     assert all(len(r["written_args"]) == 2 for r in norms)
-    with torch.no_grad():
-        expected, after = run_eager(model, copy.deepcopy((args, kwargs)))
-        reference.assert_same(expected, recording.run(args, kwargs))
-    for name, buffer in model.named_buffers():
-        assert torch.equal(buffer, after[name]), name
+    assert_as_eager(model, recording.run, args, kwargs, batches=(models.BATCH,))
 
 
 def test_tied_weights_are_one_weight_with_two_names():
