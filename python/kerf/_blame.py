@@ -26,6 +26,7 @@ class Blame:
     line: str  # its text
     reason: str
     data_dependent: bool = False
+    advice: str = ""  # where it is known what would help
 
 
 def find_blame(error, modules):

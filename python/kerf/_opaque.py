@@ -254,7 +254,8 @@ class Block:
         if found.spec != _pytree.at_batch(self.outcome, batch):
             raise RuntimeError(
                 f"[opaque] block '{self.path}' gave a result of another structure than when it "
-                "was traced; expected the same for all inputs; trace it inside a larger block"
+                "was traced; expected the same for all inputs; change the block, or trace with a "
+                "module around it as one block (basic_blocks=)"
             )
         return found.tensors
 

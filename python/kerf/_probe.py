@@ -20,7 +20,11 @@ from kerf._restore import attributes_restored
 
 
 class ProbeError(Exception):
-    """A block whose outputs cannot be described; says why."""
+    """A block whose outputs cannot be described; says why, and what to do about it."""
+
+    def __init__(self, reason, advice="put it and what uses it into one larger submodule"):
+        super().__init__(reason)
+        self.advice = advice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +120,52 @@ def _run(model, modules, signature, batch):
     with attributes_restored(module):
         first = _run_real(model, modules, module, signature, batch, seed=1)
         again = _run_real(model, modules, module, signature, batch, seed=2)
-    if first[:-1] != again[:-1]:
-        raise ProbeError("the shapes that come out of it depend on the values that go in")
+    _check_forms(first, again)
     return (*first[:-1], first[-1] or again[-1])
+
+
+def _check_forms(first, again):
+    """Nesting, shapes and layouts of two runs on other values have to be the same."""
+    if first[1] != again[1]:
+        raise ProbeError(
+            "the structure of its result, or a number in it, depends on the values that go in",
+            "return tensors, nested in one way for all inputs",
+        )
+    _check_sorts([first, again])
+    for (shape, *layout, _, _), (other, *other_layout, _, _) in zip(first[0], again[0]):
+        if shape != other:
+            raise ProbeError(
+                "the shapes that come out of it depend on the values that go in",
+                "put it and what uses its result into one submodule, out of which one shape comes "
+                "for all inputs",
+            )
+        if layout != other_layout:
+            raise ProbeError(
+                "how its results lie in memory depends on the values that go in",
+                "return them in one layout for all inputs (`.contiguous()`)",
+            )
+
+
+def _check_sorts(runs):
+    """Dtypes, and what is shared with or written into an input, hold for all inputs or none."""
+    for run in runs[1:]:
+        for (*_, dtype, alias), (*_, other_dtype, other_alias) in zip(runs[0][0], run[0]):
+            if alias != other_alias:
+                raise ProbeError(
+                    "it returns its input, or a part of it, for some inputs and a new tensor for "
+                    "others",
+                    "return a tensor of its own for all inputs (`return x.clone()`)",
+                )
+            if dtype != other_dtype:
+                raise ProbeError(
+                    "the dtypes that come out of it differ from one input to another",
+                    "give its results one dtype for all inputs (`.to(...)`)",
+                )
+        if run[2:-1] != runs[0][2:-1]:
+            raise ProbeError(
+                "it writes into its inputs or buffers for some inputs and not for others",
+                "write for all inputs, or return a new tensor in place of the write",
+            )
 
 
 def _run_fake(model, modules, module, signature, batch):
@@ -251,8 +298,9 @@ def _fit(runs, sizes):
     """One outcome for all batch sizes, from runs at a few."""
     first = runs[0]
     ranks = [[len(t[0]) for t in r[0]] for r in runs]
-    if any(r[2:-1] != first[2:-1] for r in runs) or any(r != ranks[0] for r in ranks):
+    if any(r != ranks[0] for r in ranks):
         raise ProbeError("its results differ in structure from one batch size to another")
+    _check_sorts(runs)
     outputs = []
     for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
         outputs.append(

@@ -179,7 +179,12 @@ class Tracer:
             self.blocks.probe(signature, self.batch.traced_size)
         except ProbeError as error:
             reason = f"the block cannot run by itself: {error}"
-            blame = blame or _blame.Blame(signature.path, "", "", reason)
+            if blame is None:
+                blame = _blame.Blame(signature.path, "", "", reason)
+            else:
+                path = signature.path
+                reason = f"{blame.reason}, and module '{path}' cannot run as one block: {error}"
+            blame = dataclasses.replace(blame, reason=reason, advice=error.advice)
             self._hide(_parent(signature.path), blame)
 
     def _confirm(self, blame):
@@ -229,7 +234,7 @@ class Tracer:
         line = f" (`{blame.line}`)" if blame.line else ""
         owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
         expected = "code that takes the same way for all inputs"
-        fix = self._fix()
+        fix = blame.advice or self._fix()
         if not blame.data_dependent:
             failure = self._failure_alone()
             if failure:

@@ -138,6 +138,73 @@ def test_unknown_basic_blocks_are_refused():
         trace(nn.Linear(4, 4), torch.zeros(2, 4), basic_blocks=["Nothing"])
 
 
+class Fickle(nn.Module):
+    """Does ``one`` or ``other`` to its input, as the values tell."""
+
+    def __init__(self, one, other):
+        super().__init__()
+        self.one = one
+        self.other = other
+
+    def forward(self, x):
+        return self.one(x) if x.sum() > 0 else self.other(x)
+
+
+FICKLE = {
+    r"returns its input.*for some inputs and a new tensor.*; return .*x\.clone": (
+        lambda x: x,
+        lambda x: x * 2,
+    ),
+    r"returns its input, or a part of it.*x\.clone": (lambda x: x[:, :2], lambda x: x[:, :2] * 2),
+    r"dtypes that come out of it differ.*one dtype": (lambda x: x.double(), lambda x: x + 1),
+    r"writes into its inputs or buffers for some.*; write for all": (
+        lambda x: x.mul_(2) + 1,
+        lambda x: x + 1,
+    ),
+    r"structure of its result.*; return tensors, nested in one way": (
+        lambda x: x + 1,
+        lambda x: (x + 1, x + 2),
+    ),
+    r"shapes that come out of it depend on the values.*one submodule": (
+        lambda x: x[:, :2] + 1,
+        lambda x: x + 1,
+    ),
+    r"lie in memory depends on the values.*contiguous": (
+        lambda x: (x + 1).t().contiguous().t(),
+        lambda x: x + 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("words", FICKLE)
+def test_a_block_that_does_this_or_that_is_refused_with_what_would_help(words):
+    model = nn.Sequential(nn.Linear(4, 4), Fickle(*FICKLE[words])).eval()
+    with pytest.raises(ExportError, match=words) as caught:
+        trace(model, torch.randn(3, 4))
+    assert "module '1' cannot run as one block" in str(caught.value)
+    assert "move it into a submodule" not in str(caught.value)
+    assert "test_trace_opaque.py:" in caught.value.location
+
+
+def test_a_block_that_returns_a_copy_of_its_input_for_some_values_is_captured():
+    model = nn.Sequential(nn.Linear(4, 4), Fickle(torch.clone, lambda x: x * 2)).eval()
+    recording = reference.record(model, torch.randn(3, 4))
+    assert operators(recording.graph) == ["aten.linear.default", "opaque"]
+    assert_equal_to_eager(model, recording)
+
+
+def test_a_block_that_returns_its_input_at_some_batches_only_makes_the_batch_static():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return x if x.shape[0] % 2 else x * 2
+
+    model = nn.Sequential(nn.Linear(4, 4), Odd()).eval()
+    recording = reference.record(model, torch.randn(3, 4), basic_blocks=[Odd])
+    assert "batch is static" in recording.graph.notes[0]
+    assert "returns its input" in recording.graph.notes[0]
+    assert_equal_to_eager(model, recording, batches=(3,))
+
+
 class LayerDrop(nn.Module):
     def __init__(self):
         super().__init__()
