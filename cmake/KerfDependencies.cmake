@@ -60,12 +60,12 @@ endif()
 
 # ---- fmt: one copy a build. PyTorch's headers need the copy beside them, so when PyTorch is there
 # every room uses that one: two versions in one program would define Kerf's inline functions twice.
+# Its functions are compiled in kerf/base/fmt.cpp.
 if(TorchWheel_FOUND AND EXISTS "${TorchWheel_INCLUDE_DIR}/fmt/format.h")
   kerf_shim(kerf_fmt "${TorchWheel_INCLUDE_DIR}/fmt")
 else()
   kerf_header_library(kerf_fmt fmt/format.h libfmt-dev)
 endif()
-target_compile_definitions(kerf_fmt INTERFACE FMT_HEADER_ONLY=1)
 
 kerf_header_library(kerf_json nlohmann/json.hpp nlohmann-json3-dev)
 kerf_header_library(kerf_cli11 CLI/CLI.hpp libcli11-dev)
