@@ -27,6 +27,15 @@ endif()
 # A file that includes PyTorch takes about 2 GB to compile: never more than two at once.
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS kerf_torch_pool=2)
 
+# kerf_unity(<target> <files>): where headers take longer than what stands below them (PyTorch's,
+# pybind11's), so many files are compiled as one. With KERF_UNITY off every file is compiled alone,
+# which shows an include that is missing.
+function(kerf_unity target files)
+  if(KERF_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+  endif()
+endfunction()
+
 # What Kerf's own sources are compiled with, and consumers' are not.
 add_library(kerf_flags INTERFACE)
 target_compile_options(kerf_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor

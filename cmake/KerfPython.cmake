@@ -25,6 +25,7 @@ endfunction()
 file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
 if(core_sources)
   kerf_extension(_core ${core_sources})
+  kerf_unity(kerf_python_core 4)
 endif()
 
 file(GLOB torch_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/torch/*.cpp")

@@ -45,6 +45,7 @@ function(kerf_tests folder)
   if(folder STREQUAL "libtorch")
     # Loading PyTorch takes a second: one process for all, not one a test.
     set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE kerf_torch_pool)
+    kerf_unity(${target} 3)
     add_test(NAME libtorch COMMAND ${target} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(libtorch PROPERTIES LABELS libtorch
                                              ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")

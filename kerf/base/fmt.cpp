@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fmt's own functions, compiled here once: with FMT_HEADER_ONLY every file that formats a number
-// compiles all of them again, which was more than half the time of a build. Not every fmt comes with
-// a library (the copy beside PyTorch's headers does not), so Kerf makes its own from the headers.
+// compiles all of them again, which was more than half the time of a build. Not every fmt comes
+// with a library (the copy beside PyTorch's headers does not), so Kerf makes its own from the
+// headers.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

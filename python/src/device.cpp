@@ -80,7 +80,7 @@ void init_device(py::module_& m) {
 
   py::class_<Link>(m, "Link", "How tensors go from one device to another.")
       .def_property_readonly(
-          "latency", [](const Link& l) { return l.latency.count * 1e-9; },
+          "latency", [](const Link& l) { return seconds(l.latency); },
           "Seconds before the first byte arrives.")
       .def_readonly("bytes_per_second", &Link::bytes_per_second,
                     "0: both ends share one memory, nothing is copied.")

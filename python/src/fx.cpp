@@ -174,7 +174,7 @@ void bind_error(py::module_& m) {
   });
 }
 
-void bind_records(py::module_& m) {
+void bind_fx_records(py::module_& m) {
   py::class_<fx::OpGraph>(m, "FxGraph", "What the FX family plans on: nodes in graph order.")
       .def(py::init(&make_graph), py::kw_only(), py::arg("inputs"), py::arg("num_inputs"),
            py::arg("leaves"), py::arg("output_sizes") = std::vector<std::int64_t>{},
@@ -316,7 +316,7 @@ void bind_latencies(py::module_& m) {
 
 void init_fx(py::module_& m) {
   bind_error(m);
-  bind_records(m);
+  bind_fx_records(m);
   bind_sets(m);
   bind_relations(m);
   bind_latencies(m);

@@ -165,7 +165,7 @@ py::list node_records(const Graph& graph) {
   return out;
 }
 
-std::string summary(const Graph& graph) {
+std::string graph_summary(const Graph& graph) {
   return "kerf.Graph('" + graph.name() + "', " + std::to_string(graph.num_nodes()) + " nodes, " +
          std::to_string(graph.weights().size()) + " weights, " +
          (graph.is_static() ? std::string("static batch") : std::string("batch B")) +
@@ -300,7 +300,7 @@ void init_graph(py::module_& m) {
           py::arg("reduced") = std::set<std::string>(), py::arg("batch_independent") = false,
           "Whether samples are treated separately: proved, unknown, opaque or mixes.")
       .def("__len__", &Graph::num_nodes)
-      .def("__repr__", &summary)
+      .def("__repr__", &graph_summary)
       .def("__str__", &print_graph)
       .def(
           "__eq__", [](const Graph& a, const Graph& b) { return a == b; }, py::is_operator())

@@ -6,6 +6,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "kerf/base/units.h"
+
 namespace kerf::bindings {
 
 namespace py = pybind11;
@@ -23,5 +25,8 @@ void init_partition(py::module_& m);
 void init_fx(py::module_& m);
 void init_runtime(py::module_& m);
 void init_watch(py::module_& m);
+
+// Python counts in seconds.
+inline double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
 }  // namespace kerf::bindings

@@ -15,7 +15,6 @@
 namespace kerf::bindings {
 namespace {
 
-double seconds(Nanoseconds time) { return time.count * 1e-9; }
 // Of a value of the plan's objective: seconds, or bytes.
 double objective_unit(const Plan& plan, double value) {
   return plan.objective == Objective::memory ? value : value * 1e-9;
@@ -72,7 +71,7 @@ std::vector<std::size_t> indices_of(const std::vector<StageId>& stages) {
   return out;
 }
 
-std::string summary(const Plan& plan) {
+std::string plan_summary(const Plan& plan) {
   return fmt::format("kerf.Plan('{}', {} stages, {}, {} micro-batches, step {})", plan.graph_name,
                      plan.num_stages(), plan.method, plan.n_microbatches,
                      to_string(plan.step_time));
@@ -103,11 +102,11 @@ std::string table_of(const py::object& plan) {
   return table;
 }
 
-py::tuple state_of(const py::object& plan) {
+py::tuple plan_state(const py::object& plan) {
   return py::make_tuple(print_plan(plan.cast<const Plan&>()), plan.attr("__dict__"));
 }
 
-std::pair<Plan, py::dict> from_state(const py::tuple& state) {
+std::pair<Plan, py::dict> plan_from_state(const py::tuple& state) {
   return {parse_plan(state[0].cast<std::string>(), "pickle"), state[1].cast<py::dict>()};
 }
 
@@ -304,11 +303,11 @@ void init_plan(py::module_& m) {
           "report_json", [](const Plan& p) { return report_json(p).dump(1); },
           "The figures of the table as JSON, in seconds and bytes.")
       .def("__len__", &Plan::num_stages)
-      .def("__repr__", &summary)
+      .def("__repr__", &plan_summary)
       .def("__str__", &table_of)
       .def(
           "__eq__", [](const Plan& a, const Plan& b) { return a == b; }, py::is_operator())
-      .def(py::pickle(&state_of, &from_state));
+      .def(py::pickle(&plan_state, &plan_from_state));
 
   m.def(
       "load_plan", [](const std::filesystem::path& path) { return load_plan(path); },

@@ -13,9 +13,7 @@
 namespace kerf::bindings {
 namespace {
 
-double seconds(Nanoseconds time) { return time.count * 1e-9; }
-
-std::string summary(const Profile& profile) {
+std::string profile_summary(const Profile& profile) {
   return fmt::format("kerf.Profile({}, {}, batch {}, {} nodes, forward {})",
                      to_string(profile.source), profile.device_kind,
                      profile.batch == 0 ? "static" : std::to_string(profile.batch),
@@ -59,7 +57,7 @@ Profile from_times(const Graph& graph, const std::vector<double>& forward, std::
 }
 
 // Plain tuples, so that a pickle needs no graph (the file form goes by node name and does).
-py::tuple state_of(const Profile& p) {
+py::tuple profile_state(const Profile& p) {
   py::list nodes;
   for (const NodeCost& n : p.nodes) {
     nodes.append(py::make_tuple(n.forward.count, n.forward_spread.count, n.samples, n.flops, n.macs,
@@ -91,7 +89,7 @@ NodeCost cost_from(const py::tuple& r) {
   return n;
 }
 
-Profile from_state(const py::tuple& state) {
+Profile profile_from_state(const py::tuple& state) {
   Profile p;
   p.graph_hash = state[0].cast<std::string>();
   p.device_kind = state[1].cast<std::string>();
@@ -181,10 +179,10 @@ void init_profile(py::module_& m) {
           py::arg("path"), py::arg("graph"),
           "Writes profile.json; needs the graph for the names of the nodes.")
       .def("__len__", [](const Profile& p) { return p.nodes.size(); })
-      .def("__repr__", &summary)
+      .def("__repr__", &profile_summary)
       .def(
           "__eq__", [](const Profile& a, const Profile& b) { return a == b; }, py::is_operator())
-      .def(py::pickle(&state_of, &from_state));
+      .def(py::pickle(&profile_state, &profile_from_state));
 
   m.def(
       "load_profile",

@@ -17,8 +17,6 @@
 namespace kerf::bindings {
 namespace {
 
-double seconds(Nanoseconds time) { return time.count * 1e-9; }
-
 // print() adds the last one.
 std::string without_newline(std::string text) {
   if (!text.empty() && text.back() == '\n') text.pop_back();
@@ -65,7 +63,7 @@ double busy(const Timeline& timeline, const std::string& device) {
                           fmt::join(timeline.devices, ", ")));
 }
 
-std::string summary(const Timeline& timeline) {
+std::string timeline_summary(const Timeline& timeline) {
   return fmt::format("kerf.Timeline({}, {} stages, {} micro-batches, step {})", timeline.origin,
                      timeline.num_stages, timeline.n_microbatches, to_string(timeline.end()));
 }
@@ -138,7 +136,7 @@ void init_timeline(py::module_& m) {
           },
           py::arg("path"), "For chrome://tracing and ui.perfetto.dev.")
       .def("__len__", [](const Timeline& t) { return t.events.size(); })
-      .def("__repr__", &summary)
+      .def("__repr__", &timeline_summary)
       .def("__str__", [](const Timeline& t) { return without_newline(draw_timeline(t)); })
       .def(
           "__eq__", [](const Timeline& a, const Timeline& b) { return a == b; }, py::is_operator())
