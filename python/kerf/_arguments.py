@@ -39,15 +39,38 @@ def shown(value: object, most: int = 60) -> str:
     except Exception:  # a user's class may fail at saying what it is
         text = ""
     if not text or re.fullmatch(r"<.* at 0x[0-9a-f]+>", text):
-        return f"an object of class {type(value).__name__}"
+        return f"an object of class {class_name(type(value))}"
+    return shortened(text, most)
+
+
+def shortened(text: str, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def told_apart(a: str, b: str, most: int = 80) -> tuple[str, str]:
+    """Two texts that differ, shortened so that they still do."""
+    if shortened(a, most) != shortened(b, most):
+        return shortened(a, most), shortened(b, most)
+    same = len(os.path.commonprefix([a, b]))
+    return _around(a, same, most), _around(b, same, most)
+
+
+def _around(text: str, place: int, most: int) -> str:
+    begin = max(0, place - most // 2)
+    return "..." + shortened(text[begin:], most - 3)
+
+
+def class_name(cls: type) -> str:
+    """With its module, but for Python's own: other libraries have a Graph and a bool too."""
+    module = re.sub(r"^kerf\..*", "kerf", cls.__module__)
+    return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 
 def found(value: object) -> str:
     """``'x', a str``: what was given, and its type where the value does not show it."""
-    name = type(value).__name__
-    if value is None or isinstance(value, bool) or name in shown(value):
+    if value is None or isinstance(value, bool) or type(value).__name__ in shown(value):
         return shown(value)
+    name = class_name(type(value))
     return f"{shown(value)}, {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 

@@ -32,6 +32,8 @@ class Signature:
         self.defaults = dict(map(tuple, spec["defaults"]))
         self.arguments = dict(map(tuple, spec["arguments"]))  # name -> description
         self.paths = spec["paths"]
+        # Where there are numbers, equal is not the same: 1, 1.0 and True.
+        self._text = repr(self.arguments) if _has_number(list(self.arguments.values())) else None
 
     @classmethod
     def of_call(cls, model, args, kwargs, device):
@@ -98,7 +100,7 @@ class Signature:
                 )
             del given[name]
         described, describer = self.describe(given)
-        if described != self.arguments:
+        if described != self.arguments or (self._text and repr(described) != self._text):
             self._explain(described)
         return describer.tensors, describer.mutables
 
@@ -111,16 +113,17 @@ class Signature:
         return _by_name(self.parameters, args, kwargs)
 
     def _is_default(self, name, value):
-        return name in self.defaults and isinstance(value, _SIMPLE) and value == self.defaults[name]
+        known = name in self.defaults and isinstance(value, _SIMPLE)
+        return known and repr(value) == repr(self.defaults[name])
 
     def _explain(self, described):
         for name, traced in self.arguments.items():
-            found = _pytree.first_difference(traced, described[name], name)
+            found = _pytree.difference(traced, described[name], name)
             if found:
                 path, expected, got = found
                 raise ValueError(
-                    f"[call] argument {path} is {_short(got)}; the model was traced with "
-                    f"{_short(expected)}; trace it again for calls of this form"
+                    f"[call] argument {path} is {got}; the model was traced with {expected}; trace "
+                    "it again for calls of this form"
                 )
 
     def arguments_of(self, tensors, device=None, module=None):
@@ -194,6 +197,15 @@ class Result:
         value = builder.walk(self.spec)
         builder.items(self.arguments)
         return value
+
+
+def _has_number(spec):
+    """Is a number among the values that are described: not that of a tensor or an object?"""
+    if isinstance(spec, dict):
+        return not spec.keys() & {"t", "ref"} and any(map(_has_number, spec.values()))
+    if isinstance(spec, list):
+        return any(map(_has_number, spec))
+    return isinstance(spec, (int, float))
 
 
 def _mentions_given(spec):
@@ -301,11 +313,6 @@ def _describe(given, device, positions):
     describer = _pytree.Describer(share=False, device=device)
     described = {name: describer.walk(value, roots[name]) for name, value in given.items()}
     return described, describer.tensors, describer.paths
-
-
-def _short(spec):
-    text = "a tensor" if isinstance(spec, dict) and "t" in spec else json.dumps(spec)
-    return text if len(text) < 80 else text[:77] + "..."
 
 
 def element_bytes(tensor):

@@ -147,7 +147,7 @@ class Pipeline:
         with torch.no_grad():
             expected = _pytree.describe(self._model(*copied_args, **copied_kwargs))
         if found.spec != expected.spec:
-            path, was, now = _pytree.first_difference(expected.spec, found.spec, "result")
+            path, was, now = _pytree.difference(expected.spec, found.spec, "result")
             raise RuntimeError(
                 f"[pipeline] {path} is {now}; the model gives {was}; trace again with these inputs"
             )

@@ -19,6 +19,8 @@ import types
 
 import torch
 
+from kerf._arguments import shortened, told_apart
+
 _LONGEST = 4096  # characters; longer data is kept as a digest
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _SYMBOLS = tuple(torch.types.py_sym_types)
@@ -60,41 +62,68 @@ def describe(value, weights=None):
 
 def same(a, b):
     """Equal in type and value; code that was compiled by another Python is told by its name."""
-    if _is_code(a) and _is_code(b) and a[2].split(":")[0] != b[2].split(":")[0]:
+    if _is_code(a) and _is_code(b) and a[2] and b[2] and _python(a) != _python(b):
         return a[1] == b[1]
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
     return repr(a) == repr(b)  # not ==: 1, 1.0 and True differ, and nan is what it was
 
 
+def _python(code):
+    return code[2].split(":")[0]
+
+
 def show(found):
     """Plain data as it reads in a message."""
-    try:
-        return _show(found)
-    except (ValueError, TypeError, IndexError, AttributeError):
-        return _short(repr(found))  # from a file, and of no kind that Kerf writes
+    return shortened(_show(found))
+
+
+def show_both(now, was):
+    """Two that differ: the texts differ too."""
+    texts = _show(now), _show(was)
+    if texts[0] != texts[1]:
+        return told_apart(*texts)
+    return shortened(texts[0]), "another of that name" if _is_code(was) else "one of other contents"
 
 
 def _show(found):
-    if not isinstance(found, list) or not found or not isinstance(found[0], str):
-        return _short(repr(found))
-    kind, *rest = found
-    if kind == "code":
-        return f"the function {rest[0].removeprefix('_VariableFunctionsClass.')}"
-    if kind in ("object", "module"):
-        return f"a {rest[0]}"
-    if kind == "enum":
-        return ".".join(rest)
-    if kind == "dtype":
-        return f"torch.{rest[0]}"
-    if kind == "dict":
-        return _short("{" + ", ".join(f"{k!r}: {show(v)}" for k, v in rest) + "}")
-    if kind == "digest":
-        return f"another {rest[0]}"
-    return f"a {kind}" if kind in _KINDS else _short(repr(found))
+    if not isinstance(found, list):
+        return repr(found)
+    kind = found[0] if found and isinstance(found[0], str) else ""
+    try:
+        text = _KINDS[kind](*found[1:]) if kind in _KINDS else ""
+    except (ValueError, TypeError, IndexError, AttributeError):
+        text = ""  # from a file, and of no kind that Kerf writes
+    if text or kind:
+        return text or repr(found)
+    return f"[{', '.join(map(_show, found))}]"
 
 
-_KINDS = {"tensor", "symbol", "device", "class", "set"}
+def _show_partial(function, arguments, keywords):
+    named = (f"{name}={_show(value)}" for name, value in keywords[1:])
+    return f"partial({', '.join([_show(function), *map(_show, arguments), *named])})"
+
+
+_KINDS = {
+    "code": lambda name, digest: f"the function {name.removeprefix('_VariableFunctionsClass.')}",
+    "partial": _show_partial,
+    "object": lambda name, *path: f"a {name}",
+    "module": lambda name: f"a {name}",
+    "class": lambda name: f"the class {name}",
+    "enum": lambda *names: ".".join(names),
+    "dtype": lambda name: f"torch.{name}",
+    "dict": lambda *pairs: "{" + ", ".join(f"{_show(k)}: {_show(v)}" for k, v in pairs) + "}",
+    "set": lambda *items: "{" + ", ".join(map(_show, items)) + "}" if items else "set()",
+    "digest": lambda name, digest: f"a long {name}",
+    "tensor": lambda dtype="", shape=(), *digest: f"a {_typed(dtype, shape)}tensor",
+    "ndarray": lambda dtype, shape, digest: f"a {_typed(dtype, shape)}ndarray",
+    "symbol": lambda: "a symbol",
+    "device": lambda: "a device",
+}
+
+
+def _typed(dtype, shape):
+    return f"{dtype.removeprefix('torch.')}[{', '.join(map(str, shape))}] " if dtype else ""
 
 
 def is_code(value):
@@ -218,7 +247,3 @@ def _code(code):
 
 def _digest(text):
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _short(text):
-    return text if len(text) <= 80 else text[:77] + "..."

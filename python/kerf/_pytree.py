@@ -26,7 +26,6 @@ passed in under that number, left as described.
 
 import dataclasses
 import enum
-import itertools
 import math
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -34,6 +33,7 @@ from collections import OrderedDict, defaultdict, deque
 import torch
 
 from kerf import _classes
+from kerf._arguments import told_apart
 from kerf._symbols import evaluate
 
 _PLAIN = (type(None), bool, int, str)
@@ -178,7 +178,7 @@ class Describer:
         elif fields is None:
             raise PytreeError(
                 f"[trace] {path or 'the value'} is a {type(value).__qualname__}; expected tensors, "
-                "plain data, containers, or an object with fields; return it another way"
+                "plain data, containers, or an object with fields; give it as one of those"
             )
         if _classes.has_finalizer(type(value)):
             raise PytreeError(
@@ -213,7 +213,7 @@ def _as_tuple(slots):
 
 
 def _float(describer, value, path):
-    return value if math.isfinite(value) else {"float": str(value)}
+    return float(value) if math.isfinite(value) else {"float": str(float(value))}
 
 
 def _device(describer, value, path):
@@ -524,28 +524,82 @@ def at_batch(spec, batch):
 _OPEN_DEVICE = {"device": ""}
 
 
-def first_difference(traced, given, path=""):
-    """Where two descriptions differ, as (path, part of ``traced``, part of ``given``), or None.
-
-    A device that was left open is any device.
+def difference(traced, given, path=""):
+    """Where two descriptions differ: ``(path, what traced has, what given has)``, in words that
+    differ too; None where they are the same. A device that was left open is any device.
     """
     if traced == _OPEN_DEVICE and type(given) is dict and given.keys() == _OPEN_DEVICE.keys():
         return None
-    if type(traced) is not type(given):
-        return path, traced, given
-    if isinstance(traced, dict):
-        for key in itertools.chain(traced, given):
-            if key not in traced or key not in given:
-                return path, traced, given
-            found = first_difference(traced[key], given[key], path)
-            if found:
-                return found
-        return None
-    if isinstance(traced, list):
+    if type(traced) is dict and type(given) is dict:
+        return _parts_difference(traced, given, path)
+    if type(traced) is list and type(given) is list:
         for i, (a, b) in enumerate(zip(traced, given, strict=False)):
-            named = isinstance(a, list) and len(a) == 2 and isinstance(a[0], str)
-            found = first_difference(a, b, join(path, a[0] if named else i))
+            found = difference(a, b, join(path, i))
             if found:
                 return found
-        return None if len(traced) == len(given) else (path, traced, given)
-    return None if traced == given else (path, traced, given)
+        counts = len(traced), len(given)
+        return None if counts[0] == counts[1] else (path, f"{counts[0]}", f"{counts[1]} items long")
+    same = repr(traced) == repr(given)  # not ==: 1, 1.0 and True differ
+    return None if same else (path, *_show_both(traced, given))
+
+
+def _parts_difference(traced, given, path):
+    kind = next(iter(traced))
+    named = isinstance(traced[kind], str) and traced[kind] != given.get(kind)
+    if named or traced.keys() != given.keys():
+        return path, *_show_both(traced, given)
+    for key in traced:
+        compare = _pairs_difference if key in ("dict", "fields") else difference
+        found = compare(traced[key], given[key], path)
+        if found:
+            return found
+    return None
+
+
+def _pairs_difference(traced, given, path):
+    keys, given_keys = ([key for key, _ in pairs] for pairs in (traced, given))
+    for key in given_keys:
+        if key not in keys:
+            return path, "one without it", f"one that has {_show(key)}"
+    for key in keys:
+        if key not in given_keys:
+            return path, "one that has it", f"one without {_show(key)}"
+    for (key, a), (given_key, b) in zip(traced, given, strict=True):
+        if key != given_key:
+            return (
+                path,
+                f"one that has {_show(key)} first",
+                f"one that has {_show(given_key)} first",
+            )
+        found = difference(a, b, join(path, key if type(key) in _PLAIN else _show(key)))
+        if found:
+            return found
+    return None
+
+
+def _show_both(traced, given):
+    texts = _show(traced), _show(given)
+    return told_apart(*texts) if texts[0] != texts[1] else ("another one", texts[1])
+
+
+def _show(spec):
+    """A description as it reads in a message."""
+    if type(spec) is not dict:
+        return repr(spec)
+    kind, value = next(iter(spec.items()))
+    if kind in ("list", "tuple", "set", "frozenset", "dict"):
+        return f"a {kind} of {len(value)}"
+    return _SHOW[kind](value) if kind in _SHOW else str(value)
+
+
+_SHOW = {
+    "t": lambda number: "a tensor",
+    **dict.fromkeys(("namedtuple", "node", "object"), lambda name: f"a {name.replace(':', '.')}"),
+    **dict.fromkeys(("dtype", "layout", "memory_format"), lambda name: f"torch.{name}"),
+    "size": lambda sizes: f"torch.Size({sizes})",
+    "slice": lambda parts: f"slice({', '.join(map(_show, parts))})",
+    "device": lambda name: f"the device {name}" if name else "the model's device",
+    "module": lambda path: f"module '{path}'",
+    "ref": lambda number: "an object that is there already",
+    "given": lambda number: "what was passed in",
+}

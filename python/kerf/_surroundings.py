@@ -35,9 +35,15 @@ class Surroundings:
             return
         now = autocast_state(self._types)
         if now != self._autocast:
+            devices = (
+                ""
+                if self._autocast == self._traced
+                else (f", which on this plan's devices is {_inside(self._autocast)}")
+            )
             raise ValueError(
                 f"[pipeline] the call is made {_inside(now)}; the model was traced "
-                f"{_inside(self._traced)}; call it as it was traced, or trace it as it is called"
+                f"{_inside(self._traced)}{devices}; call it as it was traced, or trace it as it is "
+                "called"
             )
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         if dtype != self._dtype:

@@ -4,7 +4,7 @@
 
 import torch
 
-from kerf._plain import ABSENT, describe, same, show
+from kerf._plain import ABSENT, describe, same, show, show_both
 from kerf._reads import describe_found, find, is_object, look_up, weight_ids
 from kerf._state import (
     DEFAULT_DTYPE,
@@ -132,11 +132,12 @@ class TracedModel:
         now = describe_hooks(hooks)
         if not any(same(now, a) for a in allowed):
             was = allowed[0] if isinstance(allowed[0], list) else [allowed[0]]
-            texts = [", ".join(map(show, some)) or "none" for some in (now, was)]
+            has, had = (", ".join(map(show, some)) or "none" for some in (now, was))
+            had = had if had != has else "others of these names"
             kind = "forward pre-hooks" if "pre" in name else "forward hooks"
             raise ValueError(
-                f"[pipeline] {owner} has the {kind} {texts[0]}; it had {texts[1]} when the model "
-                f"was traced; {AGAIN}"
+                f"[pipeline] {owner} has the {kind} {has}; it had {had} when the model was traced; "
+                f"{AGAIN}"
             )
 
     def _check_attribute(self, model, path, name, values, from_class):
@@ -152,10 +153,7 @@ class TracedModel:
         where = module_name(path) if path in self.scopes else f"'{path}'"
         if from_class and owner is not None:
             where = f"class {type(holder).__name__}"
-        raise ValueError(
-            f"[pipeline] {where} {_has(name, now)}; it {_had(values[0])} when the model was "
-            f"traced; {AGAIN}"
-        )
+        raise _changed(where, name, now, values[0])
 
     def _check_alike(self, found, first, path):
         """An object that stands where that at ``first`` stood has to say the same."""
@@ -163,10 +161,7 @@ class TracedModel:
             if holder == first:
                 now = describe_found(look_up(found, name)[0], self._own)
                 if not any(same(now, value) for value in values):
-                    raise ValueError(
-                        f"[pipeline] '{path}' {_has(name, now)}; it {_had(values[0])} when the "
-                        f"model was traced; {AGAIN}"
-                    )
+                    raise _changed(f"'{path}'", name, now, values[0])
 
     def _check_shadows(self, modules):
         """What a class gave must not be given by a module of that class now."""
@@ -175,10 +170,9 @@ class TracedModel:
             for name in names.get(type(module), ()):
                 own = module.__dict__
                 if name in own and (path, name) not in self.by_name and not self.is_opaque(path):
-                    now = _has(name, describe(own[name]))
                     raise ValueError(
-                        f"[pipeline] {module_name(path)} {now} of its own; it had that of its "
-                        f"class when the model was traced; {AGAIN}"
+                        f"[pipeline] {module_name(path)} has {name}={show(describe(own[name]))} of "
+                        f"its own; it had that of its class when the model was traced; {AGAIN}"
                     )
 
     def class_names(self, modules):
@@ -198,14 +192,11 @@ def _refusal(text):
     return ValueError(f"[pipeline] {text}; give the model that was traced, or trace this one")
 
 
-def _has(name, value):
-    return f"has no {name}" if value == ABSENT else f"has {name}={show(value)}"
-
-
-def _had(value):
-    if value == ABSENT:
-        return "had none"
-    return "was another" if show(value).startswith("another") else f"was {show(value)}"
+def _changed(where, name, now, was):
+    has, had = show_both(now, was)
+    has = f"has no {name}" if now == ABSENT else f"has {name}={has}"
+    had = "had none" if was == ABSENT else f"was {had}"
+    return ValueError(f"[pipeline] {where} {has}; it {had} when the model was traced; {AGAIN}")
 
 
 def _check_weight(model, record):

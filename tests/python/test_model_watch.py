@@ -4,11 +4,14 @@
 
 import contextlib
 import copy
+import functools
 import gc
+import re
 import time
 import types
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from comparing import assert_same, eager
@@ -370,8 +373,68 @@ def test_hooks_that_add_other_numbers_are_others():
     model[0].register_forward_hook(adding(torch.zeros(8)))
     with pytest.raises(ValueError, match="hook"):
         pipe(X)
-    with pytest.raises(ValueError, match="hook"):
+    with pytest.raises(ValueError, match="adding.*; it had others of these names"):
         kerf.Pipeline(model, plan)
+
+
+class Holder(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, x):
+        return x if self.value is None else x + 1
+
+
+def closing_over(number):
+    return lambda: number
+
+
+LOOK_ALIKE = {
+    "a set": ({1, 2}, {1, 3}),
+    "an empty set": (frozenset(), frozenset({1})),
+    "a set in a list": ([{1}], [{2}]),
+    "a class": (nn.ReLU, nn.GELU),
+    "a long list": (list(range(100)), [*range(99), 7]),
+    "a list that is longer": (list(range(100)), list(range(101))),
+    "a list too long to be kept": (list(range(5000)), [*range(4999), 7]),
+    "a long text": ("a" * 200, "a" * 199 + "b"),
+    "a large dictionary": ({i: i for i in range(50)}, {i: i % 49 for i in range(50)}),
+    "an array": (np.ones(3), np.zeros(3)),
+    "a number of an array": (np.float32(1), np.float64(1)),
+    "a partial": (functools.partial(torch.add, alpha=1), functools.partial(torch.add, alpha=2)),
+    "a function of the same name": (closing_over(1), closing_over(2)),
+    "an integer": (1, True),
+}
+
+
+@pytest.mark.parametrize("kind", LOOK_ALIKE)
+def test_what_was_and_what_is_read_differently(kind):
+    was, now = LOOK_ALIKE[kind]
+    model = nn.Sequential(Holder(was)).eval()
+    pipe = kerf.Pipeline(model, kerf.plan(kerf.trace(model, X), devices=["cpu:0"]))
+    model[0].value = now
+    with pytest.raises(ValueError, match="has value=(.*); it was (.*) when the model") as caught:
+        pipe(X)
+    has, had = re.search("has value=(.*); it was (.*) when the model", str(caught.value)).groups()
+    assert has != had
+    assert len(has) <= 80 and len(had) <= 80
+
+
+def test_a_class_named_like_one_of_torch_is_another():
+    class Linear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.eye(8))
+            self.bias = nn.Parameter(torch.zeros(8))
+
+        def forward(self, x):
+            return -x
+
+    Linear.forward.__qualname__ = "Linear.forward"
+    plan = kerf.plan(kerf.trace(nn.Sequential(nn.Linear(8, 8)).eval(), X), devices=["cpu:0"])
+    with pytest.raises(ValueError, match="forward=the function Linear.forward; it was another"):
+        kerf.Pipeline(nn.Sequential(Linear()).eval(), plan)
 
 
 def test_order_and_sharing_of_modules_count():

@@ -118,6 +118,11 @@ def test_autocast_of_the_cpu_counts_for_the_device_of_a_stage():
         surroundings = Surroundings(kerf.trace(net, X), {"cuda"})
         with pytest.raises(ValueError, match="outside torch.autocast; the model was traced inside"):
             surroundings.check()
+        surroundings = Surroundings(kerf.trace(net, X), {"cpu", "cuda"})
+        words = r'made inside torch.autocast\("cpu", .*\); .* devices is inside .*"cuda"'
+        with pytest.raises(ValueError, match=words):
+            surroundings.check()
+        surroundings = Surroundings(kerf.trace(net, X), {"cuda"})
     try:  # torch.autocast does nothing where there is no such device
         torch.set_autocast_enabled("cuda", True)
         torch.set_autocast_dtype("cuda", torch.bfloat16)

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import types
 
 import models
 import pytest
@@ -149,6 +150,44 @@ def test_a_call_of_another_form_is_refused_by_name(args, kwargs, message):
     signature = Signature.from_json(signature.to_json())
     with pytest.raises(ValueError, match=message):
         signature.tensors(args, kwargs)
+
+
+X = torch.zeros(2, 4)
+LONG = {f"a_name_{i}": X for i in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("traced", "given", "words"),
+    [
+        ([X] * 12, [X] * 13, "argument value is 13 items long; the model was traced with 12"),
+        (LONG, {**LONG, "more": X}, "value is one that has 'more'; .* with one without it"),
+        ({**LONG, "more": X}, LONG, "value is one without 'more'; .* with one that has it"),
+        ({"a": X, "b": X}, {"b": X, "a": X}, "has 'b' first; .* that has 'a' first"),
+        (
+            {"a": [X, {"b": LONG}]},
+            {"a": [X, {"b": X}]},
+            r"value\.a\.1\.b is a tensor; .* dict of 20",
+        ),
+        ({3: X}, {3: None}, r"value\.3 is None; .* a tensor"),
+        (X, None, "value is None; the model was traced with a tensor"),
+        ((X, X), [X, X], "value is a list of 2; .* a tuple of 2"),
+        ("a" * 100, "a" * 99 + "b", r"value is \.\.\.a*b'; .* with \.\.\.a*'"),
+        (Pair(X, 1), Pair(X, 1.0), r"value\.1 is 1.0; .* with 1;"),
+        (types.SimpleNamespace(a=X), Pair(X, 1), "value is a .*Pair; .* types.SimpleNamespace"),
+        (1, True, "value is True; .* with 1;"),
+        (2.0, 2, "value is 2; .* with 2.0;"),
+        (torch.float32, torch.float64, "value is torch.float64; .* torch.float32"),
+        (float, int, "value is builtins:int; .* builtins:float"),
+    ],
+)
+def test_what_was_traced_and_what_is_given_read_differently(traced, given, words):
+    class Takes(nn.Module):
+        def forward(self, value):
+            return value
+
+    signature, _ = Signature.of_call(Takes(), (traced,), {}, torch.device("cpu"))
+    with pytest.raises(ValueError, match=words):
+        signature.inputs((given,), {})
 
 
 def test_one_tensor_passed_twice_is_two_inputs():

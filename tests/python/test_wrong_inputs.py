@@ -11,6 +11,7 @@ import math
 import pickle
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -363,6 +364,13 @@ def test_a_plan_takes_no_other_graph(things, value):
 
     refusal(assign)
     assert plan.graph == things.graph
+
+
+def test_things_that_others_call_the_same_are_told_by_their_modules(things):
+    with pytest.raises(TypeError, match="an object of class torch.fx.graph.Graph; expected a gra"):
+        kerf.plan(torch.fx.Graph(), TWO)
+    with pytest.raises(TypeError, match="np.True_, a numpy.bool; expected True or False"):
+        kerf.Pipeline(things.model, things.plan, frozen=np.True_)
 
 
 def test_a_key_that_names_no_device_lists_those_there_are():
