@@ -21,6 +21,10 @@ _OTHER_SCALES = (100.0, 0.01)  # of floating inputs
 # and between sizes, at which kernels round differently. The last pair is for half precision.
 _FINE = {torch.float64: (1e-9, 1e-6), torch.float32: (1e-4, 5e-3)}
 _COARSE = (1e-2, 5e-2)
+# What differences come from, and what else may help against the first.
+_MIXES = ": the model mixes samples"
+_EACH_WRITES = ": every micro-batch writes"
+_ELSEWHERE = ", or, if the batch is not where it was taken to be, trace with batch_dims="
 
 
 def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
@@ -92,9 +96,8 @@ class SeparateSamples:
             found = found or self._compare_some(scaled, batch, sizes, different) or ""
         if found:
             raise NotImplementedError(
-                f"[pipeline] {found}: the model mixes samples; expected results that are separate "
-                "for each sample; run with n_microbatches=1, or, if the batch is not where it was "
-                "taken to be, trace with batch_dims="
+                f"[pipeline] {found}; expected results that are separate for each sample; run with "
+                f"n_microbatches=1{'' if _EACH_WRITES in found else _ELSEWHERE}"
             )
         if found is None and trial.guarded(_Trial.outputs, range(batch)) is not None:
             raise NotImplementedError(
@@ -125,7 +128,7 @@ class SeparateSamples:
         beside_themselves = trial.outputs([*_repeat(second, half), *second])
         found = found or self._differences(mixed, beside_themselves, half / count, 1)
         if found:
-            found = f"{found} with the other samples of the batch"
+            found = f"{found} with the other samples of the batch{_MIXES}"
         else:
             # Both must differ: a choice between experts may hang on the last digit.
             found = self._compare_cut(trial, samples)
@@ -137,12 +140,15 @@ class SeparateSamples:
     def _compare_cut(self, trial, samples):
         whole, whole_buffers = trial.outputs_and_buffers(samples, 1)
         cut, cut_buffers = trial.outputs_and_buffers(samples, 2)
+        # Samples were found to be separate: what a run leaves in a buffer is what another sees.
+        written = trial.first_written(cut_buffers)
+        why = f"{_EACH_WRITES} buffer '{written}'" if written else _MIXES
         found = self._differences(whole, cut, 0, 1, sizes_differ=True)
         if found:
-            return f"{found} when the batch is cut"
+            return f"{found} when the batch is cut{why}"
         for (name, a), b in zip(whole_buffers.items(), cut_buffers.values(), strict=True):
             if self._differ(a, b, True):
-                return f"buffer '{name}' is left with other values when the batch is cut"
+                return f"buffer '{name}' is left with other values when the batch is cut{why}"
         return ""
 
     def _differences(self, found, expected, begin, end, sizes_differ=False):
@@ -209,6 +215,11 @@ class _Trial:
 
     def outputs(self, samples):
         return self.outputs_and_buffers(samples, 1)[0]
+
+    def first_written(self, buffers):
+        """The name of a buffer that a run has left as something else, or ""."""
+        before = self._before
+        return next((n for n, b in buffers.items() if not torch.equal(b, before[n])), "")
 
     def outputs_and_buffers(self, samples, n_microbatches):
         copies = {}  # a tensor that is passed twice stays one

@@ -164,6 +164,26 @@ def test_batch_dims_are_offered_where_they_are_the_cure():
 
 # Results without a batch dimension
 
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return x + self.calls
+
+
+def test_batch_dims_are_not_offered_where_state_is_the_reason():
+    x = torch.randn(4, 8)
+    with pytest.warns(UserWarning, match="could not prove.*writes state at every call"):
+        pipe = pipeline(Counts().eval(), x)
+    with pytest.raises(NotImplementedError, match="every micro-batch writes buffer 'calls'") as e:
+        pipe(x)
+    assert "batch_dims" not in str(e.value) and "n_microbatches=1" in str(e.value)
+
+
 LOSSES = {
     "mean": (lambda h: (h * h).mean(), "mean"),
     "scaled mean": (lambda h: 0.5 * (h * h).mean() + 1, "mean"),
