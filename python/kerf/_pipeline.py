@@ -13,6 +13,7 @@ from kerf import _classes, _core, _opaque, _pytree, _torch
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
+from kerf._restore import attributes_restored, buffers_restored
 from kerf._separate import separate_samples
 from kerf._surroundings import Surroundings
 from kerf._watch import ModelWatch
@@ -139,13 +140,12 @@ class Pipeline:
 
         Raises RuntimeError when classes or structure differ, or a number by more than
         ``tolerance`` (relative to the largest number of its tensor, or absolute below 1). The
-        model must be in one place: all its weights on one device.
+        model must be in one place: all its weights on one device. Both runs begin with the buffers
+        and attributes that the model has, and it has them again afterwards.
         """
-        copied_args, copied_kwargs = _copies(args, kwargs)
-        found = _pytree.describe(self(*copied_args, **copied_kwargs))
-        copied_args, copied_kwargs = _copies(args, kwargs)
+        found = _on_trial(self, self._model, args, kwargs)
         with torch.no_grad():
-            expected = _pytree.describe(self._model(*copied_args, **copied_kwargs))
+            expected = _on_trial(self._model, self._model, args, kwargs)
         if found.spec != expected.spec:
             path, was, now = _pytree.difference(expected.spec, found.spec, "result")
             raise RuntimeError(
@@ -193,6 +193,14 @@ class Pipeline:
         """Ends the worker threads. The model stays as it is."""
         self._runner = None
 
+    def __reduce_ex__(self, protocol):
+        """Copies and pickles would share threads, device memory and the model's own tensors."""
+        raise TypeError(
+            f"[pipeline] {self!r} cannot be copied or pickled: it owns threads and refers to its "
+            "model; expected its parts; copy or save pipe.graph, pipe.plan and the model, and make "
+            "a new one there: kerf.Pipeline(model, plan, graph=graph)"
+        )
+
     def __enter__(self):
         return self
 
@@ -222,11 +230,19 @@ def _leave_workers_behind():
 os.register_at_fork(after_in_child=_leave_workers_behind)
 
 
-def _copies(args, kwargs):
-    """The same call with objects and tensors of its own, for models that change what they get."""
-    found = _pytree.describe([list(args), kwargs])
-    tensors = [t.detach().clone() for t in found.tensors]
-    return _pytree.build(found.spec, tensors, classes=_classes.OWN)
+def _on_trial(call, model, args, kwargs):
+    """What ``call(*args, **kwargs)`` gives, described; arguments and model stay as they are."""
+    given = _described_copy([list(args), kwargs])
+    args, kwargs = _pytree.build(given.spec, given.tensors, classes=_classes.OWN)
+    with attributes_restored(model), buffers_restored(model):
+        return _described_copy(call(*args, **kwargs))
+
+
+def _described_copy(value):
+    """With tensors of its own: those of a result may be buffers themselves."""
+    found = _pytree.describe(value)
+    found.tensors = [t.detach().clone() for t in found.tensors]
+    return found
 
 
 def _difference(a, b):

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerf import _classes, _pytree, _schema
-from kerf._restore import attributes_restored
+from kerf._restore import attributes_restored, buffers_restored
 
 
 class ProbeError(Exception):
@@ -199,9 +199,8 @@ def _run_fake(model, modules, module, signature, batch):
 
 def _run_real(model, modules, module, signature, batch, seed):
     state = dict(module.named_buffers(remove_duplicate=False))
-    saved = {n: t.clone() for n, t in state.items()}
     devices = [d for _, _, d, _ in signature.inputs if d.type == "cuda"]
-    with torch.random.fork_rng(devices), torch.no_grad():
+    with torch.random.fork_rng(devices), torch.no_grad(), buffers_restored(module):
         torch.manual_seed(seed)
         inputs = [
             _made_up([at(s, batch) for s in shape], dtype, device)
@@ -219,9 +218,6 @@ def _run_real(model, modules, module, signature, batch, seed):
             raise ProbeError(
                 f"running it by itself raised {type(error).__name__}: {error}"
             ) from error
-        finally:
-            for name, value in saved.items():
-                state[name].copy_(value)
 
 
 class _Draws(TorchDispatchMode):

@@ -114,12 +114,12 @@ class ModelState:
         return path
 
 
-def refuse_state(path, attribute):
+def refuse_state(path, attribute, otherwise):
     owner = f"module '{path}'" if path else "the model's own forward"
     return ExportError(
         f"[trace] {owner} reads attribute '{attribute}' and changes it, and its result depends on "
-        "it; expected a forward that leaves what it reads as it was; keep the number in a buffer "
-        "(register_buffer), or move that code into a submodule, which can run as one opaque block",
+        "it; expected a forward that leaves what it reads as it was; keep it in a buffer "
+        f"(register_buffer), or {otherwise}",
         module=path,
     )
 

@@ -20,6 +20,7 @@ from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._probe import ProbeError
+from kerf._restore import attributes_restored, buffers_restored
 from kerf._state import ModelState, refuse_state
 from kerf._symbols import NotAnExpression, Symbols
 
@@ -225,7 +226,7 @@ class Tracer:
     def _hide_state(self, path, attribute):
         """Hides a module whose result depends on an attribute that its own code changes."""
         if not path or not self.may_hide:
-            raise refuse_state(path, attribute)
+            raise refuse_state(path, attribute, self._fix())
         reason = f"it reads attribute '{attribute}' and changes it"
         self._hide(path, _blame.Blame(path, "", "", reason))
 
@@ -256,8 +257,12 @@ class Tracer:
         """Why the model cannot be called with the example; "" when it can, or cannot be tried."""
         if any(t.is_meta or _is_fake(t) for t in [*self.model.parameters(), *self.tensors]):
             return ""
-        saved = {b: b.clone() for b in self.model.buffers()}
-        with torch.random.fork_rng(), torch.no_grad():
+        with (
+            torch.random.fork_rng(),
+            torch.no_grad(),
+            attributes_restored(self.model),
+            buffers_restored(self.model),
+        ):
             try:
                 tensors = [t.detach().clone() for t in self.tensors]
                 args, kwargs = self.signature.arguments_of(
@@ -266,9 +271,6 @@ class Tracer:
                 self.model(*args, **kwargs)
             except Exception as error:
                 return _blame.reason_of(error)
-            finally:
-                for buffer, value in saved.items():
-                    buffer.copy_(value)
         return ""
 
     def _fix(self):

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines give what the models give."""
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -171,6 +173,54 @@ def test_a_pipeline_checks_itself_against_the_model(mlp):
     model.forward = lambda x: (Mlp.forward(model, x),)
     with pytest.raises(RuntimeError, match="trace again"):
         pipe.check(x)
+
+
+class Keeping(torch.nn.Module):
+    """Leaves something behind in every way there is."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("written", torch.zeros(()))
+        self.register_buffer("replaced", torch.zeros(()))
+        self.tensor = torch.zeros(())
+        self.calls = 0
+        self.seen = []
+
+    def forward(self, x):
+        self.written.add_(1)
+        self.replaced = self.replaced + 1
+        self.tensor.add_(1)
+        self.calls += 1
+        self.seen.append(self.calls)
+        return x + self.written + self.replaced + self.tensor + len(self.seen), self.written
+
+
+@pytest.mark.parametrize("blocks", [(), ["Keeping"]])
+def test_a_check_leaves_the_model_as_it_was(blocks):
+    model = torch.nn.ModuleDict({"keeping": Keeping(), "linear": torch.nn.Linear(8, 8)}).eval()
+    model.forward = lambda x: model["keeping"](model["linear"](x))
+    keeping, x = model["keeping"], torch.randn(4, 8)
+    plan = kerf.plan(kerf.trace(model, (x,), basic_blocks=blocks), devices=["cpu:0"])
+    pipe = kerf.Pipeline(model, plan)
+    before = dict(vars(keeping)), dict(keeping._buffers)
+    for _ in range(2):
+        assert pipe.check(x) == 0
+        assert vars(keeping) == before[0] and keeping.seen == [] and keeping.calls == 0
+        assert all(keeping._buffers[name] is buffer for name, buffer in before[1].items())
+        assert keeping.written == keeping.replaced == keeping.tensor == 0
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_pipeline_is_not_copied_but_made_again(mlp, duplicate):
+    model, x, graph, plan = mlp
+    pipe = kerf.Pipeline(model, plan)
+    with pytest.raises(
+        TypeError, match=r"\[pipeline\] .*cannot be copied.*pipe\.graph, pipe\.plan"
+    ):
+        duplicate(pipe)
+    graph, plan = pickle.loads(pickle.dumps((pipe.graph, pipe.plan)))
+    again = kerf.Pipeline(copy.deepcopy(model), plan, graph=graph)
+    assert_same(again(x), pipe(x))
 
 
 # Bad input

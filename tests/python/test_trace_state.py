@@ -204,6 +204,25 @@ def test_a_cache_of_tensors_is_left_as_it_was():
             assert_same(pipe(X), eager(model, (X,), {}))
 
 
+def test_a_trace_does_not_write_into_tensors_that_are_attributes():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = torch.zeros(())
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return x * self.calls
+
+    for blocks in ((), [Counts]):
+        model = nn.Sequential(Counts()).eval()
+        graph = kerf.trace(model, X, basic_blocks=blocks)
+        assert model[0].calls == 0
+        with pipeline(model, graph) as pipe:
+            assert_same(pipe(X), X)
+            assert_same(pipe(X), 2 * X)
+
+
 class Recurrent(nn.Module):
     """Leaves a tensor for its next call in an attribute that is no buffer."""
 
