@@ -7,7 +7,7 @@ it is right only while they stay as they are. ``nn.Module.__getattribute__`` is 
 length of a call, and that of the classes of objects that modules hold, such as configurations.
 """
 
-import argparse
+import collections.abc
 import contextlib
 import dataclasses
 import sys
@@ -17,11 +17,10 @@ import types
 import torch
 from torch._subclasses.fake_tensor import is_fake
 
-from kerf._plain import ABSENT, describe, is_code, same
+from kerf._plain import ABSENT, NAMESPACES, contents_of, describe, is_code, same
 
 # What nn.Module keeps for itself. Modules, weights and hooks are looked at in their own ways.
 _MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl"}
-NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 _LEAVE_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "kerf"}
 _MUTABLE_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes that were made by a class statement
 
@@ -36,6 +35,7 @@ class Read:
     owner: type | None
     value: object  # as plain data, when it was first read
     written: bool = False  # before that, in the same call; the value is what it was before
+    tensors: tuple = ()  # in it that have no name in the model: (path, tensor, version)
 
 
 class Reads:
@@ -43,6 +43,7 @@ class Reads:
 
     def __init__(self, model):
         self._model = model
+        self._weights = weight_ids(model)
         self._thread = threading.get_ident()
         self._noting = True  # no call is being recorded
         self._start()
@@ -55,6 +56,7 @@ class Reads:
         self._before = {}
         self._symbolic = {}
         self._changed = []
+        self._written = []
         self.kept = []  # (path, name) of attributes in which the model's code stored tensors
         for path, module in self._model.named_modules():
             self._keep(module, path)
@@ -63,7 +65,7 @@ class Reads:
         key = _identity(holder)
         self._held[key] = holder
         self._paths[key] = path
-        self._before[key] = dict(_own(holder))
+        self._before[key] = dict(own_attributes(holder))
         self._symbolic[key] = _symbolic_attributes(holder)
 
     @contextlib.contextmanager
@@ -89,6 +91,12 @@ class Reads:
     def _look_after(self):
         """What the call has left behind; export puts most of it back by itself."""
         self._changed = [(r, _now(r)) for r in self._counting() if not _is_same(r)]
+        self._written = [
+            dataclasses.replace(read, name=place)
+            for read in self._counting()
+            for place, tensor, version in read.tensors
+            if version_of(tensor) != version
+        ]
         weights = weight_ids(self._model)  # a list of them, as LSTMs keep, holds nothing new
         for key, holder in self._held.items():
             for name, found in _symbolic_attributes(holder).items():
@@ -131,7 +139,7 @@ class Reads:
         if owner is torch.nn.Module or owner is object:
             return
         before = self._before[identity].get(name, ABSENT)
-        if owner is None and before is not value and name in _own(holder):
+        if owner is None and before is not value and name in own_attributes(holder):
             found = Read(holder, path, name, None, describe_found(before), written=True)
             self.reads[identity, name] = found
             return
@@ -139,7 +147,10 @@ class Reads:
             if (type(holder), name) in self._known:
                 return
             self._known.add((type(holder), name))
-        self.reads[identity, name] = Read(holder, path, name, owner, describe_found(value))
+        loose = loose_tensors(holder, value, name, self._weights)
+        tensors = tuple((place, tensor, version_of(tensor)) for place, tensor in loose)
+        plain = describe_found(value)
+        self.reads[identity, name] = Read(holder, path, name, owner, plain, tensors=tensors)
         if owner is None:
             self._hold(value, f"{path}.{name}".lstrip("."), 0)
 
@@ -154,7 +165,7 @@ class Reads:
                     self._hold(item, f"{path}.{key}", depth + 1)
             return
         module = isinstance(value, torch.nn.Module)
-        if not (module or _is_watchable(value)) or find(self._model, path) is not value:
+        if not (module or is_watchable(value)) or find(self._model, path) is not value:
             return
         self._keep(value, path)
         if not module:
@@ -169,9 +180,11 @@ class Reads:
         return [read for read, _ in self._changed if read.path not in keeping]
 
     def replaced(self):
-        """Tensors that were read and then replaced: what a call leaves for the next one."""
+        """Tensors that were read and then replaced, or written where the graph has a copy: what a
+        call leaves for the next one."""
         kept = set(self.kept)
-        return [r for r in self._counting() if (r.path, r.name) in kept and _has_tensor(r.value)]
+        found = [r for r in self._counting() if (r.path, r.name) in kept and _has_tensor(r.value)]
+        return [*found, *self._written]
 
     def unsteady(self):
         """``(path, name)`` of what was read and does not stay the same."""
@@ -180,21 +193,30 @@ class Reads:
     def advance(self):
         """Leaves attributes as the call has left them; what they were can be put back."""
         changed = self.changed()
-        before = [(read.holder, read.name, _now(read)) for read in changed]
+        before = self.before(changed)
         for read, value in self._changed:
             if read in changed:
                 _set(read.holder, read.name, value)
         return before
 
+    def before(self, reads):
+        """What these were before the call, for ``put_back``."""
+        return [(read.holder, read.name, self._was(read)) for read in reads]
+
+    def _was(self, read):
+        value = self._before[_identity(read.holder)].get(read.name, ABSENT)
+        # A list may have been changed in place; export leaves a copy of what it was.
+        return _now(read) if value is not ABSENT and type(value) in (list, dict, set) else value
+
     def records(self):
         """``(path, name, value)`` of what was read."""
         weights = weight_ids(self._model)
         for read in self._counting():
-            if isinstance(read.value, list) and read.value[:1] in _ELSEWHERE:
-                continue
             name = read.name if read.owner is None else f"{type(read.holder).__name__}.{read.name}"
             now = _now(read)
             value = describe_found(now, weights)
+            if _is_elsewhere(read, value):
+                continue
             first = self._paths.get(_identity(now), "")
             if is_object(value) and first not in ("", f"{read.path}.{name}".lstrip(".")):
                 value.append(first)  # the same object, which was met there before
@@ -208,8 +230,13 @@ class Reads:
         return [r for r in self.reads.values() if r.written]
 
 
-# Tensors are weights or constants of the graph, modules its scopes; devices are the plan's.
-_ELSEWHERE = (["tensor"], ["symbol"], ["device"], ["module"])
+def _is_elsewhere(read, value):
+    """Weights and modules' own tensors have names in the graph, modules are its scopes, devices are
+    the plan's. What other objects have of tensors is here alone."""
+    kind = read.value[:1] if isinstance(read.value, list) else []
+    if kind == ["tensor"]:
+        return isinstance(read.holder, torch.nn.Module) or value == ["tensor"]
+    return kind in (["symbol"], ["device"], ["module"])
 
 
 _SYMBOLS = tuple(torch.types.py_sym_types)
@@ -228,7 +255,7 @@ def symbolic_in(value):
 
 
 def _symbolic_attributes(holder):
-    own = {n: v for n, v in _own(holder).items() if n not in _MACHINERY}
+    own = {n: v for n, v in own_attributes(holder).items() if n not in _MACHINERY}
     found = {name: symbolic_in(value) for name, value in own.items()}
     return {name: ids for name, ids in found.items() if ids}
 
@@ -247,24 +274,26 @@ def _is_same(read):
 
 
 def put_back(before):
-    """``before`` is what ``Reads.advance`` gave."""
+    """``before`` is what ``Reads.before`` gave."""
     for holder, name, value in before:
         _set(holder, name, value)
 
 
 def _set(holder, name, value):
-    """Without running code of the holder's class; slots and weights are left alone."""
-    own = _own(holder)
+    """Without running code of the holder's class; weights are left alone."""
+    own = own_attributes(holder)
     if value is ABSENT:
         own.pop(name, None)
-    elif look_up(holder, name)[1] is None and not has_slot(holder, name):
+    elif look_up(holder, name)[1] is None:
         own[name] = value
 
 
 def describe_found(value, weights=None):
-    """What ``look_up`` found, as plain data."""
+    """What ``look_up`` found, as plain data; with ``weights`` other tensors by their numbers."""
     if value is ABSENT:
         return ABSENT
+    if isinstance(value, torch.Tensor) and weights is not None:
+        return describe([value], weights)[0]
     if isinstance(value, NAMESPACES):
         return describe(vars(value), weights)
     return describe(value, weights)
@@ -272,6 +301,20 @@ def describe_found(value, weights=None):
 
 def weight_ids(model):
     return {id(t) for t in [*model.parameters(), *model.buffers()]}
+
+
+def loose_tensors(holder, value, path, weights):
+    """``(path, tensor)`` of tensors in a value that was read: in objects, in containers, and what
+    code closes over. Those have no name in the model, and a graph holds their numbers."""
+    if isinstance(value, torch.Tensor) and isinstance(holder, torch.nn.Module):
+        return
+    for place, item in contents_of(value, path):
+        if isinstance(item, torch.Tensor) and id(item) not in weights and not is_fake(item):
+            yield place, item
+
+
+def version_of(tensor):
+    return None if tensor.is_inference() else tensor._version
 
 
 def is_object(value):
@@ -285,7 +328,7 @@ def look_up(holder, name):
 
     ABSENT when nothing does; the class is None when the holder has it itself.
     """
-    own = _own(holder)
+    own = own_attributes(holder)
     if name in own:
         return own[name], None
     for cls in type(holder).__mro__:
@@ -336,12 +379,44 @@ def _identity(holder):
         return id(holder)
 
 
-def _own(holder):
+def own_attributes(holder):
+    """What a holder has itself, past the code of its class: a mapping that can be written."""
     try:
         own = object.__getattribute__(holder, "__dict__")
     except (AttributeError, TypeError):
-        return {}
+        return _Slots(holder) if type(holder).__flags__ & _MUTABLE_CLASS else {}
     return own if isinstance(own, dict) else {}
+
+
+class _Slots(collections.abc.MutableMapping):
+    """The attributes of an object that keeps them in slots, as if they were in a dictionary."""
+
+    def __init__(self, holder):
+        self._holder = holder
+        self._slots = {
+            name: slot
+            for cls in reversed(type(holder).__mro__)
+            for name, slot in vars(cls).items()
+            if isinstance(slot, types.MemberDescriptorType)
+        }
+
+    def __getitem__(self, name):
+        value = _slot(self._holder, self._slots[name])
+        if value is ABSENT:
+            raise KeyError(name)
+        return value
+
+    def __setitem__(self, name, value):
+        self._slots[name].__set__(self._holder, value)
+
+    def __delitem__(self, name):
+        self._slots[name].__delete__(self._holder)
+
+    def __iter__(self):
+        return (n for n, slot in self._slots.items() if _slot(self._holder, slot) is not ABSENT)
+
+    def __len__(self):
+        return sum(1 for _ in self)
 
 
 def _attribute_classes(modules):
@@ -354,7 +429,7 @@ def _attribute_classes(modules):
     return found
 
 
-def _is_watchable(value):
+def is_watchable(value):
     """Objects of the user's classes, and of libraries such as transformers."""
     cls = type(value)
     if isinstance(value, torch.Tensor) or is_code(value) or not cls.__flags__ & _MUTABLE_CLASS:

@@ -8,20 +8,24 @@ import contextlib
 import torch
 from torch._subclasses.fake_tensor import is_fake
 
+from kerf._plain import NAMESPACES
+from kerf._reads import is_watchable, own_attributes, weight_ids
+
 _CONTAINERS = (list, dict, set, collections.OrderedDict)  # the last are hooks
+_DEEPEST = 3
 _MODULE_STATE = frozenset({"_parameters", "_buffers", "_modules"})  # these have ways of their own
 
 
 class Attributes:
-    """What a module had, and what was in its lists, dictionaries and sets."""
+    """What a module or another object had, and what was in its lists, dictionaries and sets."""
 
-    def __init__(self, module):
-        self._own = module.__dict__
+    def __init__(self, holder):
+        self._own = own_attributes(holder)
         self.before = dict(self._own)
         self._contents = {
-            name: value.copy()
+            name: [(found, found.copy()) for found in _containers(value)]
             for name, value in self.before.items()
-            if type(value) in _CONTAINERS and name not in _MODULE_STATE
+            if name not in _MODULE_STATE
         }
 
     def now(self):
@@ -36,12 +40,41 @@ class Attributes:
         if name not in self.before:
             self._own.pop(name, None)
             return
-        value = self.before[name]
-        if self._own.get(name, self) is not value:
-            self._own[name] = value
-        if name in self._contents and not _holds_same(value, self._contents[name]):
-            value.clear()
-            (value.extend if type(value) is list else value.update)(self._contents[name])
+        if self._own.get(name, self) is not self.before[name]:
+            self._own[name] = self.before[name]
+        for container, was in self._contents.get(name, ()):
+            if not _holds_same(container, was):
+                container.clear()
+                (container.extend if type(was) is list else container.update)(was)
+
+
+def _containers(value):
+    """The value and containers in it that can be changed in place."""
+    return [found for found in _walk(value) if type(found) in _CONTAINERS]
+
+
+def _walk(value, depth=0):
+    """A value and what is in it, as far as containers go."""
+    yield value
+    if depth < _DEEPEST and type(value) in (*_CONTAINERS, tuple):
+        for item in list(value.values() if isinstance(value, dict) else value):
+            yield from _walk(item, depth + 1)
+
+
+def _holders(model):
+    """The modules, and objects of users' classes that they hold, in containers too."""
+    found = {id(module): module for module in model.modules()}
+    for holder in list(found.values()):
+        _add_held(holder, found, 0)
+    return list(found.values())
+
+
+def _add_held(holder, found, depth):
+    for name, value in own_attributes(holder).items() if depth < _DEEPEST else ():
+        for item in _walk(value) if name not in _MODULE_STATE else ():
+            if id(item) not in found and (is_watchable(item) or isinstance(item, NAMESPACES)):
+                found[id(item)] = item
+                _add_held(item, found, depth + 1)
 
 
 def _holds_same(a, b):
@@ -52,12 +85,14 @@ def _holds_same(a, b):
 
 @contextlib.contextmanager
 def attributes_restored(model, which=Attributes.names):
-    """Puts attributes of the modules back at the end: those that ``which(attributes)`` names, and
-    the numbers in all that are tensors."""
-    before = [Attributes(module) for module in model.modules()]
-    tensors = [v for a in before for v in a.before.values() if isinstance(v, torch.Tensor)]
+    """Puts attributes of the modules, and of objects that they hold, back at the end: those that
+    ``which(attributes)`` names, and the numbers in all tensors among them."""
+    before = [Attributes(holder) for holder in _holders(model)]
+    weights = weight_ids(model)
+    values = (value for attributes in before for value in attributes.now().values())
+    held = (item for value in values for item in _walk(value) if id(item) not in weights)
     try:
-        with _numbers_restored(tensors):
+        with _numbers_restored([item for item in held if isinstance(item, torch.Tensor)]):
             yield
     finally:
         for attributes in before:

@@ -88,7 +88,9 @@ class ModelState:
         same (a counter); else the module is hidden.
         """
         for state in self.reads.replaced():
+            put_back(self._undo or self.reads.before(self.reads.changed()))
             hide(self._module_of(state.path), _join(state))
+            self._undo = []
             self._restless, self._first = None, {}
             return False
         changed = self.reads.changed()

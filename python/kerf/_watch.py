@@ -9,11 +9,9 @@ touched? Only then does the slow look of ``TracedModel`` follow, which knows the
 import collections
 import copy
 
-import torch
-
 from kerf import _core
-from kerf._plain import ABSENT, describe, show
-from kerf._reads import NAMESPACES, find, has_slot, is_object, look_up, weight_ids
+from kerf._plain import ABSENT, NAMESPACES, contents_of, describe, function_of, show
+from kerf._reads import find, has_slot, is_object, look_up, loose_tensors, version_of, weight_ids
 from kerf._state import GLOBAL_HOOKS, HOOKS
 from kerf._traced import AGAIN, TracedModel, module_name
 
@@ -57,7 +55,7 @@ class ModelWatch:
                 )
         found = dict(_loose_tensors(self._model, self._traced))
         for path, (tensor, version) in self._tensors.items():
-            if path in found and (found[path] is not tensor or _version(tensor) != version):
+            if path in found and (found[path] is not tensor or version_of(tensor) != version):
                 raise ValueError(
                     f"[pipeline] the tensor '{path}' was changed after the pipeline was made; the "
                     "graph holds its numbers; register it as a buffer, then trace again"
@@ -86,7 +84,8 @@ class ModelWatch:
                     self._add_object(found, read.get(values[0][2], ()))
         for path, name, _, from_class in traced.attributes():
             holder = find(self._model, path)
-            self._add_contents(look_up(holder, name)[0], 0)
+            for _, value in contents_of(look_up(holder, name)[0]):
+                self._add_content(value)
             if from_class and path not in self._modules:
                 self._watch.add_class(type(holder), [name])
         for weight in traced.ties:
@@ -130,24 +129,20 @@ class ModelWatch:
             else:
                 self._watch.add_class(type(holder), [name])
 
-    def _add_contents(self, value, depth):
+    def _add_content(self, value):
         """What is in a list may change while the list stays the same one."""
-        if depth > 8:
-            return
+        function = function_of(value)
         if isinstance(value, list):
             self._watch.add_list(value)
-        elif isinstance(value, dict):
-            self._watch.add_dict(value)
+        elif isinstance(value, (dict, *NAMESPACES)):
+            self._watch.add_dict(value if isinstance(value, dict) else vars(value))
         elif isinstance(value, (set, collections.deque)):
             self._watch.add_value(value, copy.copy(value))
-        elif isinstance(value, NAMESPACES):
-            value = vars(value)
-            self._watch.add_dict(value)
+        elif function is not None:
+            for cell in function.__closure__ or ():
+                self._watch.add_attribute(cell, "cell_contents")
         elif type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
             self._watch.add_bytes(value)
-        if isinstance(value, (list, tuple, dict)):
-            for item in value.values() if isinstance(value, dict) else value:
-                self._add_contents(item, depth + 1)
 
     def _add_tie(self, names):
         for name in names:
@@ -160,24 +155,16 @@ class ModelWatch:
     def _add_tensors(self):
         self._tensors = {}
         for path, tensor in _loose_tensors(self._model, self._traced):
-            self._tensors[path] = (tensor, _version(tensor))
+            self._tensors[path] = (tensor, version_of(tensor))
             self._watch.add_attribute(tensor, "_version")
 
 
 def _loose_tensors(model, traced):
-    """Tensors inside containers that were read: they have no name in the model."""
+    """Tensors that were read from objects, from containers and by code that closes over them: they
+    have no name in the model."""
     weights = weight_ids(model)
-    for path, name, _, from_class in traced.attributes():
-        holder = ABSENT if from_class else find(model, path)
-        if holder is ABSENT:
-            continue
-        value = look_up(holder, name)[0]
-        if isinstance(value, (list, tuple, dict)):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, item in items:
-                if isinstance(item, torch.Tensor) and id(item) not in weights:
-                    yield f"{path}.{name}.{key}".lstrip("."), item
-
-
-def _version(tensor):
-    return None if tensor.is_inference() else tensor._version
+    for path, name, _, _ in traced.attributes():
+        holder = find(model, path)
+        if holder is not ABSENT:
+            value = look_up(holder, name)[0]
+            yield from loose_tensors(holder, value, f"{path}.{name}".lstrip("."), weights)

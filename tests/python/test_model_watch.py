@@ -4,6 +4,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import gc
 import re
@@ -419,6 +420,113 @@ def test_what_was_and_what_is_read_differently(kind):
     has, had = re.search("has value=(.*); it was (.*) when the model", str(caught.value)).groups()
     assert has != had
     assert len(has) <= 80 and len(had) <= 80
+
+
+@dataclasses.dataclass
+class Table:
+    rows: object
+    gain: float = 2.0
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedTable:
+    rows: object
+
+
+class Owner:
+    def __init__(self):
+        self.table = Table(torch.ones(8))
+
+    def rows(self):
+        return self.table.rows
+
+
+class Reader(nn.Module):
+    def __init__(self, held, read):
+        super().__init__()
+        self.held = held
+        self.read = read
+
+    def forward(self, x):
+        return x + self.read(self.held)
+
+
+def rows(held):
+    return held.rows
+
+
+def ones():
+    return torch.ones(8)
+
+
+# What a module holds, how its forward gets at a tensor there, and what is done to it afterwards.
+HELD = {
+    "an object, replaced": (Table(ones()), rows, lambda h: setattr(h, "rows", 2 * ones())),
+    "an object, written": (Table(ones()), rows, lambda h: h.rows.add_(1)),
+    "an object's list": (Table([ones()]), lambda h: h.rows[0], lambda h: h.rows[0].add_(1)),
+    "slots, replaced": (SlottedTable(ones()), rows, lambda h: setattr(h, "rows", 2 * ones())),
+    "slots, written": (SlottedTable(ones()), rows, lambda h: h.rows.add_(1)),
+    "a namespace": (types.SimpleNamespace(rows=ones()), rows, lambda h: h.rows.add_(1)),
+    "an object in an object": (Owner(), lambda h: h.table.rows, lambda h: h.table.rows.add_(1)),
+    "a method": (Owner(), Owner.rows, lambda h: setattr(h.table, "rows", 2 * ones())),
+    "lists in lists": ([[ones()]], lambda h: h[0][0], lambda h: h[0][0].add_(1)),
+    "objects in a list": ([Table(ones())], lambda h: h[0].rows, lambda h: h[0].rows.add_(1)),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_tensors_that_objects_hold_may_not_change(kind):
+    held, read, change = copy.deepcopy(HELD[kind])
+    model = nn.Sequential(Reader(held, read)).eval()
+    plan = kerf.plan(kerf.trace(model, X), devices=["cpu:0"])
+    pipe = kerf.Pipeline(model, plan)
+    fresh = copy.deepcopy(model)
+    assert_same(pipe(X), X + 1)
+    change(held)
+    with pytest.raises(ValueError, match=r"the tensor '0\.held\..* was changed"):
+        pipe(X)
+    with pytest.raises(ValueError, match="tensor"):
+        kerf.Pipeline(model, plan)
+    assert_same(kerf.Pipeline(fresh, plan)(X), X + 1)
+
+
+def test_tensors_of_objects_that_are_not_read_may_change():
+    held = Table(ones())
+    held.other = ones()
+    model = nn.Sequential(Reader(held, rows)).eval()
+    pipe = kerf.Pipeline(model, kerf.plan(kerf.trace(model, X), devices=["cpu:0"]))
+    held.other.add_(1)
+    held.gain = 3.0
+    assert_same(pipe(X), X + 1)
+
+
+def test_what_code_closes_over_may_not_change():
+    def made():
+        number, numbers, table = 1.0, [1.0], ones()
+
+        class Closing(nn.Module):
+            def forward(self, x, more=[1.0]):  # noqa: B006
+                return x + number + numbers[0] + table + more[0]
+
+        def rebind():
+            nonlocal number
+            number = 2.0
+
+        changes = {
+            "forward=.*; it was another of that name": rebind,
+            "forward=.*; it was another of": lambda: numbers.append(1.0),
+            "forward=.*; it was another": Closing.forward.__defaults__[0].clear,
+            "the tensor 'forward.table' was changed": lambda: table.add_(1),
+        }
+        return Closing().eval(), changes
+
+    for words in made()[1]:
+        model, changes = made()
+        pipe = kerf.Pipeline(model, kerf.plan(kerf.trace(model, X), devices=["cpu:0"]))
+        assert_same(pipe(X), eager(model, (X,), {}))
+        changes[words]()
+        with pytest.raises(ValueError, match=words):
+            pipe(X)
 
 
 def test_a_class_named_like_one_of_torch_is_another():

@@ -3,6 +3,7 @@
 """Attributes that a forward reads and writes itself; notes that are shown."""
 
 import copy
+import dataclasses
 import warnings
 
 import pytest
@@ -237,6 +238,57 @@ class Recurrent(nn.Module):
         self.prev = y.detach().mean(0)
         self.seen.append(len(self.seen))
         return y
+
+
+class Store:
+    def __init__(self):
+        self.total = torch.zeros(8)
+        self.totals = [torch.zeros(8)]
+        self.calls = 0
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedStore:
+    total: torch.Tensor = dataclasses.field(default_factory=lambda: torch.zeros(8))
+    totals: list = dataclasses.field(default_factory=lambda: [torch.zeros(8)])
+    calls: int = 0
+
+
+WRITES = {
+    "total written": lambda store: store.total.add_(1),
+    "total replaced": lambda store: setattr(store, "total", store.total + 1),
+    "totals.0 written": lambda store: store.totals[0].add_(1),
+    "totals replaced": lambda store: store.totals.__setitem__(0, store.totals[0] + 1),
+    "calls counted": lambda store: setattr(store, "calls", store.calls + 1),
+}
+
+
+@pytest.mark.parametrize("store", [Store, SlottedStore])
+@pytest.mark.parametrize("write", WRITES)
+def test_what_an_object_keeps_is_state(write, store):
+    class Stores(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.store = store()
+
+        def forward(self, x):
+            WRITES[write](self.store)
+            return x + self.store.total + self.store.totals[0] + self.store.calls
+
+    def is_fresh(kept):
+        return not kept.total.any() and not kept.totals[0].any() and kept.calls == 0
+
+    model = Stores().eval()
+    name = write.split()[0]
+    with pytest.raises(kerf.ExportError, match=f"attribute 'store.{name}' and changes it"):
+        kerf.trace(model, X)
+    assert is_fresh(model.store)  # a trace is no call
+    model = nn.Sequential(Stores()).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert "runs as Python" in texts[0] and is_fresh(model[0].store)
+    with pipeline(model, graph) as pipe:
+        for step in range(1, 4):
+            assert_same(pipe(X), X + step)
 
 
 def test_a_tensor_that_is_read_and_replaced_is_state():
