@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kerf/plan/load/load_problem.h"
+#include "kerf/place/load_problem.h"
 
 namespace kerf {
 

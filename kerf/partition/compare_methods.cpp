@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "kerf/base/cpu_seconds.h"
-#include "kerf/partition/bounds/check_bound.h"
 #include "kerf/partition/finish.h"
+#include "kerf/place/check_bound.h"
 
 namespace kerf {
 namespace {
@@ -94,8 +94,7 @@ Comparison compare_methods(const Problem& problem, std::vector<std::string> meth
   }
   for (ComparedMethod& row : comparison.methods) {
     if (!row.found) continue;
-    partition::check_bound(comparison.bound.name, comparison.bound.value,
-                           row.plan.objective_value());
+    place::check_bound(comparison.bound.name, comparison.bound.value, row.plan.objective_value());
     row.plan.lower_bound = comparison.bound;
   }
   return comparison;

@@ -7,15 +7,15 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/exact.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
-#include "kerf/partition/load/families.h"
 #include "kerf/partition/replicate.h"
 #include "kerf/partition/split/methods.h"
-#include "kerf/partition/stop_clock.h"
+#include "kerf/place/portfolio/families.h"
 
 namespace kerf {
 namespace partition {
@@ -72,12 +72,12 @@ std::vector<Entry> methods() {
   };
 }
 
-std::string_view to_string(Minimise minimise) {
-  return minimise == Minimise::edge_cut ? "edge_cut" : "stage_time";
+std::string_view to_string(place::Minimise minimise) {
+  return minimise == place::Minimise::edge_cut ? "edge_cut" : "stage_time";
 }
 
-Minimise parse_minimise(std::string_view name) {
-  for (const Minimise minimise : {Minimise::stage_time, Minimise::edge_cut}) {
+place::Minimise parse_minimise(std::string_view name) {
+  for (const place::Minimise minimise : {place::Minimise::stage_time, place::Minimise::edge_cut}) {
     if (to_string(minimise) == name) return minimise;
   }
   throw Error(ErrorKind::invalid_argument,
@@ -162,11 +162,11 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   check_problem(problem);
   check_budget(options);
   // What only some methods know must not be lost on the others in silence.
-  partition::LoadOptions its;
+  place::LoadOptions its;
   its.stages = options.stages;
   its.minimise = options.minimise;
   its.imbalance = options.imbalance;
-  partition::check_family_options(method, its);
+  place::check_family_options(method, its);
   if (problem.objective != Objective::throughput && !entry->any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
@@ -182,7 +182,7 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   constexpr double kMoreOfIt = 0.2;
   constexpr double kMoreAtLeast = 0.07;  // seconds
   const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
-  const partition::DeadlineScope deadline(options.time_budget + more);
+  const DeadlineScope deadline(options.time_budget + more);
   Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
   if (outcome && !options.mixed) check_unmixed(method, *outcome);
   if (!outcome || !options.saturate_host) return outcome;

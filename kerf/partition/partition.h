@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kerf/base/outcome.h"
-#include "kerf/partition/load/load_search.h"
+#include "kerf/place/load_search.h"
 #include "kerf/plan/infeasible.h"
 #include "kerf/plan/plan.h"
 #include "kerf/plan/problem.h"
@@ -34,7 +34,7 @@ struct Options {
   int stages = 0;  // mixed_pipe: blocks to share out among the devices; 0: the method finds it
   // acyclic and multilevel: the largest load of a stage, or the tensors that cross while no stage
   // has more time than (1 + imbalance) x its share.
-  Minimise minimise = Minimise::stage_time;
+  place::Minimise minimise = place::Minimise::stage_time;
   double imbalance = 0.03;
   // For the method `aot` and for no other: the partition of every node, by name, and the device of
   // every partition, by name.
@@ -45,8 +45,9 @@ struct Options {
 // Minimises the problem's objective within the memory limits. Deterministic.
 using Method = Outcome<Plan, Infeasible> (*)(const Problem&, const Options&);
 
-std::string_view to_string(Minimise minimise);
-Minimise parse_minimise(std::string_view name);  // throws Error(invalid_argument), lists the names
+std::string_view to_string(place::Minimise minimise);
+place::Minimise parse_minimise(
+    std::string_view name);  // throws Error(invalid_argument), lists the names
 
 struct Entry {
   std::string_view name;

@@ -14,8 +14,6 @@
 namespace kerf {
 namespace {
 
-constexpr Objective kObjectives[] = {Objective::throughput, Objective::latency, Objective::step,
-                                     Objective::memory};
 constexpr int kMostMicrobatches = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -87,23 +85,6 @@ void check_sums(const Problem& problem) {
 }
 
 }  // namespace
-
-std::string_view to_string(Objective objective) {
-  switch (objective) {
-    case Objective::throughput: return "throughput";
-    case Objective::latency: return "latency";
-    case Objective::step: return "step";
-    case Objective::memory: return "memory";
-  }
-  return "unknown";
-}
-
-Objective parse_objective(std::string_view name) {
-  for (const Objective objective : kObjectives) {
-    if (to_string(objective) == name) return objective;
-  }
-  refuse(fmt::format("unknown objective '{}'; expected throughput, latency, step or memory", name));
-}
 
 std::int64_t batch_size(const Graph& graph, std::int64_t batch, int n_microbatches) {
   if (graph.is_static()) return 0;

@@ -8,20 +8,10 @@
 
 #include "kerf/device/cluster.h"
 #include "kerf/graph/graph.h"
+#include "kerf/place/objective.h"
 #include "kerf/profile/profile.h"
 
 namespace kerf {
-
-// What is minimised. Today's methods all take `throughput`.
-enum class Objective : std::uint8_t {
-  throughput,  // the busiest device a micro-batch, in the steady state
-  latency,     // one micro-batch alone
-  step,        // a whole step under the schedule, bubbles included
-  memory,      // the fullest device
-};
-std::string_view to_string(Objective objective);
-Objective parse_objective(
-    std::string_view name);  // throws Error(invalid_argument), lists the names
 
 // The batch in force when `batch` was asked for (0: nobody said): 0 when the graph is static, else
 // the example's, or n_microbatches when that is larger.

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "kerf/plan/load/load_plan.h"
+#include "kerf/place/load_plan.h"
 #include "kerf/verify/verify_plan.h"
 
 namespace kerf {

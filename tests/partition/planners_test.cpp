@@ -11,12 +11,12 @@
 
 #include "kerf/partition/compare_methods.h"
 #include "kerf/partition/finish.h"
-#include "kerf/partition/metis/kway.h"
-#include "kerf/partition/metis/metis_starts.h"
 #include "kerf/partition/partition.h"
 #include "kerf/partition/split/form_stages.h"
 #include "kerf/partition/split/methods.h"
 #include "kerf/partition/units.h"
+#include "kerf/place/metis/kway.h"
+#include "kerf/place/metis/metis_starts.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/best_of_all.h"
 #include "tests/support/random_problem.h"
@@ -243,7 +243,7 @@ TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {
 }
 
 TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
-  if (!partition::has_metis()) GTEST_SKIP() << "built without METIS";
+  if (!place::has_metis()) GTEST_SKIP() << "built without METIS";
   UnitProblem problem;
   problem.num_accelerators = 3;
   problem.has_cpu = true;
@@ -253,9 +253,9 @@ TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
   }
   problem.units[5].on_accelerator = false;
   for (std::uint32_t u = 0; u + 1 < kUnits; ++u) problem.nets.push_back({1, u, {u, u + 1}});
-  const auto starts = partition::metis_starts(problem, 1);
+  const auto starts = place::metis_starts(problem, 1);
   ASSERT_EQ(starts.size(), 3U);
-  EXPECT_EQ(starts, partition::metis_starts(problem, 1));
+  EXPECT_EQ(starts, place::metis_starts(problem, 1));
   for (const auto& start : starts) {
     ASSERT_EQ(start.size(), kUnits);
     EXPECT_EQ(start[5], problem.cpu());

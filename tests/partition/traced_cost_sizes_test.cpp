@@ -9,9 +9,9 @@
 #include <cmath>
 
 #include "kerf/partition/compare_methods.h"
-#include "kerf/partition/metis/kway.h"
 #include "kerf/partition/partition.h"
 #include "kerf/partition/split/methods.h"
+#include "kerf/place/metis/kway.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/best_of_all.h"
@@ -59,7 +59,7 @@ TEST_P(TracedCostSizes, GiveFinitePlansAndTrueBounds) {
       EXPECT_LE(bound.value, *best * (1 + 1e-9)) << bound.name << ", seed " << seed;
     }
     for (const std::string& method : comparable_methods()) {
-      if (method == "metis" && !partition::has_metis()) continue;
+      if (method == "metis" && !place::has_metis()) continue;
       partition::Options options;
       options.time_budget = 0.05;
       const auto outcome = plan(problem, method, options);

@@ -42,7 +42,7 @@ class AnyOrder {
     solve_coarse();
     if (!table_.solve(input_.cuttable, Measure::busiest, cap())) {
       try_orders();
-    } else if (table_.best() == kNever) {
+    } else if (table_.best() == kInfinity) {
       find_least_overflow();
     } else if (model_.exact) {
       find_exact();
@@ -58,7 +58,7 @@ class AnyOrder {
   }
 
   // Nothing above it is of interest.
-  double cap() const { return best_ ? best_->busiest.count * kSlack : kNever; }
+  double cap() const { return best_ ? best_->busiest.count * kSlack : kInfinity; }
 
   void keep_arrangement() {
     const Arrangement arrangement = table_.arrangement();
@@ -72,7 +72,7 @@ class AnyOrder {
       if (count * 2 > input_.intervals.num_nodes()) return;
       const auto positions = coarse_positions(input_.intervals, input_.cuttable, count);
       if (!table_.solve(positions, Measure::busiest, cap())) return;
-      if (table_.best() != kNever) keep_arrangement();
+      if (table_.best() != kInfinity) keep_arrangement();
     }
   }
 
@@ -106,7 +106,7 @@ class AnyOrder {
       keep_arrangement();
       const OrderSearchResult found =
           search_orders(input_.problem, input_.intervals, model_, classes_, table_, input_.cuttable,
-                        best_ ? best_->busiest.count : kNever, search_work(options_));
+                        best_ ? best_->busiest.count : kInfinity, search_work(options_));
       if (found.arrangement) keep(place(input_.problem, *found.arrangement));
       if (found.closest) keep(*found.closest);
       if (found.truncated) return try_orders();

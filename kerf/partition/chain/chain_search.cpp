@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/placed.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
-#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -107,7 +107,7 @@ class ChainSearch {
   std::int64_t work_left_;
   Placed placed_;
   std::vector<std::size_t> cuts_;
-  double best_ = kNever;
+  double best_ = kInfinity;
   ChainSearchResult result_;
 };
 

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "kerf/partition/stop_clock.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::partition {
 
@@ -23,10 +23,10 @@ ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
       room_after_(width_),
       best_((intervals.num_nodes() + 1) * width_),
       next_((intervals.num_nodes() + 1) * width_) {
-  best_link_.latency = best_link_.per_byte = kNever;
+  best_link_.latency = best_link_.per_byte = kInfinity;
   for (std::size_t d = 0; d < model.devices.size(); ++d) {
     const DeviceModel& device = model.devices[d];
-    const double limit = device.limit == kNoLimit ? kNever : static_cast<double>(device.limit);
+    const double limit = device.limit == kNoLimit ? kInfinity : static_cast<double>(device.limit);
     speed_before_[d + 1] = speed_before_[d] + 1 / device.slowness;
     room_before_[d + 1] = room_before_[d] + limit;
     for (std::size_t first = 0; first <= d; ++first) room_after_[first] += limit;
@@ -48,7 +48,7 @@ bool ChainTable::solve_in_time(const std::vector<bool>& cuttable, Measure measur
 
 bool ChainTable::solve_all(const std::vector<bool>& cuttable, Measure measure, double cap,
                            bool in_time) {
-  std::fill(best_.begin(), best_.end(), kNever);
+  std::fill(best_.begin(), best_.end(), kInfinity);
   const std::size_t end = intervals_.num_nodes();
   for (std::size_t d = 0; d < width_; ++d) {
     best_[end * width_ + d] = 0;
@@ -64,7 +64,7 @@ bool ChainTable::solve_all(const std::vector<bool>& cuttable, Measure measure, d
 
 bool ChainTable::enough_before(std::size_t device, std::size_t position, double cap) const {
   const bool in_time =
-      cap == kNever || intervals_.work_before(position) <= cap * speed_before_[device] * kSlack;
+      cap == kInfinity || intervals_.work_before(position) <= cap * speed_before_[device] * kSlack;
   return in_time &&
          static_cast<double>(intervals_.weights_before(position)) <= room_before_[device];
 }
@@ -77,7 +77,7 @@ bool ChainTable::enough_after(std::size_t device, std::size_t position, double c
   const double receiving = best_link_.latency * static_cast<double>(crossing.count) +
                            best_link_.per_byte * static_cast<double>(crossing.bytes);
   const double speed = speed_before_.back() - speed_before_[device];
-  const bool in_time = cap == kNever || work + receiving * slowest_ <= cap * speed * kSlack;
+  const bool in_time = cap == kInfinity || work + receiving * slowest_ <= cap * speed * kSlack;
   return in_time && static_cast<double>(intervals_.weights_after(position)) <= room_after_[device];
 }
 
@@ -96,7 +96,7 @@ void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable
   double* const best = &best_[start * width_];
   std::int32_t* const next = &next_[start * width_];
   if (range.low >= range.high) return;
-  double fastest = kNever;
+  double fastest = kInfinity;
   std::int64_t largest = 0;
   for (std::size_t p = range.low; p < range.high; ++p) {
     fastest = std::min(fastest, model_.devices[p].slowness);

@@ -13,7 +13,7 @@ namespace kerf::partition {
 
 // Splits the positions 0 .. num_nodes at some of the cuttable ones, devices in the model's order.
 // best(p, i): the least measure of nodes i .. end on devices p .. end, with no load above `cap`
-// (`overflow`: no excess above it). kNever: impossible.
+// (`overflow`: no excess above it). kInfinity: impossible.
 class ChainTable {
  public:
   ChainTable(const Intervals& intervals, const ChainModel& model);
@@ -51,7 +51,7 @@ class ChainTable {
   std::vector<double> room_before_;   // their memory limits, together
   std::vector<double> room_after_;    // and those from it on
   Rate best_link_;                    // no device receives faster
-  double slowest_ = kNever;           // the least speed
+  double slowest_ = kInfinity;        // the least speed
   std::vector<double> best_;
   std::vector<std::int32_t>
       next_;  // where the interval ends; its own start: the device is left out

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "kerf/partition/stop_clock.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -42,7 +42,7 @@ ClassTable::Sums ClassTable::sums_of(ClassState state) const {
     const auto count = static_cast<ClassState>(classes_[k].members.size());
     const double used = state / stride_[k] % (count + 1);
     const double left = count - used;
-    const double room = device.limit == kNoLimit ? kNever : static_cast<double>(device.limit);
+    const double room = device.limit == kNoLimit ? kInfinity : static_cast<double>(device.limit);
     sums.speed_used += used / device.slowness;
     sums.speed_left += left / device.slowness;
     if (used > 0) sums.room_used += used * room;
@@ -60,7 +60,7 @@ bool ClassTable::allocate(const std::vector<bool>& cuttable) {
     if (cuttable[p]) row_[p] = rows++;
   }
   if (num_states_ * static_cast<std::size_t>(rows) > kMostCells) return false;
-  best_.assign(num_states_ * static_cast<std::size_t>(rows), kNever);
+  best_.assign(num_states_ * static_cast<std::size_t>(rows), kInfinity);
   reached_.assign(static_cast<std::size_t>(rows), false);
   if (sums_.empty()) {
     for (std::size_t s = 0; s < num_states_; ++s) {
@@ -95,12 +95,12 @@ bool ClassTable::useful(const Sums& sums, std::size_t position) const {
   const auto weights_before = static_cast<double>(intervals_.weights_before(position));
   const auto weights_after = static_cast<double>(intervals_.weights_after(position));
   if (measure_ == Measure::overflow) {
-    if (cap_ == kNever) return true;
+    if (cap_ == kInfinity) return true;
     return weights_before <= sums.room_used + cap_ * sums.used &&
            weights_after <= sums.room_left + cap_ * sums.left;
   }
   if (weights_before > sums.room_used || weights_after > sums.room_left) return false;
-  if (cap_ == kNever) return true;
+  if (cap_ == kInfinity) return true;
   const double before = intervals_.work_before(position);
   const double after = intervals_.work_before(intervals_.num_nodes()) - before;
   // Whatever crosses is received at least once, by one of the others: load, hence work at its
@@ -130,7 +130,7 @@ void ClassTable::find_moves(std::size_t start) {
 // after it is too much for what would be left.
 void ClassTable::narrow(std::size_t k, std::size_t end) {
   Moves& moves = moves_[k];
-  if (measure_ == Measure::overflow || cap_ == kNever) {
+  if (measure_ == Measure::overflow || cap_ == kInfinity) {
     moves.high = moves.states.size();
     return;
   }
@@ -180,7 +180,7 @@ void ClassTable::take(std::size_t k, std::size_t start, std::size_t end,
   const Moves& moves = moves_[k];
   if (moves.low >= moves.high) return;
   const double measured = measure_of(classes_[k].model, figures, model_.n_microbatches, measure_);
-  if (measured > cap_ || measured == kNever) return;
+  if (measured > cap_ || measured == kInfinity) return;
   const auto row = static_cast<std::size_t>(row_[start]);
   double* const best = &best_[row * num_states_];
   const double* const rest = &best_[static_cast<std::size_t>(row_[end]) * num_states_] + stride_[k];
@@ -197,7 +197,7 @@ void ClassTable::take(std::size_t k, std::size_t start, std::size_t end,
 }
 
 ClassTable::Step ClassTable::best_step(ClassState state, std::size_t start) const {
-  double least = kNever;
+  double least = kInfinity;
   Step step{start, 0};
   intervals_.scan(start, [&](std::size_t end, const IntervalFigures& figures) {
     if (row_[end] < 0) return true;
@@ -218,7 +218,7 @@ ClassTable::Step ClassTable::best_step(ClassState state, std::size_t start) cons
 }
 
 Arrangement ClassTable::arrangement() const {
-  KERF_CHECK(best() != kNever, "there is no arrangement");
+  KERF_CHECK(best() != kInfinity, "there is no arrangement");
   Arrangement found;
   found.cuts.push_back(0);
   std::vector<std::size_t> used(classes_.size());

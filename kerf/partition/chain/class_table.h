@@ -22,7 +22,7 @@ struct Arrangement {
 using ClassState = std::uint32_t;
 
 // best(s, i): the least measure of nodes i .. end on devices that are not in use in state s, with
-// no load above the cap (`overflow`: no excess above it). kNever: impossible.
+// no load above the cap (`overflow`: no excess above it). kInfinity: impossible.
 class ClassTable {
  public:
   ClassTable(const Intervals& intervals, const ChainModel& model,
@@ -79,10 +79,10 @@ class ClassTable {
   std::vector<Sums> sums_;            // by state
   std::vector<ClassState> by_speed_;  // states by the speed in use
   Rate best_link_;                    // no device receives faster
-  double slowest_ = kNever;           // the least speed
+  double slowest_ = kInfinity;        // the least speed
 
   Measure measure_ = Measure::busiest;
-  double cap_ = kNever;
+  double cap_ = kInfinity;
   std::int64_t work_left_ = 0;
   std::vector<std::int32_t> row_;  // by position; -1: not one of those split at
   std::vector<double> best_;       // row by row, by state

@@ -10,12 +10,12 @@
 #include <span>
 #include <vector>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/chain/intervals.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf::partition {
 
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 // What tensors cost a device that pays for them.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/coarse.h"
-#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -14,7 +14,7 @@ using Order = std::vector<DeviceId>;
 
 double memory_of(const Cluster& cluster, DeviceId device) {
   const int group = cluster.device(device).memory_group;
-  if (!cluster.group_limited(group)) return kNever;
+  if (!cluster.group_limited(group)) return kInfinity;
   return static_cast<double>(cluster.group_limit(group).count);
 }
 

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/chain_search.h"
 #include "kerf/partition/chain/chain_table.h"
 #include "kerf/partition/chain/coarse.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
-#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
@@ -30,7 +30,7 @@ class InOrder {
       return place_coarse();
     }
     const double best = table_.best(0, 0);
-    if (best == kNever) return least_overflow();
+    if (best == kInfinity) return least_overflow();
     if (!model_.exact) return search(options);
     const std::vector<std::size_t> cuts = table_.cuts();
     const bool in_time = table_.solve_in_time(input_.cuttable, Measure::sum, best);
@@ -38,15 +38,15 @@ class InOrder {
   }
 
   OrderScore score(const std::vector<bool>& positions) {
-    table_.solve(positions, Measure::busiest, kNever);
+    table_.solve(positions, Measure::busiest, kInfinity);
     const double best = table_.best(0, 0);
-    if (best == kNever) {
-      table_.solve(positions, Measure::overflow, kNever);
-      return {table_.best(0, 0), kNever};
+    if (best == kInfinity) {
+      table_.solve(positions, Measure::overflow, kInfinity);
+      return {table_.best(0, 0), kInfinity};
     }
     if (model_.exact) return {0, best};
     const auto outcome = place_cuts(table_.cuts());
-    if (!outcome) return {static_cast<double>(outcome.reason().short_by.count), kNever};
+    if (!outcome) return {static_cast<double>(outcome.reason().short_by.count), kInfinity};
     return {0, outcome->busiest.count};
   }
 
@@ -62,19 +62,19 @@ class InOrder {
     for (const std::size_t count : {128U, 1024U}) {
       if (count * 2 > input_.intervals.num_nodes()) break;
       if (count > 128 && deadline_passed()) break;
-      table_.solve(coarse_positions(input_.intervals, input_.cuttable, count), measure, kNever);
-      if (table_.best(0, 0) != kNever) return true;
+      table_.solve(coarse_positions(input_.intervals, input_.cuttable, count), measure, kInfinity);
+      if (table_.best(0, 0) != kInfinity) return true;
     }
     return false;
   }
 
   // A value that some split reaches: the best need not look above it.
   double find_cap() {
-    if (!solve_coarse(Measure::busiest)) return kNever;
+    if (!solve_coarse(Measure::busiest)) return kInfinity;
     coarse_cuts_ = table_.cuts();
     if (model_.exact) return table_.best(0, 0);
     const auto outcome = place_cuts(table_.cuts());
-    return outcome ? outcome->busiest.count * kSlack : kNever;
+    return outcome ? outcome->busiest.count * kSlack : kInfinity;
   }
 
   // Time was up before all positions had been looked at.
@@ -90,7 +90,7 @@ class InOrder {
   // every limit by `short_by` lets it fit, and nothing less lets any contiguous split.
   Outcome<Plan, Infeasible> least_overflow() {
     const bool coarse = solve_coarse(Measure::overflow);
-    const double cap = coarse ? table_.best(0, 0) : kNever;
+    const double cap = coarse ? table_.best(0, 0) : kInfinity;
     const std::vector<std::size_t> cuts = coarse ? table_.cuts() : std::vector<std::size_t>{};
     bool in_time = true;
     if (coarse) {

@@ -35,8 +35,8 @@ Outcome<Plan, Infeasible> solve_in_order(const ChainInput& input, std::span<cons
 // How good an order looks: bytes missing, then the busiest device, of its best split at some of the
 // positions.
 struct OrderScore {
-  double overflow = kNever;
-  double busiest = kNever;
+  double overflow = kInfinity;
+  double busiest = kInfinity;
   friend auto operator<=>(const OrderScore&, const OrderScore&) = default;
 };
 OrderScore score_order(const ChainInput& input, std::span<const DeviceId> order,

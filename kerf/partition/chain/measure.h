@@ -17,7 +17,7 @@ enum class Measure : std::uint8_t {
   overflow,  // the largest number of bytes over a limit; 0 when everything fits
 };
 
-// Of one interval on one device; kNever: it does not fit.
+// Of one interval on one device; kInfinity: it does not fit.
 inline double measure_of(const DeviceModel& device, const IntervalFigures& figures,
                          std::int64_t n_microbatches, Measure measure) {
   const std::int64_t memory = device.memory(figures, n_microbatches);
@@ -25,7 +25,7 @@ inline double measure_of(const DeviceModel& device, const IntervalFigures& figur
     if (device.limit == kNoLimit) return 0;
     return std::max(0.0, static_cast<double>(memory - device.limit));
   }
-  return memory > device.limit ? kNever : device.load(figures);
+  return memory > device.limit ? kInfinity : device.load(figures);
 }
 
 // Of an interval and what follows it.

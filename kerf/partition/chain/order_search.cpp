@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/placed.h"
 #include "kerf/partition/contiguous.h"
 #include "kerf/partition/finish.h"
-#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/coarse.h"
-#include "kerf/partition/stop_clock.h"
 
 namespace kerf::partition {
 namespace {

@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "kerf/partition/stop_clock.h"
+#include "kerf/base/infinity.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::partition {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
 class Search {
@@ -155,7 +155,7 @@ class Search {
   std::vector<std::vector<int>> copies_;    // by device and value: units that fetched it
   std::vector<std::vector<int>> resident_;  // by memory and storage: units that use it
   std::vector<std::int64_t> weights_;       // by memory
-  double value_ = kNever;                   // of the best plan
+  double value_ = kInfinity;                // of the best plan
 };
 
 }  // namespace

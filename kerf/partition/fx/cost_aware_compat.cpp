@@ -10,12 +10,11 @@
 #include <numeric>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/compat.h"
 
 namespace kerf::partition::fx::compat {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<OpIndex> merged(const std::vector<OpIndex>& a, const std::vector<OpIndex>& b) {
   std::vector<OpIndex> out;

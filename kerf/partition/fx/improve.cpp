@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kerf/partition/stop_clock.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::partition::fx {
 namespace {

@@ -4,12 +4,12 @@
 #include <limits>
 #include <queue>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/starts.h"
 
 namespace kerf::partition::fx {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
 // What it costs to cut before each position: the dearest transfer that crosses, and a little for

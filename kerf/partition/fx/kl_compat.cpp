@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/compat.h"
 #include "kerf/partition/fx/size.h"
 
@@ -14,7 +15,6 @@ namespace kerf::partition::fx::compat {
 namespace {
 
 constexpr OpIndex kNobody = static_cast<OpIndex>(-1);
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Swaps {
  public:

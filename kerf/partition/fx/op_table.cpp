@@ -4,12 +4,11 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/placement.h"
 
 namespace kerf::partition::fx {
 namespace {
-
-constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
 
 bool reads(const OpGraph& graph, OpIndex node, OpIndex input) {
   const auto inputs = graph.inputs(node);

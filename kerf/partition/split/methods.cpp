@@ -7,17 +7,17 @@
 #include <algorithm>
 #include <optional>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/exact/enumerate.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/fx/methods.h"
-#include "kerf/partition/load/families.h"
-#include "kerf/partition/mincut/load_bounds.h"
 #include "kerf/partition/split/polish.h"
 #include "kerf/partition/split/traced_search.h"
-#include "kerf/partition/stop_clock.h"
+#include "kerf/place/mincut/load_bounds.h"
+#include "kerf/place/portfolio/families.h"
 
 namespace kerf::partition {
 namespace {
@@ -248,7 +248,7 @@ Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& opt
   // Cuts in between nodes are what these are about: coarse only where there is no other way.
   const SearchScope scope{.seconds = options.time_budget,
                           .prove = false,
-                          .mixed = family_mixes(family),
+                          .mixed = place::family_mixes(family),
                           .most_nodes = 50'000};
   const StopClock clock(options.time_budget);
   TracedSearch search(problem, options, scope);
@@ -262,7 +262,7 @@ Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& opt
   }
   auto outcome = std::move(search.best())
                      .answer(std::string(family), search.busiest_bound(), search.truncated());
-  if (outcome && options.minimise == Minimise::edge_cut) note_imbalance(options, *outcome);
+  if (outcome && options.minimise == place::Minimise::edge_cut) note_imbalance(options, *outcome);
   return say_not_proved(std::move(outcome));
 }
 
@@ -270,7 +270,7 @@ std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
   std::vector<LowerBound> bounds = lower_bounds(problem);
   if (problem.objective != Objective::throughput) return bounds;
   const UnitProblem units = to_units(make_split_model(problem, ModelUse::bound).load);
-  for (const LoadBound& bound : find_load_bounds(units, seconds)) {
+  for (const place::LoadBound& bound : place::find_load_bounds(units, seconds)) {
     const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
     if (!known) bounds.push_back({bound.name, bound.value, bound.argument});
   }

@@ -36,7 +36,7 @@ Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& opt
                                       std::string_view family);
 
 // Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
-// ones. `seconds` as for find_load_bounds.
+// ones. `seconds` as for place::find_load_bounds.
 std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds = 10);
 
 }  // namespace kerf::partition

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "kerf/partition/bounds/check_bound.h"
 #include "kerf/partition/finish.h"
 #include "kerf/partition/split/form_stages.h"
+#include "kerf/place/check_bound.h"
 #include "kerf/simulate/make_plan.h"
 
 namespace kerf::partition {
@@ -90,7 +90,7 @@ Outcome<Plan, Infeasible> BestPlan::answer(std::string method, const LowerBound&
     return *std::move(closest_);
   }
   plan_->method = std::move(method);
-  check_bound(bound.name, bound.value, plan_->objective_value());
+  place::check_bound(bound.name, bound.value, plan_->objective_value());
   plan_->lower_bound = bound;
   // Whatever stopped the search: nothing is left to find where the bound is met.
   constexpr double kMet = 1e-9;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kerf/base/rng.h"
-#include "kerf/partition/stop_clock.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::partition {
 namespace {

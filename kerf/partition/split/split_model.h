@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kerf/partition/units.h"
-#include "kerf/plan/load/load_problem.h"
+#include "kerf/place/load_problem.h"
 
 namespace kerf::partition {
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/finish.h"
-#include "kerf/partition/load/families.h"
-#include "kerf/partition/mixed_pipe/boundary.h"
-#include "kerf/partition/stop_clock.h"
 #include "kerf/partition/structure/coarse_units.h"
 #include "kerf/partition/structure/shared_weights.h"
+#include "kerf/place/mixed_pipe/boundary.h"
+#include "kerf/place/portfolio/families.h"
 
 namespace kerf::partition {
 namespace {
@@ -31,10 +31,10 @@ std::size_t count_units(const Graph& graph) {
 constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
 
 // From the model alone, `reserve` being what plans were seen to need beside what it counts.
-Verdict judge_by_model(const SplitModel& model, const UnitProblem& units, double reserve,
-                       std::span<const std::uint32_t> device) {
+place::Verdict judge_by_model(const SplitModel& model, const UnitProblem& units, double reserve,
+                              std::span<const std::uint32_t> device) {
   const Loads loads = find_loads(units, device);
-  Verdict verdict;
+  place::Verdict verdict;
   verdict.value = loads.busiest;
   verdict.overhead = reserve;
   for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
@@ -56,7 +56,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       simple_(tightest(throughput_bounds(problem))),
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
-    driver_problem_.known = LoadBound{simple_.name, simple_.value, simple_.argument};
+    driver_problem_.known = place::LoadBound{simple_.name, simple_.value, simple_.argument};
   } else {
     driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
     driver_problem_.provable = !restricted_;
@@ -68,9 +68,9 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
   load_options_.stages = options.stages;
   load_options_.minimise = options.minimise;
   load_options_.imbalance = options.imbalance;
-  LoadOptions load_options = load_options_;
+  place::LoadOptions load_options = load_options_;
   if (coarse_) load_options.time_budget *= 1 - kBorderShare;
-  driver_ = std::make_unique<SplitDriver>(
+  driver_ = std::make_unique<place::SplitDriver>(
       driver_problem_, load_options,
       [this](std::span<const std::uint32_t> device) { return judge(device); });
 }
@@ -83,7 +83,7 @@ void TracedSearch::run(std::string_view method) {
     driver_->forget();
     driver_->run(method, !mixed_);
   }
-  if (is_family(method) || deadline_passed()) return;  // a family's split is its own
+  if (place::is_family(method) || deadline_passed()) return;  // a family's split is its own
   refine_borders();
 }
 
@@ -111,19 +111,19 @@ void TracedSearch::refine_borders() {
   const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
   const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
   // Whole runs of nodes may have to cross a border together: cut the line anew, then move nodes.
-  const DriverProblem fine{model.load, {}, model.exact, driver_problem_.known};
-  LoadOptions load_options = load_options_;
+  const place::DriverProblem fine{model.load, {}, model.exact, driver_problem_.known};
+  place::LoadOptions load_options = load_options_;
   load_options.time_budget *= kBorderShare;
-  SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
+  place::SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
     return judge_by_model(model, driver.units(), reserve, device);
   });
   driver.offer(start);
   driver.run("ideals", true);
   if (driver.best().device.empty()) return;
-  FlatUnits flat(driver.units());
+  place::FlatUnits flat(driver.units());
   for (double& memory : flat.memory) memory -= reserve;
-  SplitState state(flat, driver.best().device);
-  if (mixed_) improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
+  place::SplitState state(flat, driver.best().device);
+  if (mixed_) place::improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
   if (std::equal(start.begin(), start.end(), state.devices().begin())) return;
   best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split", mixed_));
 }
@@ -139,17 +139,17 @@ void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
 }
 
 LowerBound TracedSearch::busiest_bound() const {
-  const LoadBound& found = driver_->bound();
+  const place::LoadBound& found = driver_->bound();
   // Where the simple argument is as good, it is the better one to read.
   constexpr double kAsGood = 1 + 2e-6;
   if (found.value <= simple_.value * kAsGood) return simple_;
   return {found.name, found.value, found.argument};
 }
 
-Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
+place::Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
   if (coarse_) return judge_by_model(model_, driver_->units(), reserve_, device);
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
-  Verdict verdict;
+  place::Verdict verdict;
   verdict.fits = best_.accepts(plan);
   verdict.value = plan.busiest.count;
   if (find_overflow(plan)) verdict.overhead = overhead(plan, model_, device);

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string_view>
 
-#include "kerf/partition/load/split_driver.h"
 #include "kerf/partition/partition.h"
 #include "kerf/partition/split/place.h"
+#include "kerf/place/portfolio/split_driver.h"
 
 namespace kerf::partition {
 
@@ -28,7 +28,7 @@ class TracedSearch {
  public:
   TracedSearch(const Problem& problem, const Options& options, const SearchScope& scope);
 
-  // As SplitDriver::run.
+  // As place::SplitDriver::run.
   void run(std::string_view method);
   // The plan and its split, as something to improve on.
   void offer(const Outcome<Plan, Infeasible>& outcome);
@@ -44,7 +44,7 @@ class TracedSearch {
   bool truncated() const { return driver_->truncated(); }
 
  private:
-  Verdict judge(std::span<const std::uint32_t> device);
+  place::Verdict judge(std::span<const std::uint32_t> device);
   // The most by which a device needs more than the model counts there.
   double overhead(const Plan& plan, const SplitModel& model,
                   std::span<const std::uint32_t> device) const;
@@ -59,12 +59,12 @@ class TracedSearch {
   SplitModel model_;
   bool coarse_;
   bool restricted_;
-  LoadOptions load_options_;
-  DriverProblem driver_problem_;
+  place::LoadOptions load_options_;
+  place::DriverProblem driver_problem_;
   LowerBound simple_;   // the best of those that cost nothing
   double reserve_ = 0;  // bytes beside those of the model, where it is coarse
   BestPlan best_;
-  std::unique_ptr<SplitDriver> driver_;
+  std::unique_ptr<place::SplitDriver> driver_;
 };
 
 }  // namespace kerf::partition

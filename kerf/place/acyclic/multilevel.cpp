@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/acyclic/multilevel.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kerf/place/acyclic/moves.h"
+#include "kerf/place/acyclic/order_cut.h"
+#include "kerf/place/acyclic/orders.h"
+#include "kerf/place/acyclic/part_state.h"
+
+namespace kerf::place::acyclic {
+
+std::uint32_t Rounds::target() const { return std::clamp(60 * goal_.parts(), 400U, 3000U); }
+
+Found Rounds::judged(const Level& level, Numbers part) const {
+  Found out;
+  out.score = PartState(level, goal_, part).score();
+  out.part = std::move(part);
+  return out;
+}
+
+void Rounds::refine(const Level& level, Numbers& part) {
+  MoveOptions options;
+  // The last level of all may go a little further: what is found there is kept.
+  options.most_work = budget_.most * (&level == &base_ ? 1.1 : 1.0);
+  improve(level, goal_, options, part, rng_, budget_.clock, budget_.work);
+}
+
+Found Rounds::improved(Numbers part) {
+  refine(base_, part);
+  return judged(base_, std::move(part));
+}
+
+Found Rounds::with_moved_borders(Found from) {
+  constexpr std::array kKinds = {
+      std::pair{OrderKind::natural, false}, std::pair{OrderKind::levels, true},
+      std::pair{OrderKind::depth_first, false}, std::pair{OrderKind::levels, false}};
+  const auto [kind, backwards] = kKinds.at(borders_++ % kKinds.size());
+  const Numbers order = find_order(base_, kind, backwards, rng_);
+  bool gained = false;
+  for (const double zone : {0.2, 0.02}) {
+    if (borders_ > 1 && budget_.is_over()) break;
+    Found next = judged(cut_again(base_, goal_, from.part, order, zone, budget_.work));
+    if (!is_better(next.score, from.score)) continue;
+    from = std::move(next);
+    gained = true;
+  }
+  return gained ? improved(std::move(from.part)) : from;
+}
+
+Found Rounds::runs_of_order(const Level& level) {
+  static constexpr std::array kKinds = {
+      std::pair{OrderKind::levels, true},       std::pair{OrderKind::natural, false},
+      std::pair{OrderKind::least_cut, false},   std::pair{OrderKind::levels, false},
+      std::pair{OrderKind::depth_first, false}, std::pair{OrderKind::least_cut, true},
+      std::pair{OrderKind::depth_first, true},  std::pair{OrderKind::random, false}};
+  const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
+  const Numbers order = find_order(level, kind, backwards, rng_);
+  budget_.work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
+  return judged(level, cut_order(level, goal_, order, budget_.work));
+}
+
+Found Rounds::from_order(const Level& level) {
+  Numbers part = runs_of_order(level).part;
+  refine(level, part);
+  return judged(level, std::move(part));
+}
+
+Found Rounds::from_coarse() {
+  const std::vector<Contraction> steps =
+      coarsen(base_, goal_, {target(), nullptr}, rng_, budget_.work);
+  const Level& top = steps.empty() ? base_ : steps.back().level;
+  constexpr int kTries = 8;
+  const double until = budget_.work + 0.2 * budget_.most;
+  Found best = from_order(top);
+  for (int i = 1; i < kTries && budget_.work < until && !budget_.is_over(); ++i) {
+    Found next = from_order(top);
+    if (is_better(next.score, best.score)) best = std::move(next);
+  }
+  return walk_back(steps, std::move(best.part));
+}
+
+Found Rounds::again(const Found& from) {
+  const std::vector<Contraction> steps =
+      coarsen(base_, goal_, {target(), &from.part}, rng_, budget_.work);
+  Numbers part = from.part;
+  for (const Contraction& step : steps) {
+    Numbers coarse(step.level.size(), 0);
+    for (std::size_t v = 0; v < part.size(); ++v) coarse[step.coarse_of[v]] = part[v];
+    part = std::move(coarse);
+  }
+  refine(steps.empty() ? base_ : steps.back().level, part);
+  return walk_back(steps, std::move(part));
+}
+
+// From a partition of the coarsest level to one of the base.
+Found Rounds::walk_back(const std::vector<Contraction>& steps, Numbers part) {
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    Numbers fine;
+    fine.reserve(steps[i].coarse_of.size());
+    for (const std::uint32_t c : steps[i].coarse_of) fine.push_back(part[c]);
+    part = std::move(fine);
+    refine(i == 0 ? base_ : steps[i - 1].level, part);
+  }
+  return judged(base_, std::move(part));
+}
+
+}  // namespace kerf::place::acyclic

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/acyclic/undirected.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "kerf/place/metis/kway.h"
+
+namespace kerf::place::acyclic {
+namespace {
+
+// A net as a star from its source; weights in whole numbers.
+KwayGraph to_kway(const Level& level, const Goal& goal) {
+  const double mean_cost =
+      std::accumulate(level.cost.begin(), level.cost.end(), 0.0) / std::max(1U, level.num_nets());
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.size());
+  for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
+    const auto pins = level.pins[net];
+    const double each =
+        100 * level.cost[net] / mean_cost / std::sqrt(static_cast<double>(pins.size() - 1));
+    const auto weight = static_cast<std::int32_t>(std::clamp(each, 1.0, 1e5));
+    const std::uint32_t source = level.source[net];
+    for (const std::uint32_t pin : pins) {
+      if (pin == source) continue;
+      rows[pin].emplace_back(static_cast<std::int32_t>(source), weight);
+      rows[source].emplace_back(static_cast<std::int32_t>(pin), weight);
+    }
+  }
+  KwayGraph out;
+  out.first.push_back(0);
+  const double total = std::max(goal.total_time, 1e-300);
+  const double scale = std::min(1e8, 1e4 * level.size());
+  for (std::uint32_t v = 0; v < level.size(); ++v) {
+    for (const auto& [to, weight] : rows[v]) {
+      out.neighbours.push_back(to);
+      out.edge_weights.push_back(weight);
+    }
+    out.first.push_back(static_cast<std::int32_t>(out.neighbours.size()));
+    out.vertex_weights.push_back(static_cast<std::int32_t>(level.time[v] / total * scale));
+  }
+  return out;
+}
+
+// METIS has state of its own.
+std::mutex metis_mutex;
+
+Numbers halve(const KwayGraph& graph, const KwayOptions& options) {
+  const std::scoped_lock lock(metis_mutex);
+  return metis_kway(graph, options);
+}
+
+}  // namespace
+
+Numbers pulled_up(const Level& level, Numbers half) {
+  for (std::uint32_t v = level.size(); v-- > 0;) {
+    if (half[v] == 0) continue;
+    const auto after = level.successors[v];
+    if (std::ranges::any_of(after, [&](std::uint32_t to) { return half[to] == 0; })) half[v] = 0;
+  }
+  return half;
+}
+
+Numbers pushed_down(const Level& level, Numbers half) {
+  for (std::uint32_t v = 0; v < level.size(); ++v) {
+    if (half[v] == 1) continue;
+    const auto before = level.predecessors[v];
+    if (std::ranges::any_of(before, [&](std::uint32_t u) { return half[u] == 1; })) half[v] = 1;
+  }
+  return half;
+}
+
+std::vector<Numbers> undirected_halves(const Level& level, const Goal& goal, std::uint64_t seed) {
+  if (!has_metis() || goal.parts() != 2 || level.size() < 4) return {};
+  KwayOptions options;
+  const double speed = 1 / goal.slowness[0] + 1 / goal.slowness[1];
+  options.shares = {1 / goal.slowness[0] / speed, 1 / goal.slowness[1] / speed};
+  // A little less than is allowed: what is mended afterwards may add to it.
+  const double room = goal.limit[0] / (options.shares[0] * std::max(goal.total_time, 1e-300));
+  options.imbalance = std::clamp(0.7 * (room - 1), 0.001, 0.5);
+  options.seed = seed;
+  const KwayGraph graph = to_kway(level, goal);
+  Numbers half = halve(graph, options);
+  if (half.empty()) return {};
+  Numbers turned = half;
+  if (options.shares[0] != options.shares[1]) {
+    std::swap(options.shares[0], options.shares[1]);
+    turned = halve(graph, options);
+    if (turned.empty()) return {};
+  }
+  for (std::uint32_t& h : turned) h = 1 - h;
+  return {std::move(half), std::move(turned)};
+}
+
+}  // namespace kerf::place::acyclic

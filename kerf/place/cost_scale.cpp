@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/cost_scale.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "kerf/base/infinity.h"
+
+namespace kerf::place {
+namespace {
+
+using Split = std::vector<std::uint32_t>;
+
+double time_where_it_runs(const UnitProblem& problem, std::uint32_t unit, std::uint32_t device) {
+  return problem.runs_on(unit, device) ? problem.time_on(unit, device) : kInfinity;
+}
+
+// One device of each kind: the fastest accelerators first, the CPU.
+Split typical_devices(const UnitProblem& problem) {
+  constexpr std::size_t kMostKinds = 8;
+  Split devices(static_cast<std::size_t>(problem.num_accelerators));
+  std::iota(devices.begin(), devices.end(), 0U);
+  if (problem.has_equal_accelerators()) devices.resize(std::min<std::size_t>(devices.size(), 1));
+  if (!problem.slowness.empty()) {
+    std::stable_sort(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return problem.slowness[a] < problem.slowness[b];
+    });
+  }
+  devices.resize(std::min(devices.size(), kMostKinds));
+  if (problem.has_cpu) devices.push_back(problem.cpu());
+  return devices;
+}
+
+Split each_where_fastest(const UnitProblem& problem, const Split& devices) {
+  Split out;
+  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+    out.push_back(
+        *std::min_element(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
+          return time_where_it_runs(problem, u, a) < time_where_it_runs(problem, u, b);
+        }));
+  }
+  return out;
+}
+
+// Units that are to stay together, as one.
+struct Clump {
+  std::vector<std::uint32_t> units;
+  double bytes = 0;
+};
+
+std::vector<Clump> clump_by_nets(const UnitProblem& problem, double dearest_cut) {
+  Split root(problem.units.size());
+  std::iota(root.begin(), root.end(), 0U);
+  const auto find = [&](std::uint32_t u) {
+    while (root[u] != u) u = root[u] = root[root[u]];
+    return u;
+  };
+  for (const LoadNet& net : problem.nets) {
+    if (net.cost <= dearest_cut) continue;
+    for (const std::uint32_t u : net.units) root[find(u)] = find(net.source);
+  }
+  std::vector<Clump> all(problem.units.size());
+  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+    Clump& clump = all[find(u)];
+    clump.units.push_back(u);
+    clump.bytes += problem.units[u].bytes;
+  }
+  std::erase_if(all, [](const Clump& clump) { return clump.units.empty(); });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Clump& a, const Clump& b) { return a.bytes > b.bytes; });
+  return all;
+}
+
+// The largest first, each where it is done first of where it has room; nothing: one has none.
+std::optional<Split> fill(const UnitProblem& problem, const std::vector<Clump>& clumps) {
+  const std::size_t devices = problem.num_devices();
+  std::vector<double> load(devices, 0);
+  std::vector<double> bytes(devices, 0);
+  Split out(problem.units.size());
+  for (const Clump& clump : clumps) {
+    double least = kInfinity;
+    std::uint32_t best = 0;
+    for (std::uint32_t d = 0; d < devices; ++d) {
+      if (bytes[d] + clump.bytes > problem.memory_of(d)) continue;
+      double end = load[d];
+      for (const std::uint32_t u : clump.units) end += time_where_it_runs(problem, u, d);
+      if (end >= least) continue;
+      least = end;
+      best = d;
+    }
+    if (least == kInfinity) return std::nullopt;
+    load[best] = least;
+    bytes[best] += clump.bytes;
+    for (const std::uint32_t u : clump.units) out[u] = best;
+  }
+  return out;
+}
+
+// Costs of nets from the largest down, far apart: above which of them none is to be cut.
+std::vector<double> dearest_cuts(const UnitProblem& problem) {
+  constexpr double kFarApart = 16;
+  constexpr std::size_t kMost = 24;
+  std::vector<double> costs;
+  for (const LoadNet& net : problem.nets) costs.push_back(net.cost);
+  std::sort(costs.begin(), costs.end(), std::greater<>());
+  std::vector<double> out{kInfinity};
+  for (const double cost : costs) {
+    if (out.size() < kMost && cost * kFarApart < out.back()) out.push_back(cost);
+  }
+  return out;
+}
+
+double best_of_simple_splits(const UnitProblem& problem) {
+  double best = kInfinity;
+  const auto offer = [&](const Split& split) {
+    const Loads loads = find_loads(problem, split);
+    if (loads.fits) best = std::min(best, loads.busiest);
+  };
+  const Split devices = typical_devices(problem);
+  for (const std::uint32_t device : devices) offer(Split(problem.units.size(), device));
+  offer(each_where_fastest(problem, devices));
+  constexpr std::size_t kMostSteps = 20'000'000;
+  std::size_t steps = 0;
+  for (const double dearest : dearest_cuts(problem)) {
+    steps += problem.units.size() * problem.num_devices() + problem.nets.size();
+    if (steps > kMostSteps) break;
+    if (const auto filled = fill(problem, clump_by_nets(problem, dearest))) offer(*filled);
+  }
+  return best;
+}
+
+// What everything would cost, each unit where it is slowest and every tensor moved.
+double sum_of_costs(const UnitProblem& problem) {
+  double slowest = 1;
+  for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
+  double sum = 0;
+  for (const LoadUnit& unit : problem.units) {
+    const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
+    sum += std::max(there, unit.on_cpu && problem.has_cpu ? unit.cpu_time : 0);
+  }
+  for (const LoadNet& net : problem.nets) sum += net.cost;
+  return sum;
+}
+
+// By how much accelerators' own times and slownesses are shifted so that the fastest has about 1.
+int slowness_shift(const std::vector<double>& slowness) {
+  if (slowness.empty()) return 0;
+  const double least = *std::min_element(slowness.begin(), slowness.end());
+  return least > 0 && std::isfinite(least) ? -std::ilogb(least) : 0;
+}
+
+void scale_slowness(std::vector<double>& slowness, int shift) {
+  constexpr double kMostTimesSlower = 0x1p60;  // beyond, a device is of no use
+  for (double& each : slowness) each = std::min(std::ldexp(each, shift), kMostTimesSlower);
+}
+
+// LoadNode or LoadUnit.
+template <class Placed>
+void scale_times(Placed& placed, const CostScale& scale, int shift) {
+  const double there = scale.to_scale(std::ldexp(placed.accelerator_time, -shift));
+  const double on_cpu = scale.to_scale(placed.cpu_time);
+  placed.accelerator_time = placed.on_accelerator ? there : on_cpu;
+  const bool bounded = std::isfinite(scale.most);
+  placed.cpu_time = placed.on_cpu || !bounded ? on_cpu : scale.to_scale(scale.most);
+}
+
+}  // namespace
+
+double CostScale::to_scale(double cost) const { return std::ldexp(std::min(cost, most), shift); }
+double CostScale::from_scale(double value) const { return std::ldexp(value, -shift); }
+
+CostScale find_cost_scale(const UnitProblem& problem) {
+  // Room above the ceiling, so that what memory forces upon a split still counts for what it is.
+  constexpr double kRoom = 0x1p16;
+  constexpr int kMostShift = 1000;
+  CostScale out;
+  if (problem.units.empty() || problem.num_devices() == 0) return out;
+  out.ceiling = best_of_simple_splits(problem);
+  if (!std::isfinite(out.ceiling)) {
+    out.ceiling = std::min(sum_of_costs(problem), std::numeric_limits<double>::max());
+  }
+  if (!(out.ceiling > 0)) return out;
+  out.most = out.ceiling * kRoom;
+  out.shift = std::clamp(-std::ilogb(out.ceiling), -kMostShift, kMostShift);
+  return out;
+}
+
+CostScale find_cost_scale(const LoadProblem& problem) { return find_cost_scale(to_units(problem)); }
+
+LoadProblem scale_costs(const LoadProblem& problem, const CostScale& scale) {
+  LoadProblem out = problem;
+  const int shift = slowness_shift(problem.slowness);
+  scale_slowness(out.slowness, shift);
+  for (LoadNode& node : out.nodes) {
+    scale_times(node, scale, shift);
+    node.transfer = scale.to_scale(node.transfer);
+  }
+  return out;
+}
+
+UnitProblem scale_costs(const UnitProblem& problem, const CostScale& scale) {
+  UnitProblem out = problem;
+  const int shift = slowness_shift(problem.slowness);
+  scale_slowness(out.slowness, shift);
+  for (LoadUnit& unit : out.units) scale_times(unit, scale, shift);
+  for (LoadNet& net : out.nets) net.cost = scale.to_scale(net.cost);
+  return out;
+}
+
+}  // namespace kerf::place

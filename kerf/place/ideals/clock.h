@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "kerf/base/stop_clock.h"
+
+namespace kerf::place::ideals {
+
+// The safety stop of a search on one thread. Once late, always late.
+class Clock {
+ public:
+  explicit Clock(double time_budget) : clock_(time_budget) {}
+  bool is_late() { return clock_.struck(); }
+  // The same, asked often: looks every so many steps.
+  bool is_late_after(std::size_t steps) {
+    steps_ += steps;
+    if (steps_ < kStepsToLook) return late_;
+    steps_ = 0;
+    late_ = is_late();
+    return late_;
+  }
+
+ private:
+  static constexpr std::size_t kStepsToLook = 50'000;
+  StopClock clock_;
+  std::size_t steps_ = 0;
+  bool late_ = false;
+};
+
+}  // namespace kerf::place::ideals

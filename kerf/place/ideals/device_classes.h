@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Devices that no plan can tell apart.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kerf/base/infinity.h"
+#include "kerf/place/load_problem.h"
+
+namespace kerf::place::ideals {
+
+struct Group {
+  double accelerator_time = 0;  // slowness 1
+  double cpu_time = 0;
+  double bytes = 0;
+  bool on_accelerator = true;
+  bool on_cpu = true;
+};
+
+struct DeviceClass {
+  std::vector<std::uint32_t> devices;  // of the problem, ascending
+  double slowness = 1;
+  double memory = kInfinity;  // infinite when all groups fit
+  bool is_cpu = false;
+  bool pays = true;          // for tensors
+  std::vector<double> time;  // by group; infinite where it cannot run
+
+  int count() const { return static_cast<int>(devices.size()); }
+  // Whatever the other can take, this one takes no slower.
+  bool is_better_than(const DeviceClass& other) const {
+    return !is_cpu && !other.is_cpu && slowness <= other.slowness && memory >= other.memory;
+  }
+};
+
+// Accelerators by slowness, then by memory, the largest first; the CPU comes last. No class has
+// more devices than there are groups.
+std::vector<DeviceClass> find_classes(const LoadProblem& problem, const std::vector<Group>& groups);
+
+}  // namespace kerf::place::ideals

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exact contiguous optimum of a LoadProblem for `throughput`: the least max load of all chains
+// of ideals (sets of units closed under forward predecessors), each device one difference of two
+// that follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators, alike or not,
+// and CPU in any order; all CPUs count as one. A group without time shares its only neighbour's
+// device where this loses nothing.
+#pragma once
+
+#include "kerf/place/load_search.h"
+
+namespace kerf::place {
+
+// How far the search may go (about 60 MB); what is over it is answered with the best plan found.
+struct IdealLimits {
+  std::size_t max_ideals = 400'000;
+  std::size_t max_links = 4'000'000;   // pairs of ideals that differ by one group
+  std::size_t max_states = 3'000'000;  // unequal accelerators: pairs of an ideal and devices for it
+};
+
+struct IdealAnswer : LoadAnswer {
+  std::size_t num_ideals = 0;  // 0: not counted, or more than the limits
+  int num_decisions = 0;       // times it asked for a plan below the best
+};
+
+// `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without
+// devices: no contiguous plan fits the memory when `optimal`, else none was found. `truncated`: too
+// many ideals or states, or out of time. The same on any number of threads; it uses one.
+IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
+                            const IdealLimits& limits = {});
+
+}  // namespace kerf::place

@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <queue>
+
+#include "kerf/place/load_problem.h"
+
+namespace kerf {
+namespace {
+
+Loads empty_loads(std::size_t devices) {
+  Loads loads;
+  loads.compute.assign(devices, 0);
+  loads.transfer.assign(devices, 0);
+  loads.bytes.assign(devices, 0);
+  return loads;
+}
+
+template <class AnyProblem>
+void sum_up(Loads& loads, const AnyProblem& problem) {
+  for (std::uint32_t d = 0; d < loads.compute.size(); ++d) {
+    loads.busiest = std::max(loads.busiest, loads.compute[d] + loads.transfer[d]);
+    if (loads.bytes[d] > problem.memory_of(d)) loads.fits = false;
+  }
+}
+
+// Devices that pay for a tensor: those that hold or read it, as far as they are charged.
+template <class AnyProblem>
+void charge(Loads& loads, const AnyProblem& problem, double cost, std::uint32_t source,
+            const std::vector<bool>& touches) {
+  const bool link = problem.charging == Charging::link;
+  for (std::uint32_t d = 0; d < loads.transfer.size(); ++d) {
+    const bool free = link ? d == source : d == problem.cpu();
+    if (touches[d] && !free) loads.transfer[d] += cost;
+  }
+}
+
+// piece[node]: how often paths to it have left its accelerator and come back, at most. Pieces of
+// one accelerator are numbered by it.
+std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
+                                        std::span<const std::uint32_t> device,
+                                        const std::vector<std::uint32_t>& order) {
+  const std::size_t devices = problem.num_devices();
+  std::vector<std::uint32_t> piece(problem.nodes.size(), 0);
+  // left[n * devices + d]: 1 + the largest piece of d that a path left before it came to n.
+  std::vector<std::uint32_t> left(problem.nodes.size() * devices, 0);
+  for (const std::uint32_t n : order) {
+    const std::uint32_t own = device[n];
+    piece[n] = std::max(piece[n], left[n * devices + own]);
+    for (const std::uint32_t next : problem.successors[n]) {
+      for (std::size_t d = 0; d < devices; ++d) {
+        left[next * devices + d] = std::max(left[next * devices + d], left[n * devices + d]);
+      }
+      if (device[next] == own) {
+        piece[next] = std::max(piece[next], piece[n]);
+      } else {
+        std::uint32_t& gone = left[next * devices + own];
+        gone = std::max(gone, piece[n] + 1);
+      }
+    }
+  }
+  return piece;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
+  std::vector<std::uint32_t> waiting(problem.nodes.size(), 0);
+  for (const auto& next : problem.successors) {
+    for (const std::uint32_t n : next) ++waiting[n];
+  }
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
+    if (waiting[n] == 0) order.push_back(n);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const std::uint32_t n : problem.successors[order[i]]) {
+      if (--waiting[n] == 0) order.push_back(n);
+    }
+  }
+  return order;
+}
+
+namespace {
+
+// The load of the fullest of several CPUs.
+double share_among_cpus(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  std::map<std::int64_t, double> classes;
+  std::vector<double> times;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    if (device[n] != problem.cpu()) continue;
+    const LoadNode& node = problem.nodes[n];
+    if (node.colour == LoadNode::kNoColour) {
+      times.push_back(node.cpu_time);
+    } else {
+      classes[node.colour] += node.cpu_time;
+    }
+  }
+  for (const auto& [colour, time] : classes) times.push_back(time);
+  std::sort(times.begin(), times.end(), std::greater<>());
+  std::priority_queue<double, std::vector<double>, std::greater<>> cpus;
+  for (int c = 0; c < problem.num_cpus; ++c) cpus.push(0);
+  double fullest = 0;
+  for (const double time : times) {
+    const double load = cpus.top() + time;
+    cpus.pop();
+    cpus.push(load);
+    fullest = std::max(fullest, load);
+  }
+  return fullest;
+}
+
+}  // namespace
+
+LoadProblem with_one_cpu(const LoadProblem& problem) {
+  LoadProblem out = problem;
+  if (problem.num_cpus < 2) return out;
+  for (LoadNode& node : out.nodes) node.cpu_time /= problem.num_cpus;
+  out.num_cpus = 1;
+  return out;
+}
+
+std::vector<std::string> find_faults(const LoadProblem& problem,
+                                     std::span<const std::uint32_t> device) {
+  constexpr std::size_t kMostShown = 5;
+  std::vector<std::string> faults;
+  std::map<std::int64_t, std::size_t> first;  // by colour
+  for (std::size_t n = 0; n < problem.nodes.size() && faults.size() < kMostShown; ++n) {
+    const LoadNode& node = problem.nodes[n];
+    if (device[n] != problem.cpu() && !node.on_accelerator) {
+      faults.push_back(
+          fmt::format("node {} is on accelerator {} and runs on CPUs alone", node.id, device[n]));
+    }
+    if (device[n] == problem.cpu() && !node.on_cpu) {
+      faults.push_back(
+          fmt::format("node {} is on the CPU and runs on accelerators alone", node.id));
+    }
+    if (node.colour == LoadNode::kNoColour) continue;
+    const std::size_t other = first.try_emplace(node.colour, n).first->second;
+    if (device[other] == device[n]) continue;
+    faults.push_back(fmt::format("nodes {} and {} share colour {} and are on different devices",
+                                 problem.nodes[other].id, node.id, node.colour));
+  }
+  return faults;
+}
+
+Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  Loads loads = empty_loads(problem.num_devices());
+  std::vector<bool> reads(problem.num_devices());
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    const LoadNode& node = problem.nodes[n];
+    const std::uint32_t own = device[n];
+    loads.compute[own] += problem.time_on(node, own);
+    loads.bytes[own] += node.bytes;
+    loads.fits = loads.fits && problem.runs_on(node, own);
+    std::fill(reads.begin(), reads.end(), false);
+    bool leaves = false;
+    for (const std::uint32_t next : problem.successors[n]) {
+      leaves = leaves || device[next] != own;
+      reads[device[next]] = true;
+    }
+    reads[own] = true;
+    if (leaves) charge(loads, problem, node.transfer, own, reads);
+  }
+  if (problem.num_cpus > 1) loads.compute[problem.cpu()] = share_among_cpus(problem, device);
+  sum_up(loads, problem);
+  return loads;
+}
+
+Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device) {
+  const std::size_t devices = problem.num_devices();
+  Loads loads = empty_loads(devices);
+  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+    const std::uint32_t own = device[u];
+    loads.compute[own] += problem.time_on(u, own);
+    loads.bytes[own] += problem.units[u].bytes;
+    loads.fits = loads.fits && problem.runs_on(u, own);
+  }
+  std::vector<bool> touches(devices);
+  for (const LoadNet& net : problem.nets) {
+    std::fill(touches.begin(), touches.end(), false);
+    std::size_t count = 0;
+    for (const std::uint32_t u : net.units) {
+      if (!touches[device[u]]) ++count;
+      touches[device[u]] = true;
+    }
+    if (count > 1) charge(loads, problem, net.cost, device[net.source], touches);
+  }
+  sum_up(loads, problem);
+  return loads;
+}
+
+double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
+                    bool serial) {
+  const std::vector<std::uint32_t> order = topological_order(problem);
+  const std::vector<std::uint32_t> piece = level_pieces(problem, device, order);
+  const std::size_t count = problem.nodes.size();
+  const std::uint32_t cpu = problem.cpu();
+
+  // Groups: one for each CPU node, one for each piece of an accelerator.
+  std::vector<std::vector<std::uint32_t>> number(cpu);
+  std::vector<std::uint32_t> group(count);
+  std::vector<double> own(0);
+  std::vector<std::vector<std::uint32_t>> members;
+  for (const std::uint32_t n : order) {
+    std::uint32_t g = static_cast<std::uint32_t>(members.size());
+    if (device[n] != cpu) {
+      auto& known = number[device[n]];
+      if (known.size() <= piece[n]) known.resize(piece[n] + 1, static_cast<std::uint32_t>(-1));
+      if (known[piece[n]] == static_cast<std::uint32_t>(-1)) known[piece[n]] = g;
+      g = known[piece[n]];
+    }
+    if (g == members.size()) {
+      members.emplace_back();
+      own.push_back(0);
+    }
+    group[n] = g;
+    members[g].push_back(n);
+  }
+  std::vector<std::vector<std::uint32_t>> before(members.size());
+  for (std::uint32_t n = 0; n < count; ++n) {
+    const LoadNode& node = problem.nodes[n];
+    own[group[n]] += device[n] == cpu ? node.cpu_time : node.accelerator_time;
+    std::vector<std::uint32_t> readers;
+    for (const std::uint32_t next : problem.successors[n]) {
+      if (group[next] != group[n]) readers.push_back(group[next]);
+    }
+    std::sort(readers.begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    if (!readers.empty() && device[n] != cpu) own[group[n]] += node.transfer;
+    for (const std::uint32_t reader : readers) {
+      before[reader].push_back(group[n]);
+      if (device[members[reader].front()] != cpu) own[reader] += node.transfer;
+    }
+  }
+  if (serial) {
+    for (const auto& pieces : number) {
+      std::uint32_t last = static_cast<std::uint32_t>(-1);
+      for (const std::uint32_t g : pieces) {
+        if (g == static_cast<std::uint32_t>(-1)) continue;
+        if (last != static_cast<std::uint32_t>(-1)) before[g].push_back(last);
+        last = g;
+      }
+    }
+  }
+  // Longest path over groups; pieces of several accelerators may wait for each other in a circle,
+  // and then there is no latency.
+  std::vector<std::vector<std::uint32_t>> after(members.size());
+  std::vector<std::size_t> waiting(members.size());
+  for (std::uint32_t g = 0; g < members.size(); ++g) {
+    waiting[g] = before[g].size();
+    for (const std::uint32_t b : before[g]) after[b].push_back(g);
+  }
+  std::vector<std::uint32_t> ready;
+  std::vector<double> start(members.size(), 0);
+  for (std::uint32_t g = 0; g < members.size(); ++g) {
+    if (waiting[g] == 0) ready.push_back(g);
+  }
+  double latency = 0;
+  std::size_t done = 0;
+  while (!ready.empty()) {
+    const std::uint32_t g = ready.back();
+    ready.pop_back();
+    ++done;
+    const double end = start[g] + own[g];
+    latency = std::max(latency, end);
+    for (const std::uint32_t next : after[g]) {
+      start[next] = std::max(start[next], end);
+      if (--waiting[next] == 0) ready.push_back(next);
+    }
+  }
+  return done == members.size() ? latency : std::numeric_limits<double>::infinity();
+}
+
+bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+  LoadProblem forward = problem;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    std::erase_if(forward.successors[n], [&](std::uint32_t next) {
+      return problem.nodes[n].backward || problem.nodes[next].backward;
+    });
+  }
+  const std::vector<std::uint32_t> piece =
+      level_pieces(forward, device, topological_order(forward));
+  for (std::size_t n = 0; n < piece.size(); ++n) {
+    if (piece[n] != 0 && !problem.nodes[n].backward) return false;
+  }
+  return true;
+}
+
+}  // namespace kerf

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kerf/place/load_problem.h"
+#include "kerf/place/objective.h"
+
+namespace kerf {
+
+// A split of a LoadProblem, what it costs and how far from perfect it can be.
+struct LoadPlan {
+  std::string method;
+  Objective objective = Objective::throughput;
+  std::vector<std::uint32_t> device;  // by node
+  double value = 0;                   // of the objective, in the problem's unit
+  double lower_bound = 0;
+  std::string bound_name;
+  std::string bound_argument;
+  bool contiguous = false;
+  bool truncated = false;
+  double cpu_seconds = 0;
+  std::uint64_t seed = 0;
+
+  // (value - lower_bound) / lower_bound; 0 when both are 0.
+  double gap() const;
+};
+
+// {"format": "kerf-load-plan", "objective": 17.7, "lower_bound": 17.6, "gap": .., "contiguous": ..,
+//  "truncated": .., "cpu_seconds": .., "seed": .., "assignment": {"<id>": 0 | "cpu"}, ..}
+std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan);
+
+}  // namespace kerf

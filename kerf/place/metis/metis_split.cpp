@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/metis/metis_split.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
+#include "kerf/base/stop_clock.h"
+#include "kerf/place/metis/kway.h"
+#include "kerf/place/metis/metis_starts.h"
+#include "kerf/place/refine/split_state.h"
+
+namespace kerf::place {
+namespace {
+
+// Moves units out of memories that are too full.
+class MemoryMender {
+ public:
+  MemoryMender(const FlatUnits& units, const std::vector<std::uint32_t>& device)
+      : units_(units), state_(units, device), bytes_(units.num_devices) {
+    for (std::uint32_t u = 0; u < units.num_units(); ++u) bytes_[device[u]] += units.bytes[u];
+  }
+
+  // False: there is no room.
+  bool mend() {
+    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+      while (bytes_[d] > units_.memory[d]) {
+        if (!move_cheapest(d)) return false;
+      }
+    }
+    return true;
+  }
+  std::span<const std::uint32_t> devices() const { return state_.devices(); }
+
+ private:
+  bool move_cheapest(std::uint32_t from) {
+    double least = kInfinity;
+    std::uint32_t best = 0;
+    std::uint32_t best_to = from;
+    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+      if (state_.device(u) != from || units_.bytes[u] <= 0) continue;
+      for (std::uint32_t to = 0; to < units_.num_devices; ++to) {
+        if (to == from || !state_.fits(u, to)) continue;
+        const double load = state_.load(to) + state_.peek(u, to).to;
+        const double cost = load / units_.bytes[u];
+        if (cost >= least) continue;
+        least = cost;
+        best = u;
+        best_to = to;
+      }
+    }
+    if (best_to == from) return false;
+    state_.move(best, best_to);
+    bytes_[from] -= units_.bytes[best];
+    bytes_[best_to] += units_.bytes[best];
+    return true;
+  }
+
+  const FlatUnits& units_;
+  SplitState state_;
+  std::vector<double> bytes_;
+};
+
+}  // namespace
+
+LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options) {
+  if (!has_metis()) {
+    throw Error(
+        ErrorKind::missing_backend,
+        "[partition.metis] this Kerf was built without METIS; expected its library; install "
+        "it (Debian: libmetis-dev) and build again, or use method multilevel");
+  }
+  constexpr std::uint64_t kSeeds = 4;
+  const StopClock clock(options.safety_stop());
+  const UnitProblem units = to_units(problem);
+  const FlatUnits flat(units);
+  std::vector<std::vector<std::uint32_t>> splits;
+  for (std::uint64_t seed = 0; seed < kSeeds && (seed == 0 || !clock.struck()); ++seed) {
+    for (auto& split : metis_starts(units, options.seed + seed)) splits.push_back(std::move(split));
+  }
+  // One device, or fewer units than devices: nothing to partition.
+  if (splits.empty()) {
+    std::vector<std::uint32_t>& split = splits.emplace_back();
+    for (std::uint32_t u = 0; u < flat.num_units(); ++u) {
+      split.push_back(flat.on_accelerator[u] != 0 && flat.cpu > 0 ? u % flat.cpu : flat.cpu);
+    }
+  }
+  LoadAnswer out;
+  out.objective = kInfinity;
+  for (const std::vector<std::uint32_t>& split : splits) {
+    MemoryMender mender(flat, split);
+    if (!mender.mend()) continue;
+    const Loads loads = find_loads(units, mender.devices());
+    if (!loads.fits || loads.busiest >= out.objective) continue;
+    out.device.assign(mender.devices().begin(), mender.devices().end());
+    out.objective = loads.busiest;
+  }
+  out.truncated = clock.struck();
+  return out;
+}
+
+}  // namespace kerf::place

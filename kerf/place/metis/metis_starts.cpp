@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/metis/metis_starts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "kerf/place/metis/kway.h"
+
+namespace kerf::place {
+namespace {
+
+// METIS counts in whole numbers, and sums of them must fit 31 bits.
+constexpr double kWholeSum = 5e8;
+
+std::int32_t to_whole(double value, double scale) {
+  return static_cast<std::int32_t>(std::lround(value * scale));
+}
+
+// No unit counts for more than a part's share: a part cannot hold less than it, and METIS, which
+// halves and halves again, would be left with empty halves (and say so on standard output).
+double most_time(const UnitProblem& problem) {
+  std::vector<double> times;
+  for (const LoadUnit& unit : problem.units) times.push_back(unit.accelerator_time);
+  std::sort(times.begin(), times.end(), std::greater<>());
+  double rest = std::accumulate(times.begin(), times.end(), 0.0);
+  // The largest ones each take a part; what is left is shared by the others.
+  for (int parts = problem.num_accelerators; parts > 1; --parts) {
+    const double largest = times[static_cast<std::size_t>(problem.num_accelerators - parts)];
+    if (largest <= rest / parts) return rest / parts;
+    rest -= largest;
+  }
+  return rest;
+}
+
+KwayGraph unit_graph(const UnitProblem& problem) {
+  std::vector<std::map<std::uint32_t, double>> edges(problem.units.size());
+  double cost = 0;
+  for (const LoadNet& net : problem.nets) {
+    for (const std::uint32_t unit : net.units) {
+      if (unit == net.source) continue;
+      edges[net.source][unit] += net.cost;
+      edges[unit][net.source] += net.cost;
+      cost += net.cost;
+    }
+  }
+  const double edge_scale = cost > 0 ? kWholeSum / cost : 1;
+  const double most = most_time(problem);
+  double time = 0;
+  for (const LoadUnit& unit : problem.units) time += std::min(unit.accelerator_time, most);
+  const double time_scale = time > 0 ? kWholeSum / time : 1;
+  KwayGraph graph;
+  graph.first.push_back(0);
+  for (std::size_t u = 0; u < edges.size(); ++u) {
+    // From 1: units without time are to be shared out, too.
+    const double share = std::min(problem.units[u].accelerator_time, most);
+    graph.vertex_weights.push_back(1 + to_whole(share, time_scale));
+    for (const auto& [other, weight] : edges[u]) {
+      graph.neighbours.push_back(static_cast<std::int32_t>(other));
+      graph.edge_weights.push_back(std::max(1, to_whole(weight, edge_scale)));
+    }
+    graph.first.push_back(static_cast<std::int32_t>(graph.neighbours.size()));
+  }
+  return graph;
+}
+
+// In proportion to speed.
+std::vector<double> shares_of(const UnitProblem& problem) {
+  std::vector<double> shares;
+  double sum = 0;
+  for (const double slowness : problem.slowness) sum += 1 / slowness;
+  for (const double slowness : problem.slowness) shares.push_back(1 / slowness / sum);
+  return shares;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
+                                                     std::uint64_t seed) {
+  const std::size_t units = problem.units.size();
+  const bool useful =
+      problem.num_accelerators > 1 && units > static_cast<std::size_t>(problem.num_accelerators);
+  if (!has_metis() || !useful) return {};
+  const KwayGraph graph = unit_graph(problem);
+  std::vector<std::vector<std::uint32_t>> starts;
+  for (const double imbalance : {0.03, 0.1, 0.3}) {
+    std::vector<std::uint32_t> part =
+        metis_kway(graph, {problem.num_accelerators, imbalance, shares_of(problem), seed});
+    if (part.empty()) continue;
+    for (std::size_t u = 0; u < units; ++u) {
+      if (!problem.units[u].on_accelerator) part[u] = problem.cpu();
+    }
+    starts.push_back(std::move(part));
+  }
+  return starts;
+}
+
+}  // namespace kerf::place

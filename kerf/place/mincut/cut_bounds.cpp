@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Minimum cuts around one or two units. A device that holds a unit pays at most what the unit pays
+// alone: units are asked in this order, and past the best answer none need be asked. Valid for any
+// split; not claimed tight.
+#include "kerf/place/mincut/cut_bounds.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "kerf/base/infinity.h"
+#include "kerf/place/cost_scale.h"
+#include "kerf/place/mincut/load_bounds.h"
+
+namespace kerf::place {
+CutBounds::CutBounds(const UnitProblem& problem, SearchBudget budget)
+    : problem_(&problem), budget_(budget), known_(problem.units.size(), -1) {
+  scratch_.budget = &budget_;
+  scratch_.steps += building_steps(problem);
+  if (scratch_.out_of_budget()) return;
+  cuts_.emplace(problem, single_groups(problem), scale_for(find_cost_scale(problem).ceiling));
+  for (const DeviceKind& kind : cuts_->kinds) networks_.push_back(load_network(*cuts_, kind));
+  find_order();
+}
+
+void CutBounds::find_order() {
+  std::vector<Flow> moved(cuts_->num_classes(), 0);
+  for (const CutProblem::Net& net : cuts_->nets) {
+    for (const std::uint32_t c : net.classes) {
+      const bool free = cuts_->charging == Charging::link && c == net.source;
+      if (!free) moved[c] += net.cost;
+    }
+  }
+  alone_.assign(moved.size(), kInfinity);
+  for (const DeviceKind& kind : cuts_->kinds) {
+    for (std::size_t c = 0; c < moved.size(); ++c) {
+      if (kind.holds[c] == 0) continue;
+      const Flow load = kind.time[c] + (kind.pays ? moved[c] : 0);
+      alone_[c] = std::min(alone_[c], cuts_->to_time(load));
+    }
+  }
+  order_.resize(moved.size());
+  std::iota(order_.begin(), order_.end(), 0U);
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return alone_[a] > alone_[b]; });
+}
+
+// Least load of an accelerator, or of the CPU, that holds `in` and not `out`; infinite if none can.
+// The fastest that has the memory pays least. Lower when the budget ends.
+double CutBounds::least_load(std::span<const std::uint32_t> in, std::span<const std::uint32_t> out,
+                             bool on_cpu) {
+  double bytes = 0;
+  Flow time = 0;
+  for (const std::uint32_t u : in) bytes += cuts_->bytes[u];
+  for (std::size_t k = 0; k < cuts_->kinds.size(); ++k) {
+    const DeviceKind& kind = cuts_->kinds[k];
+    const bool holds =
+        std::all_of(in.begin(), in.end(), [&](std::uint32_t u) { return kind.holds[u] != 0; });
+    const bool is_cpu = kind.devices.front() == problem_->cpu();
+    if (!holds || !kind.has_room(bytes) || is_cpu != on_cpu) continue;
+    for (const std::uint32_t u : in) time += kind.time[u];
+    if (!kind.pays) return cuts_->to_time(time);
+    MaxFlow& network = networks_[k];
+    network.mark();
+    for (const std::uint32_t u : in) network.add_source(u, kEndless / 4);
+    for (const std::uint32_t u : out) network.add_sink(u, kEndless / 4);
+    network.augment(scratch_, kEndless / 8);
+    const double load = cuts_->to_time(network.value());
+    network.undo();
+    return load;
+  }
+  return kInfinity;
+}
+
+double CutBounds::least_load_of(std::uint32_t unit) {
+  if (known_[unit] >= 0) return known_[unit];
+  const std::array<std::uint32_t, 1> in{unit};
+  double least = least_load(in, {}, true);
+  // The cut on an accelerator is at most what the unit alone pays there.
+  least = std::min(least, least_load(in, {}, false));
+  known_[unit] = least;
+  return least;
+}
+
+LoadBound CutBounds::cut() {
+  double most = 0;
+  for (const std::uint32_t u : order_) {
+    if (alone_[u] <= most || scratch_.out_of_budget()) break;
+    most = std::max(most, least_load_of(u));
+  }
+  return {"cut", shaved(most, problem_->units.size()),
+          "the device of some unit pays this much, whatever it holds besides (a minimum cut)"};
+}
+
+// The units whose own cuts are largest, as far as the budget goes.
+std::vector<std::uint32_t> CutBounds::find_candidates(std::size_t count) {
+  std::vector<std::pair<double, std::uint32_t>> best;  // the largest first
+  for (const std::uint32_t u : order_) {
+    if (best.size() == count && alone_[u] <= -best.back().first) break;
+    if (count == 0 || scratch_.out_of_budget()) break;
+    const std::pair<double, std::uint32_t> own{-least_load_of(u), u};
+    best.insert(std::upper_bound(best.begin(), best.end(), own), own);
+    if (best.size() > count) best.pop_back();
+  }
+  std::vector<std::uint32_t> out;
+  for (const auto& [load, unit] : best) out.push_back(unit);
+  return out;
+}
+
+// Least max load of the devices of two units.
+double CutBounds::pair_load(std::uint32_t a, std::uint32_t b) {
+  const std::array<std::uint32_t, 2> both{a, b};
+  const std::span<const std::uint32_t> one(&both[0], 1);
+  const std::span<const std::uint32_t> other(&both[1], 1);
+  const double together = std::min(least_load(both, {}, false), least_load(both, {}, true));
+  const double alone_a = least_load(one, other, false);
+  const double alone_b = least_load(other, one, false);
+  const double cpu_a = least_load(one, other, true);
+  const double cpu_b = least_load(other, one, true);
+  double apart = std::min(std::max(cpu_a, alone_b), std::max(alone_a, cpu_b));
+  if (problem_->num_accelerators > 1) apart = std::min(apart, std::max(alone_a, alone_b));
+  return std::min(together, apart);
+}
+
+LoadBound CutBounds::pair(std::size_t candidates) {
+  const std::vector<std::uint32_t> units = find_candidates(candidates);
+  double most = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (std::size_t j = 0; j < i && !scratch_.out_of_budget(); ++j) {
+      most = std::max(most, pair_load(units[i], units[j]));
+    }
+  }
+  return {"pair", shaved(most, problem_->units.size()),
+          "some two units, sharing a device or not, make one pay this much (minimum cuts)"};
+}
+
+}  // namespace kerf::place

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large classes),
+// drawn until none is left. Each removes only what no split below the limit does.
+#include "kerf/place/mincut/half_split.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kerf::place {
+namespace {
+
+// The least of each crowd of sizes alike, ascending. More than 16 on a device are not counted.
+std::vector<Flow> sizes_to_count(const CutProblem& problem, Flow limit) {
+  std::vector<Flow> sizes;
+  for (const Flow size : problem.compute) {
+    if (size * 16 > limit) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<Flow> out;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (i == 0 || sizes[i] > sizes[i - 1] + sizes[i - 1] / 50) out.push_back(sizes[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch)
+    : problem_(&problem),
+      domain_(problem.num_classes(), 0),
+      placed_(problem.num_classes(), kNowhere),
+      num_open_(static_cast<std::uint32_t>(problem.num_classes())) {
+  sizes_ = sizes_to_count(problem, limit);
+  for (const DeviceKind& kind : problem.kinds) {
+    const std::uint32_t bit = kind.pays ? num_slots() : kCpu;
+    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+      if (kind.holds[c] != 0) domain_[c] |= std::uint64_t{1} << bit;
+    }
+    if (kind.pays) {
+      add_slot(kind, limit, scratch);
+    } else {
+      cpu_kind_ = &kind;
+    }
+  }
+}
+
+void HalfSplit::add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch) {
+  std::vector<Hold> hold(problem_->num_classes(), Hold::open);
+  DeviceCut load(*problem_, kind, 0);
+  for (std::uint32_t c = 0; c < problem_->num_classes(); ++c) {
+    if (kind.holds[c] != 0) continue;
+    hold[c] = Hold::elsewhere;
+    load.forbid(c);
+  }
+  DeviceCut share = tune_reward(*problem_, kind, hold, limit, scratch);
+  slots_.push_back({&kind, std::move(load), std::move(share), std::move(hold),
+                    static_cast<std::int64_t>(kind.devices.size())});
+}
+
+// The empty slot becomes one that holds something; the others that it stood for get a new one.
+void HalfSplit::open_slot(std::uint32_t slot) {
+  if (slots_[slot].copies > 1) {
+    Slot others = slots_[slot];
+    --others.copies;
+    ++others.place;
+    for (std::uint64_t& devices : domain_) {
+      if ((devices >> slot & 1U) != 0) devices |= std::uint64_t{1} << num_slots();
+    }
+    slots_.push_back(std::move(others));
+  }
+  slots_[slot].copies = 1;
+  slots_[slot].used = true;
+}
+
+bool HalfSplit::forbid(std::uint32_t c, std::uint32_t device) {
+  domain_[c] &= ~(std::uint64_t{1} << device);
+  if (device != kCpu) {
+    Slot& slot = slots_[device];
+    slot.load.forbid(c);
+    slot.share.forbid(c);
+    slot.hold[c] = Hold::elsewhere;
+  }
+  return domain_[c] != 0;
+}
+
+bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
+  if (device != kCpu && !slots_[device].used) open_slot(device);
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    if (d != device && may(c, d)) forbid(c, d);
+  }
+  domain_[c] = std::uint64_t{1} << device;
+  placed_[c] = device;
+  --num_open_;
+  if (device == kCpu) {
+    cpu_ += cpu_kind_->time[c];
+    cpu_compute_ += problem_->compute[c];
+    cpu_bytes_ += problem_->bytes[c];
+    return cpu_kind_->has_room(cpu_bytes_);
+  }
+  Slot& slot = slots_[device];
+  slot.tune = slot.tune || slot.time == 0;  // its reward was that of an empty device
+  slot.load.hold(c);
+  slot.share.hold(c);
+  slot.hold[c] = Hold::here;
+  slot.time += slot.kind->time[c];
+  slot.bytes += problem_->bytes[c];
+  return slot.kind->has_room(slot.bytes);
+}
+
+// Is there room for all open classes, cut as needed?
+bool HalfSplit::has_memory() const {
+  double wanted = 0;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] == kNowhere) wanted += problem_->bytes[c];
+  }
+  double room = cpu_kind_ != nullptr ? cpu_kind_->memory - cpu_bytes_ : 0;
+  double all = cpu_kind_ != nullptr ? cpu_kind_->memory : 0;
+  for (const Slot& slot : slots_) {
+    room += (slot.kind->memory - slot.bytes) * static_cast<double>(slot.copies);
+    all += slot.kind->memory * static_cast<double>(slot.copies);
+  }
+  return std::isinf(all) || wanted <= room + 1e-9 * all;
+}
+
+bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [&](Slot& slot) { return slot.load.settle(scratch, limit); });
+}
+
+bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch) {
+  const double bytes = problem_->bytes[c];
+  if (device == kCpu) {
+    return cpu_ + cpu_kind_->time[c] < limit && cpu_kind_->has_room(cpu_bytes_ + bytes);
+  }
+  Slot& slot = slots_[device];
+  if (!slot.kind->has_room(slot.bytes + bytes)) return false;
+  if (!slot.load.can_hold(scratch, c, limit)) return false;
+  if (slot.least_compute <= 0) return true;
+  // load = cost + reward * compute, and the others leave it at least so much compute.
+  const double extra = slot.share.reward() * static_cast<double>(slot.least_compute);
+  const Flow left = limit - static_cast<Flow>(extra * (1 - 1e-12)) + 1;
+  return slot.share.can_hold(scratch, c, left);
+}
+
+bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed) {
+  if (domain_[c] == 0) return false;  // no device has the memory for it
+  for (std::uint64_t left = domain_[c]; left != 0; left &= left - 1) {
+    const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
+    if (can_be_on(c, device, limit, scratch)) continue;
+    changed = true;
+    if (!forbid(c, device)) return false;
+  }
+  if (std::popcount(domain_[c]) > 1) return true;
+  changed = true;
+  return assign(c, static_cast<std::uint32_t>(std::countr_zero(domain_[c])));
+}
+
+bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    if (cpu_ >= limit || !has_memory() || !settle_all(limit, scratch)) return false;
+    for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+      if (placed_[c] != kNowhere) continue;
+      if (budget.spent(scratch.steps)) return true;
+      if (!test_class(c, limit, scratch, changed)) return false;
+    }
+    if (changed) continue;
+    if (!count_large(limit, changed)) return false;
+    if (!changed && !balance(limit, scratch, changed)) return false;
+  }
+  return true;
+}
+
+// Compute that the CPU can take off the accelerators, classes cut as needed.
+Flow HalfSplit::most_on_cpu(Flow limit) const {
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] == kNowhere && may(c, kCpu)) open.push_back(c);
+  }
+  const auto gain = [&](std::uint32_t c) {
+    return static_cast<double>(problem_->compute[c]) /
+           (static_cast<double>(cpu_kind_->time[c]) + 1e-9);
+  };
+  std::sort(open.begin(), open.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return gain(a) > gain(b); });
+  Flow room = limit - cpu_;
+  Flow most = cpu_compute_;
+  for (const std::uint32_t c : open) {
+    if (cpu_kind_->time[c] >= room) {
+      return most + static_cast<Flow>(gain(c) * static_cast<double>(room)) + 1;
+    }
+    room -= cpu_kind_->time[c];
+    most += problem_->compute[c];
+  }
+  return most;
+}
+
+// What the devices can hold at most must cover all compute; what the others cannot is left to each.
+bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
+  std::vector<Flow> most;
+  Flow all = most_on_cpu(limit);
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    Slot& slot = slots_[d];
+    if (slot.tune) {
+      slot.share = tune_reward(*problem_, *slot.kind, slot.hold, limit, scratch);
+      slot.tune = false;
+    }
+    slot.share.settle(scratch, kEndless / 8);
+    Flow allowed = 0;
+    for (std::uint32_t c = 0; c < slot.hold.size(); ++c) {
+      if (slot.hold[c] != Hold::elsewhere) allowed += problem_->compute[c];
+    }
+    most.push_back(std::min(allowed, most_compute(slot.share, limit)));
+    all += most.back() * slot.copies;
+  }
+  if (all < problem_->total_compute) return false;
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    const Flow least = problem_->total_compute - (all - most[d]);
+    if (least > slots_[d].least_compute) {
+      slots_[d].least_compute = least;
+      for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+        if (placed_[c] != kNowhere || !may(c, d) || can_be_on(c, d, limit, scratch)) continue;
+        changed = true;
+        if (!forbid(c, d)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::size_t HalfSplit::num_bytes() const {
+  std::size_t bytes = domain_.size() * 16;
+  for (const Slot& slot : slots_) bytes += slot.load.num_bytes() + slot.share.num_bytes();
+  return bytes;
+}
+
+std::vector<std::uint32_t> HalfSplit::devices() const {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t slot : placed_) {
+    const DeviceKind& kind = slot == kCpu ? *cpu_kind_ : *slots_[slot].kind;
+    out.push_back(kind.devices[slot == kCpu ? 0 : slots_[slot].place]);
+  }
+  return out;
+}
+
+std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t c) const {
+  std::vector<Choice> choices;
+  if (may(c, kCpu)) choices.push_back({c, kCpu, true, cpu_kind_->time[c]});
+  for (std::uint32_t d = 0; d < num_slots(); ++d) {
+    const DeviceCut& load = slots_[d].load;
+    if (may(c, d)) choices.push_back({c, d, true, load.least_with(c) - load.least()});
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.rise < b.rise; });
+  return choices;
+}
+
+std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
+  const Slot* fullest = nullptr;
+  for (const Slot& slot : slots_) {
+    if (!slot.used || slot.smallest == kNowhere) continue;
+    if (!fullest || slot.least_counted > fullest->least_counted) fullest = &slot;
+  }
+  if (fullest && is_tight(limit - fullest->least_counted, limit)) {
+    const auto device = static_cast<std::uint32_t>(fullest - slots_.data());
+    return {{fullest->smallest, device, true, 0}, {fullest->smallest, device, false, 0}};
+  }
+  if (crowded_ != kNowhere) return choices_of(crowded_);
+  std::vector<Choice> best;
+  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
+    if (placed_[c] != kNowhere) continue;
+    std::vector<Choice> choices = choices_of(c);
+    if (best.empty() || choices.front().rise > best.front().rise) best = std::move(choices);
+  }
+  return best;
+}
+
+}  // namespace kerf::place

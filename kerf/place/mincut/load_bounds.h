@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lower bounds on the max load of any split, contiguous or not, memory respected. Each is proved by
+// its one-sentence argument; rounding is downwards, so none exceeds the optimum. An infinite bound
+// says that no split fits the memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kerf/place/load_search.h"
+#include "kerf/place/mincut/search_budget.h"
+
+namespace kerf::place {
+
+// Compute alone, spread without loss over all accelerators, each as fast as it is, and the CPU.
+// O(n log n).
+LoadBound work_bound(const UnitProblem& problem);
+// The largest unit on the device that suits it best, of those with the memory for it. O(n).
+LoadBound unit_bound(const UnitProblem& problem);
+// Compute alone, units whole, every accelerator as fast as the fastest: the largest limit that a
+// search refutes within its placements and its budget. Small units of many are left out.
+LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget = SearchBudget::of(10),
+                        std::int64_t placements = 100'000);
+// What must go to the CPU because accelerator memory is short. O(n log n).
+LoadBound memory_bound(const UnitProblem& problem);
+
+// All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
+// and the memory are always found; the others take what is left of `time_budget` (seconds), counted
+// as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
+// they are scaled first (load/cost_scale.h).
+std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget = 10);
+// What rounding may have added to a sum of so many numbers is taken off: a bound errs downwards
+// alone.
+double shaved(double bound, std::size_t terms);
+// The largest; the first of equal ones. `bounds` must not be empty.
+const LoadBound& tightest(const std::vector<LoadBound>& bounds);
+
+}  // namespace kerf::place

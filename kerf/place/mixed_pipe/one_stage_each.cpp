@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/mixed_pipe/one_stage_each.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kerf/place/ideals/orders.h"
+#include "kerf/place/mixed_pipe/line.h"
+#include "kerf/place/refine/order_starts.h"
+
+namespace kerf::place {
+namespace {
+
+// Devices by the mean place of their groups in the order: rank by device.
+std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_group,
+                                    std::size_t num_devices) {
+  std::vector<double> sum(num_devices);
+  std::vector<double> count(num_devices);
+  for (std::size_t g = 0; g < device_of_group.size(); ++g) {
+    sum[device_of_group[g]] += static_cast<double>(g);
+    count[device_of_group[g]] += 1;
+  }
+  std::vector<std::uint32_t> order(num_devices);
+  std::iota(order.begin(), order.end(), 0U);
+  const auto mean = [&](std::uint32_t d) { return count[d] > 0 ? sum[d] / count[d] : 0; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return mean(a) < mean(b); });
+  std::vector<std::uint32_t> rank(num_devices);
+  for (std::uint32_t r = 0; r < num_devices; ++r) rank[order[r]] = r;
+  return rank;
+}
+
+}  // namespace
+
+LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint32_t> device,
+                          const LoadOptions& options) {
+  const ideals::Groups groups = ideals::to_groups(problem);
+  const UnitProblem units = to_units(problem);
+  std::vector<std::uint32_t> device_of_group(groups.size());
+  for (std::size_t u = device.size(); u-- > 0;) device_of_group[groups.group_of[u]] = device[u];
+  const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices());
+  ideals::Stages stages(groups.size());
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    stages[g] = rank[device_of_group[g]];
+    for (const std::uint32_t before : groups.predecessors[g]) {
+      stages[g] = std::max(stages[g], stages[before]);
+    }
+  }
+  Rng rng(options.seed);
+  ideals::Clock no_clock(kInfinity);
+  const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
+  const std::vector<std::uint32_t> line = in_line(units_by_group(problem, groups), order);
+  LoadAnswer out;
+  out.objective = std::numeric_limits<double>::infinity();
+  const StopClock clock(options.safety_stop());
+  if (auto split = cut_order(FlatUnits(units), line, out.objective, clock)) {
+    out.objective = find_loads(units, *split).busiest;
+    out.device = *std::move(split);
+  }
+  out.truncated = clock.struck();
+  return out;
+}
+
+}  // namespace kerf::place

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/portfolio/load_methods.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kerf/base/cpu_seconds.h"
+#include "kerf/base/error.h"
+#include "kerf/base/stop_clock.h"
+#include "kerf/place/check_bound.h"
+#include "kerf/place/cost_scale.h"
+#include "kerf/place/mincut/load_bounds.h"
+#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_driver.h"
+#include "kerf/place/refine/latency_search.h"
+
+namespace kerf::place {
+namespace {
+
+[[noreturn]] void refuse(const std::string& found, const std::string& expected) {
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.plan_load] {}; expected {}", found, expected));
+}
+
+// No more accelerators than there are units for.
+LoadProblem with_useful_accelerators(LoadProblem problem) {
+  const auto nodes = static_cast<int>(std::min<std::size_t>(problem.nodes.size(), 1U << 20));
+  if (!problem.slowness.empty() || !problem.memories.empty()) return problem;
+  problem.num_accelerators = std::min(problem.num_accelerators, std::max(nodes, 1));
+  return problem;
+}
+
+// From device[unit] of the problem that was searched to device[node] of the one that was asked.
+std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoadProblem& searched,
+                                       const UnitProblem& units,
+                                       std::span<const std::uint32_t> device) {
+  std::vector<std::uint32_t> out = to_nodes(units, device);
+  std::replace(out.begin(), out.end(), searched.cpu(), problem.cpu());
+  return out;
+}
+
+// A latency that simple splits have, and what follows for the costs.
+CostScale latency_scale(const LoadProblem& problem, bool serial) {
+  CostScale scale = find_cost_scale(problem);
+  const UnitProblem units = to_units(problem);
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::uint32_t device : {std::uint32_t{0}, problem.cpu()}) {
+    const std::vector<std::uint32_t> all(units.units.size(), device);
+    if (device >= problem.num_devices() || !find_loads(units, all).fits) continue;
+    least = std::min(least, find_latency(problem, to_nodes(units, all), serial));
+  }
+  // A latency is no shorter than the ceiling of loads allows, and may be longer.
+  if (std::isfinite(least) && least > scale.ceiling) scale.most *= least / scale.ceiling;
+  return scale;
+}
+
+LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
+                  std::vector<std::uint32_t> device, double value, const LoadBound& bound) {
+  LoadPlan out;
+  out.method = request.method;
+  out.objective = request.objective;
+  out.contiguous = is_contiguous(problem, device);
+  out.device = std::move(device);
+  out.value = value;
+  check_bound(bound.name, bound.value, value);
+  out.lower_bound = bound.value;
+  out.bound_name = bound.name;
+  out.bound_argument = bound.argument;
+  out.seed = request.options.seed;
+  return out;
+}
+
+std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
+  const double start = cpu_seconds();
+  const LoadProblem searched = with_useful_accelerators(with_one_cpu(problem));
+  const UnitProblem units = to_units(searched);
+  const DriverProblem model{searched, units, problem.num_cpus < 2};
+  const auto on_problem = [&](std::span<const std::uint32_t> device) {
+    return place_nodes(problem, searched, units, device);
+  };
+  SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
+    const Loads loads =
+        model.exact ? find_loads(units, device) : find_loads(problem, on_problem(device));
+    return Verdict{loads.fits, loads.busiest, 0};
+  });
+  driver.run(request.method, request.contiguous);
+  if (driver.best().device.empty()) return std::nullopt;
+  const std::vector<std::uint32_t> device = on_problem(driver.best().device);
+  const Loads loads = find_loads(problem, device);
+  KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
+  LoadPlan out = describe(problem, request, device, loads.busiest, driver.bound());
+  out.truncated = driver.truncated();
+  out.cpu_seconds = cpu_seconds() - start;
+  return out;
+}
+
+std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadRequest& request) {
+  if (request.method != "auto" && request.method != "refine") {
+    refuse(fmt::format("method '{}' for the objective latency", request.method), "auto or refine");
+  }
+  const double start = cpu_seconds();
+  const LoadBound bound = latency_bound(problem);
+  LoadOptions options = request.options;
+  const LoadProblem searched = with_useful_accelerators(problem);
+  const CostScale scale = latency_scale(searched, request.serial);
+  options.good_enough = std::ldexp(bound.value, scale.shift);
+  const LoadAnswer answer = latency_search(scale_costs(searched, scale), options, request.serial);
+  if (answer.device.empty()) return std::nullopt;
+  const UnitProblem units = to_units(searched);
+  const std::vector<std::uint32_t> device = place_nodes(problem, searched, units, answer.device);
+  const double value = find_latency(problem, device, request.serial);
+  LoadPlan out = describe(problem, request, device, value, bound);
+  out.truncated = answer.truncated;
+  out.cpu_seconds = cpu_seconds() - start;
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> load_method_names() {
+  std::vector<std::string> names{"auto", "chain", "ideals", "refine", "exact"};
+  for (const std::string_view family : family_names()) names.emplace_back(family);
+  return names;
+}
+
+std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest& request) {
+  const std::vector<std::string> names = load_method_names();
+  if (std::find(names.begin(), names.end(), request.method) == names.end()) {
+    refuse(fmt::format("method '{}'", request.method),
+           fmt::format("one of {}", fmt::join(names, ", ")));
+  }
+  check_family_options(request.method, request.options);
+  const bool is_latency = request.objective == Objective::latency;
+  const bool unfit = request.method == "refine" || request.method == "metis" ||
+                     request.method == "mixed_pipe" || request.method == "binpack2d";
+  if (request.contiguous && (is_latency || unfit)) {
+    refuse(fmt::format("only contiguous splits for {} '{}'", is_latency ? "objective" : "method",
+                       is_latency ? "latency" : request.method),
+           "objective throughput and a method of chain, ideals, exact, auto, multilevel, acyclic, "
+           "pipedream (leave out --contiguous, or change the other)");
+  }
+  if (request.serial && !is_latency) {
+    refuse("pieces of a device in turn (--serial) for another objective than latency",
+           "--objective latency, or no --serial");
+  }
+  if (!(request.options.time_budget > 0)) {
+    refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
+  }
+  const DeadlineScope deadline(request.options.safety_stop());
+  switch (request.objective) {
+    case Objective::throughput: return plan_throughput(problem, request);
+    case Objective::latency: return plan_latency(problem, request);
+    default:
+      refuse(fmt::format("the objective {} for a published problem", to_string(request.objective)),
+             "throughput or latency");
+  }
+}
+
+std::vector<LoadBound> load_bounds(const LoadProblem& problem) {
+  return find_load_bounds(to_units(with_one_cpu(problem)));
+}
+
+LoadBound latency_bound(const LoadProblem& problem) {
+  std::vector<double> start(problem.nodes.size(), 0);
+  double longest = 0;
+  for (const std::uint32_t n : topological_order(problem)) {
+    const LoadNode& node = problem.nodes[n];
+    const bool there = problem.num_accelerators > 0 && node.on_accelerator;
+    const bool on_cpu = problem.num_cpus > 0 && node.on_cpu;
+    const double time = !on_cpu  ? node.accelerator_time
+                        : !there ? node.cpu_time
+                                 : std::min(node.cpu_time, node.accelerator_time);
+    const double end = start[n] + time;
+    longest = std::max(longest, end);
+    for (const std::uint32_t next : problem.successors[n]) {
+      start[next] = std::max(start[next], end);
+    }
+  }
+  return {"path", shaved(longest, problem.nodes.size()),
+          "the nodes of the longest path run one after the other, each where it is fastest"};
+}
+
+}  // namespace kerf::place

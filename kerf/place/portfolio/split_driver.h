@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The searches over a LoadProblem put together: contiguous, any split, proof. Both the planner of
+// load problems and that of traced ones run through here.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kerf/base/stop_clock.h"
+#include "kerf/place/cost_scale.h"
+#include "kerf/place/load_search.h"
+
+namespace kerf::place {
+
+// What a split is worth to the caller, who may count more than the model does.
+struct Verdict {
+  bool fits = true;
+  double value = 0;     // of the objective
+  double overhead = 0;  // bytes: by how much a device needs more than the model's figure
+};
+using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by unit
+
+struct DriverProblem {
+  LoadProblem search;
+  UnitProblem bound;  // bounds of this one are bounds of what the judge says
+  bool exact = true;  // the judge's value is the model's, where it fits
+  // Bounds are not looked for: this one is known. `bound` is then used for nothing.
+  std::optional<LoadBound> known = {};
+  // `bound` has the units of `search`; else its bounds hold, but proofs would be of other splits.
+  bool provable = true;
+};
+
+class SplitDriver {
+ public:
+  // `problem` and `judge` must outlive it. `options.time_budget` is for all that is asked of it.
+  SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge);
+
+  // A split from elsewhere.
+  void offer(std::span<const std::uint32_t> device);
+  // By method: "chain", "ideals", "refine", "exact", "auto" or a family's. Stops when the bound is
+  // met. `contiguous`: only splits with one stage a device.
+  void run(std::string_view method, bool contiguous);
+
+  // As if nothing had been found yet: the judge has learned better.
+  void forget() { best_ = {}; }
+
+  // Its objective is the judge's value. No devices: nothing that fits was found.
+  const LoadAnswer& best() const { return best_; }
+  const LoadBound& bound() const { return bound_; }
+  const UnitProblem& units() const { return units_; }  // of the problem searched, costs as given
+  bool met() const;
+  // A search was cut short, and the bound is not met.
+  bool truncated() const { return truncated_ && !met(); }
+
+ private:
+  LoadOptions options(double seconds) const;
+  void take(std::span<const std::uint32_t> device, const Verdict& verdict);
+  // Searches, and again with less memory while the judge finds what comes out too large.
+  void search(const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve);
+  // Seconds are of counted work; the clock strikes when all that is left has passed.
+  void chain(double seconds);
+  void contiguous(double seconds);
+  void any_split(double seconds);
+  void prove_it(double seconds);
+  void family(std::string_view name, double seconds);
+  void families(double seconds);
+
+  const DriverProblem& problem_;
+  UnitProblem units_;  // of problem_.search
+  // What is searched: the same with its costs on a scale of their own (load/cost_scale.h).
+  CostScale scale_;
+  LoadProblem scaled_;
+  UnitProblem scaled_units_;
+  LoadOptions options_;
+  Judge judge_;
+  StopClock clock_;
+  LoadAnswer best_;
+  LoadBound bound_;
+  bool truncated_ = false;
+};
+
+}  // namespace kerf::place

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Depth first over the units; a device that is too full ends a branch. O(splits x edges).
+#include "kerf/place/refine/latency_enumeration.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace kerf::place {
+namespace {
+
+class Enumeration {
+ public:
+  Enumeration(const UnitProblem& problem, const FlatUnits& units, LatencyTimer& timer,
+              double good_enough, const StopClock& clock)
+      : problem_(problem),
+        units_(units),
+        timer_(timer),
+        good_enough_(good_enough),
+        clock_(clock),
+        device_(units.num_units(), units.cpu),
+        node_device_(problem.unit_of.size(), units.cpu),
+        bytes_(units.num_devices, 0) {
+    best_.objective = std::numeric_limits<double>::infinity();
+  }
+
+  LoadAnswer run() {
+    place(0, 0);
+    best_.truncated = stopped_ && best_.objective > good_enough_;
+    best_.optimal = !best_.truncated;
+    return std::move(best_);
+  }
+
+ private:
+  // The units from `unit` on; accelerators from `used` on are still empty.
+  void place(std::uint32_t unit, std::uint32_t used) {
+    if (unit == units_.num_units()) return look();
+    if (units_.on_accelerator[unit] != 0) {
+      for (std::uint32_t d = 0; d < std::min(used + 1, units_.cpu); ++d) {
+        put(unit, d, std::max(used, d + 1));
+      }
+    }
+    if (units_.has_cpu() && units_.on_cpu[unit] != 0) put(unit, units_.cpu, used);
+  }
+
+  void put(std::uint32_t unit, std::uint32_t to, std::uint32_t used) {
+    const double before = bytes_[to];
+    if (stopped_ || before + units_.bytes[unit] > units_.memory[to]) return;
+    bytes_[to] += units_.bytes[unit];
+    device_[unit] = to;
+    for (const std::uint32_t node : problem_.units[unit].nodes) node_device_[node] = to;
+    place(unit + 1, used);
+    bytes_[to] = before;  // exactly: what is taken off again may leave a rest
+  }
+
+  void look() {
+    constexpr int kBetweenLooks = 64;
+    best_.work += timer_.work();
+    const double latency = timer_.latency(node_device_);
+    if (latency < best_.objective) {
+      best_.objective = latency;
+      best_.device = device_;
+    }
+    stopped_ =
+        best_.objective <= good_enough_ || (looks_++ % kBetweenLooks == 0 && clock_.struck());
+  }
+
+  const UnitProblem& problem_;
+  const FlatUnits& units_;
+  LatencyTimer& timer_;
+  double good_enough_;
+  const StopClock& clock_;
+  std::vector<std::uint32_t> device_, node_device_;
+  std::vector<double> bytes_;  // by device
+  int looks_ = 0;
+  bool stopped_ = false;
+  LoadAnswer best_;
+};
+
+}  // namespace
+
+double count_splits(const FlatUnits& units) {
+  std::vector<double> ways(std::size_t{units.cpu} + 1, 0);  // by accelerators used
+  ways[0] = 1;
+  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+    std::vector<double> next(ways.size(), 0);
+    for (std::size_t used = 0; used < ways.size(); ++used) {
+      if (units.has_cpu() && units.on_cpu[u] != 0) next[used] += ways[used];
+      if (units.on_accelerator[u] == 0) continue;
+      next[used] += ways[used] * static_cast<double>(used);
+      if (used < units.cpu) next[used + 1] += ways[used];
+    }
+    ways = std::move(next);
+  }
+  double all = 0;
+  for (const double some : ways) all += some;
+  return all;
+}
+
+LoadAnswer try_all_splits(const UnitProblem& problem, const FlatUnits& units, LatencyTimer& timer,
+                          double good_enough, const StopClock& clock) {
+  return Enumeration(problem, units, timer, good_enough, clock).run();
+}
+
+}  // namespace kerf::place

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Splits for latency_search to start from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kerf/base/rng.h"
+#include "kerf/base/stop_clock.h"
+#include "kerf/place/refine/split_state.h"
+
+namespace kerf::place {
+
+// Units by the mean place of their nodes in an order of nodes.
+std::vector<std::uint32_t> order_of_units(const UnitProblem& problem,
+                                          std::span<const std::uint32_t> node_order);
+
+// All on the CPU, accelerators filled in order, the order cut for least total time, the order cut
+// for least max load. Some may not fit the memory.
+std::vector<std::vector<std::uint32_t>> latency_starts(const UnitProblem& problem,
+                                                       const FlatUnits& units,
+                                                       std::span<const std::uint32_t> order,
+                                                       const StopClock& clock, Rng& rng);
+
+}  // namespace kerf::place

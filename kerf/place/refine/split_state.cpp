@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/refine/split_state.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kerf/base/error.h"
+
+namespace kerf::place {
+
+FlatUnits::FlatUnits(const UnitProblem& problem)
+    : cpu(problem.cpu()),
+      num_devices(static_cast<std::uint32_t>(problem.num_devices())),
+      charging(problem.charging),
+      slowness(problem.slowness) {
+  slowness.resize(cpu, 1.0);
+  for (std::uint32_t d = 0; d < num_devices; ++d) memory.push_back(problem.memory_of(d));
+  first_net.push_back(0);
+  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+    const LoadUnit& unit = problem.units[u];
+    accelerator_time.push_back(unit.accelerator_time);
+    cpu_time.push_back(unit.cpu_time);
+    bytes.push_back(unit.bytes);
+    on_accelerator.push_back(unit.on_accelerator ? 1 : 0);
+    on_cpu.push_back(unit.on_cpu ? 1 : 0);
+    net_of.insert(net_of.end(), unit.nets.begin(), unit.nets.end());
+    for (const std::uint32_t net : unit.nets) {
+      makes_of.push_back(problem.nets[net].source == u ? 1 : 0);
+    }
+    first_net.push_back(static_cast<std::uint32_t>(net_of.size()));
+  }
+  first_pin.push_back(0);
+  for (const LoadNet& net : problem.nets) {
+    cost.push_back(net.cost);
+    pin_of.insert(pin_of.end(), net.units.begin(), net.units.end());
+    first_pin.push_back(static_cast<std::uint32_t>(pin_of.size()));
+  }
+}
+
+SplitState::SplitState(const FlatUnits& units, std::span<const std::uint32_t> device)
+    : units_(units) {
+  reset(device);
+}
+
+void SplitState::reset(std::span<const std::uint32_t> device) {
+  device_.assign(device.begin(), device.end());
+  load_.assign(units_.num_devices, 0);
+  bytes_.assign(units_.num_devices, 0);
+  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+    load_[device_[u]] += units_.time(u, device_[u]);
+    bytes_[device_[u]] += units_.bytes[u];
+  }
+  count_.assign(units_.cost.size() * units_.num_devices, 0);
+  for (std::uint32_t net = 0; net < units_.cost.size(); ++net) {
+    std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
+    for (const std::uint32_t u : units_.pins(net)) ++count[device_[u]];
+  }
+  if (units_.charging == Charging::link) {
+    add_linked_tensors();
+  } else {
+    add_staged_tensors();
+  }
+}
+
+void SplitState::add_staged_tensors() {
+  for (std::uint32_t net = 0; net < units_.cost.size(); ++net) {
+    const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
+    for (std::uint32_t d = 0; d < units_.cpu; ++d) {
+      if (count[d] > 0 && count[d] < units_.num_pins(net)) load_[d] += units_.cost[net];
+    }
+  }
+}
+
+void SplitState::add_linked_tensors() {
+  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+    const auto nets = units_.nets(u);
+    for (std::size_t i = 0; i < nets.size(); ++i) {
+      if (!units_.makes(u, i)) continue;
+      const std::uint32_t* count = &count_[nets[i] * std::size_t{units_.num_devices}];
+      for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+        if (d != device_[u] && count[d] > 0) load_[d] += units_.cost[nets[i]];
+      }
+    }
+  }
+}
+
+void SplitState::refresh() {
+  const std::vector<std::uint32_t> device = device_;
+  const std::vector<double> kept = load_;
+  reset(device);
+  for (std::size_t d = 0; d < kept.size(); ++d) {
+    KERF_DCHECK(std::abs(kept[d] - load_[d]) <= 1e-6 * (1 + busiest()),
+                "a load kept up move by move differs from the load summed from scratch");
+  }
+}
+
+double SplitState::busiest() const { return *std::max_element(load_.begin(), load_.end()); }
+
+// What the unit's move makes two devices pay more for its net at `place`. Searches spend their time
+// here.
+template <Charging kCharging>
+void SplitState::add_net(std::uint32_t unit, std::size_t place, std::uint32_t from,
+                         std::uint32_t to, Change& change) const {
+  const std::uint32_t net = units_.nets(unit)[place];
+  const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
+  const double cost = units_.cost[net];
+  if constexpr (kCharging == Charging::host_staged) {
+    // A device pays while it holds some units of the net and not all of them.
+    const std::uint32_t pins = units_.num_pins(net);
+    change.from += cost * ((count[from] == pins ? 1.0 : 0.0) - (count[from] == 1 ? 1.0 : 0.0));
+    change.to += cost * ((count[to] == 0 ? 1.0 : 0.0) - (count[to] + 1 == pins ? 1.0 : 0.0));
+  } else if (units_.makes(unit, place)) {
+    // It leaves its readers to pay, and frees those it joins.
+    change.from += count[from] > 1 ? cost : 0.0;
+    change.to -= count[to] > 0 ? cost : 0.0;
+  } else {
+    // The last reader to leave and the first to join: the maker is not there then.
+    change.from -= count[from] == 1 ? cost : 0.0;
+    change.to += count[to] == 0 ? cost : 0.0;
+  }
+}
+
+template <Charging kCharging>
+SplitState::Change SplitState::tensors_of_move(std::uint32_t unit, std::uint32_t from,
+                                               std::uint32_t to) const {
+  Change change{0, 0};
+  const std::size_t nets = units_.nets(unit).size();
+  for (std::size_t i = 0; i < nets; ++i) add_net<kCharging>(unit, i, from, to, change);
+  return change;
+}
+
+template <Charging kCharging>
+SplitState::Change SplitState::tensors_of_swap(std::uint32_t unit, std::uint32_t other,
+                                               std::uint32_t from, std::uint32_t to) const {
+  Change there{0, 0};
+  Change back{0, 0};
+  const auto nets = units_.nets(unit);
+  const auto others = units_.nets(other);
+  // Both lists ascend. What both hold keeps as many units on either device.
+  std::size_t i = 0;
+  std::size_t j = 0;
+  while (i < nets.size() || j < others.size()) {
+    if (j == others.size() || (i < nets.size() && nets[i] < others[j])) {
+      add_net<kCharging>(unit, i++, from, to, there);
+    } else if (i == nets.size() || others[j] < nets[i]) {
+      add_net<kCharging>(other, j++, to, from, back);
+    } else {
+      if constexpr (kCharging == Charging::link) {
+        // Its maker changes places with one that reads it.
+        const double cost = units_.cost[nets[i]];
+        const double moved = units_.makes(unit, i) ? cost : units_.makes(other, j) ? -cost : 0.0;
+        there.from += moved;
+        there.to -= moved;
+      }
+      ++i;
+      ++j;
+    }
+  }
+  return {there.from + back.to, there.to + back.from};
+}
+
+// Staged through its own memory, a tensor costs a CPU nothing.
+SplitState::Change SplitState::peek(std::uint32_t unit, std::uint32_t to) const {
+  const std::uint32_t from = device_[unit];
+  Change change;
+  if (units_.charging == Charging::link) {
+    change = tensors_of_move<Charging::link>(unit, from, to);
+  } else {
+    change = tensors_of_move<Charging::host_staged>(unit, from, to);
+    if (from == units_.cpu) change.from = 0;
+    if (to == units_.cpu) change.to = 0;
+  }
+  change.from -= units_.time(unit, from);
+  change.to += units_.time(unit, to);
+  return change;
+}
+
+SplitState::Change SplitState::peek_swap(std::uint32_t unit, std::uint32_t other) const {
+  const std::uint32_t from = device_[unit];
+  const std::uint32_t to = device_[other];
+  Change change;
+  if (units_.charging == Charging::link) {
+    change = tensors_of_swap<Charging::link>(unit, other, from, to);
+  } else {
+    change = tensors_of_swap<Charging::host_staged>(unit, other, from, to);
+    if (from == units_.cpu) change.from = 0;
+    if (to == units_.cpu) change.to = 0;
+  }
+  change.from += units_.time(other, from) - units_.time(unit, from);
+  change.to += units_.time(unit, to) - units_.time(other, to);
+  return change;
+}
+
+void SplitState::move(std::uint32_t unit, std::uint32_t to) { move(unit, to, peek(unit, to)); }
+
+void SplitState::move(std::uint32_t unit, std::uint32_t to, const Change& change) {
+  const std::uint32_t from = device_[unit];
+  load_[from] += change.from;
+  load_[to] += change.to;
+  bytes_[from] -= units_.bytes[unit];
+  bytes_[to] += units_.bytes[unit];
+  for (const std::uint32_t net : units_.nets(unit)) {
+    std::uint32_t* count = &count_[net * units_.num_devices];
+    --count[from];
+    ++count[to];
+  }
+  device_[unit] = to;
+}
+
+}  // namespace kerf::place
