@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 
 namespace kerf::cli {
 

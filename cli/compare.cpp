@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/compare_methods.h"
+#include "kerf/partition/registry/compare_methods.h"
 
 #include <fmt/format.h>
 

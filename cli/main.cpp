@@ -9,7 +9,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/printable.h"
 #include "kerf/device/kind.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/plan/schedule/schedule.h"
 

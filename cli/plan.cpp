@@ -12,7 +12,7 @@
 #include "cli/published.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/table.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/verify/verify_plan.h"
 
 namespace kerf::cli {
@@ -37,7 +37,7 @@ int run(const Options& options) {
                 "problems; for a graph use --method chain or ideals");
   }
   partition::Options search = options.problem.search;
-  search.minimise = partition::parse_minimise(options.minimise);
+  search.minimise = place::parse_minimise(options.minimise);
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = make_problem(options.problem, "plan");
   const auto outcome = [&] {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf::cli {

@@ -12,8 +12,8 @@
 #include "cli/verbs.h"
 #include "kerf/base/file.h"
 #include "kerf/ingest/dnn_partitioning.h"
-#include "kerf/partition/load/load_methods.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
+#include "kerf/place/portfolio/load_methods.h"
 #include "kerf/verify/verify_load.h"
 
 namespace kerf::cli {
@@ -41,14 +41,14 @@ void print_plan_table(const LoadProblem& problem, const LoadPlan& plan) {
 
 int list_bounds(const std::string& path) {
   const LoadProblem problem = load_dnn_partitioning(path);
-  const std::vector<partition::LoadBound> bounds = partition::load_bounds(problem);
+  const std::vector<place::LoadBound> bounds = place::load_bounds(problem);
   const auto tightest = std::max_element(
       bounds.begin(), bounds.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
-  for (const partition::LoadBound& bound : bounds) {
+  for (const place::LoadBound& bound : bounds) {
     fmt::print("{:<10} {:>14.6f} {} {}\n", bound.name, bound.value,
                &bound == &*tightest ? "<- tightest:" : "            ", bound.argument);
   }
-  const partition::LoadBound latency = partition::latency_bound(problem);
+  const place::LoadBound latency = place::latency_bound(problem);
   fmt::print("{:<10} {:>14.6f} (latency)    {}\n", latency.name, latency.value, latency.argument);
   return kOk;
 }
@@ -56,7 +56,7 @@ int list_bounds(const std::string& path) {
 // There is no split: proved so by the bounds, or not found.
 std::string why_nothing(const LoadProblem& problem, const PublishedOptions& options) {
   double largest = 0;
-  for (const partition::LoadBound& bound : partition::load_bounds(problem)) {
+  for (const place::LoadBound& bound : place::load_bounds(problem)) {
     largest = std::max(largest, bound.value);
   }
   if (std::isinf(largest)) {
@@ -79,7 +79,7 @@ std::string why_nothing(const LoadProblem& problem, const PublishedOptions& opti
 
 int plan_published(const PublishedOptions& options) {
   const LoadProblem problem = load_dnn_partitioning(options.problem);
-  partition::LoadRequest request;
+  place::LoadRequest request;
   request.method = options.method;
   request.objective = parse_objective(options.objective);
   request.contiguous = options.contiguous;
@@ -88,11 +88,11 @@ int plan_published(const PublishedOptions& options) {
   request.options.seed = options.seed;
   request.options.threads = options.threads;
   request.options.stages = options.stages;
-  request.options.minimise = partition::parse_minimise(options.minimise);
+  request.options.minimise = place::parse_minimise(options.minimise);
   request.options.imbalance = options.imbalance;
   const std::optional<LoadPlan> plan = [&] {
     const Progress progress("planning", options.time_budget);
-    return partition::plan_load(problem, request);
+    return place::plan_load(problem, request);
   }();
   if (!plan) {
     fmt::print(stderr, "kerf: error: [partition.{}] {}\n", options.method,

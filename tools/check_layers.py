@@ -56,6 +56,53 @@ def include_errors(root: Path, path: Path, rules: dict) -> Iterator[str]:
                 yield f"{where}: {owner} may not include {name}: {rule['why']}"
 
 
+def folder_of(path: Path) -> tuple[str, str]:
+    """The room of a file kerf/<room>/..., and the folder in it; "" for the room's own files."""
+    return path.parts[1], "/".join(path.parts[2:-1])
+
+
+def kerf_includes(root: Path, path: Path) -> Iterator[tuple[str, Path]]:
+    """Where `path` includes a file of kerf/, and which."""
+    text = (root / path).read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        if match.group(1).startswith("kerf/"):
+            line = text.count(chr(10), 0, match.start(1)) + 1
+            yield f"{path}:{line}", Path(match.group(1))
+
+
+def inside_errors(root: Path, files: list[Path], rules: dict) -> Iterator[str]:
+    """Hold the folders of a room to its table, where it has one."""
+    for path in files:
+        room, folder = folder_of(path)
+        table = rules.get("inside", {}).get(room)
+        if table is None:
+            continue
+        if folder not in table:
+            yield f"{path}: folder {folder!r} has no row in [inside.{room}] of tools/layers.toml"
+            continue
+        for where, included in kerf_includes(root, path):
+            other_room, other = folder_of(included)
+            if other_room == room and other != folder and other not in table[folder]:
+                yield f"{where}: {room}/{folder} may not include {included}"
+
+
+def cycle_errors(root: Path, files: list[Path]) -> Iterator[str]:
+    """No folder of kerf/ includes another that includes it, directly or through others."""
+    below: dict[Path, set[Path]] = {}
+    for path in files:
+        included = {target.parent for _, target in kerf_includes(root, path)}
+        below.setdefault(path.parent, set()).update(included - {path.parent})
+    reached = {folder: set(direct) for folder, direct in below.items()}
+    for through in below:
+        for folder in below:
+            if through in reached[folder]:
+                reached[folder] |= reached[through]
+    for folder in sorted(below):
+        for other in sorted(reached[folder]):
+            if folder < other and folder in reached.get(other, set()):
+                yield f"{folder} and {other} include each other, directly or through others"
+
+
 def link_errors(root: Path, rules: dict) -> Iterator[str]:
     """Compare the rooms that CMake links, through others too, with the include table."""
     cmake = (root / "CMakeLists.txt").read_text(encoding="utf-8")
@@ -78,6 +125,9 @@ def main(root: Path) -> int:
     top_folders = ["kerf", *(face for face in rules["faces"] if not is_nested(face, rules))]
     files = [path for folder in top_folders for path in source_files(root, folder)]
     errors = [error for path in files for error in include_errors(root, path, rules)]
+    library = [path for path in files if is_under(path, "kerf") and len(path.parts) > 2]
+    errors += inside_errors(root, library, rules)
+    errors += cycle_errors(root, library)
     errors += link_errors(root, rules)
     for error in errors:
         print(error, file=sys.stderr)

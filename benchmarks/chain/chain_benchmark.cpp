@@ -13,7 +13,7 @@
 #include "kerf/base/rng.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 

@@ -4,7 +4,7 @@
 // Placement as a plain optimisation problem: nodes with a time on an accelerator and on a CPU,
 // tensors with the time it takes to move them, k accelerators with memory limits, some CPUs.
 // Published problems come in this form (ingest/dnn_partitioning.h), and traced ones are brought
-// into it (partition/split/from_problem.h). Times are in the file's own unit.
+// into it (partition/lower/split_model.h). Times are in the file's own unit.
 #pragma once
 
 #include <cstdint>

@@ -144,9 +144,11 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& reduce)
   return out;
 }
 
-// Where the batch may have been looked for in the wrong place.
-std::string remedy_for_mixing(const Graph& graph) {
+// The batch may have been looked for in the wrong place; state that the samples are written into
+// is no better for another place.
+std::string remedy_for_mixing(const Graph& graph, const BatchVerdict& verdict) {
   const bool elsewhere =
+      !verdict.where.starts_with("buffer ") &&
       std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](const GraphInput& input) {
         const Value& value = graph.value(input.value);
         return value.depends_on_batch() && value.shape.size() > 1;
@@ -160,7 +162,7 @@ std::string remedy_for_mixing(const Graph& graph) {
 void refuse_mixing(const Graph& graph, const BatchVerdict& verdict) {
   if (verdict.kind != Independence::mixes) return;
   refuse(fmt::format("{} mixes samples: {}", verdict.where, verdict.reason),
-         remedy_for_mixing(graph));
+         remedy_for_mixing(graph, verdict));
 }
 
 }  // namespace

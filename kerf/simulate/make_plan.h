@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From stages and devices to a plan with its figures: the one way a Plan is made. Partitioners use
-// partition/finish.h, which adds the lower bound.
+// partition/raise/finish.h, which adds the lower bound.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace kerf {
 
 // Stages placed by hand: times, cuts, loads, memory, simulated step. Empty stages are dropped, the
 // others are renumbered topologically (by first node where there is a choice). Memory limits are
-// recorded, not enforced: see find_overflow in partition/finish.h. Checks the problem. Throws
+// recorded, not enforced: see find_overflow in partition/raise/finish.h. Checks the problem. Throws
 // Error(invalid_plan) when nodes are missing or doubled, a device does not exist, or stages wait
 // for each other.
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Planning. Long calls let other Python threads run and answer signals.
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 
 #include <fmt/format.h>
 #include <pybind11/stl.h>
@@ -12,9 +12,9 @@
 
 #include "kerf/emit/report/comparison_table.h"
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/compare_methods.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/replan.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/partition/registry/replan.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/profile/estimate.h"
 #include "kerf/profile/speeds.h"
@@ -60,7 +60,7 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                        .saturate_host = saturate_host,
                        .mixed = mixed,
                        .stages = stages,
-                       .minimise = partition::parse_minimise(minimise),
+                       .minimise = place::parse_minimise(minimise),
                        .imbalance = imbalance,
                        .node_to_partition = std::move(node_to_partition),
                        .partition_to_device = std::move(partition_to_device)}),

@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/contiguous.h"
-#include "kerf/partition/finish.h"
+#include "kerf/partition/lower/contiguous.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 

@@ -3,7 +3,7 @@
 //
 // One stage per device where it is asked for, by every method; and how any placement becomes stages
 // that do not wait for each other in a cycle.
-#include "kerf/partition/split/form_stages.h"
+#include "kerf/partition/raise/form_stages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <set>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 

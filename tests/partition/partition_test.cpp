@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every method on hundreds of small random problems, against brute force and against each other.
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/finish.h"
+#include "kerf/partition/raise/finish.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 

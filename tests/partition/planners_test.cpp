@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "kerf/partition/compare_methods.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/partition.h"
-#include "kerf/partition/split/form_stages.h"
-#include "kerf/partition/split/methods.h"
-#include "kerf/partition/units.h"
+#include "kerf/partition/lower/units.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/raise/form_stages.h"
+#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/search/methods.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_starts.h"
 #include "kerf/verify/verify_plan.h"

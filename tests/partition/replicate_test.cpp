@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/replicate.h"
+#include "kerf/partition/raise/replicate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/partition.h"
-#include "kerf/partition/replan.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/replan.h"
 #include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"

@@ -12,9 +12,9 @@
 #include "kerf/base/cpu_seconds.h"
 #include "kerf/base/interrupt.h"
 #include "kerf/graph/text.h"
-#include "kerf/partition/compare_methods.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/simulate.h"
 

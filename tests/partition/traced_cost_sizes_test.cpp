@@ -8,9 +8,9 @@
 
 #include <cmath>
 
-#include "kerf/partition/compare_methods.h"
-#include "kerf/partition/partition.h"
-#include "kerf/partition/split/methods.h"
+#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/search/methods.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/verify/verify_plan.h"

@@ -14,9 +14,9 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/chain/device_model.h"
-#include "kerf/partition/finish.h"
-#include "kerf/partition/partition.h"
-#include "kerf/partition/split/traced_search.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/search/traced_search.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/limited_problem.h"
 

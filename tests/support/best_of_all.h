@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "kerf/partition/finish.h"
-#include "kerf/partition/split/form_stages.h"
-#include "kerf/partition/units.h"
+#include "kerf/partition/lower/units.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/partition/raise/form_stages.h"
 
 namespace kerf {
 

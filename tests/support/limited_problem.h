@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kerf/partition/partition.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf {

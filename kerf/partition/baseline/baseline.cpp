@@ -6,8 +6,8 @@
 #include <numeric>
 #include <optional>
 
-#include "kerf/partition/contiguous.h"
-#include "kerf/partition/finish.h"
+#include "kerf/partition/lower/contiguous.h"
+#include "kerf/partition/raise/finish.h"
 
 namespace kerf::partition {
 

@@ -4,7 +4,7 @@
 // Baselines: what a plan has to beat.
 #pragma once
 
-#include "kerf/partition/partition.h"
+#include "kerf/partition/method.h"
 
 namespace kerf::partition {
 

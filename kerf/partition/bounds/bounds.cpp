@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kerf/partition/units.h"
+#include "kerf/partition/lower/units.h"
 
 namespace kerf::partition {
 namespace {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What no plan can beat. Each bound is a value with the sentence
-// that proves it; all hold for any placement, contiguous or not. partition/split/ has stronger ones
-// that cost more.
+// that proves it; all hold for any placement, contiguous or not. partition/search/ has stronger
+// ones that cost more.
 #pragma once
 
 #include <vector>

@@ -8,8 +8,8 @@
 #include "kerf/partition/chain/chain_search.h"
 #include "kerf/partition/chain/chain_table.h"
 #include "kerf/partition/chain/coarse.h"
-#include "kerf/partition/contiguous.h"
-#include "kerf/partition/finish.h"
+#include "kerf/partition/lower/contiguous.h"
+#include "kerf/partition/raise/finish.h"
 
 namespace kerf::partition {
 namespace {

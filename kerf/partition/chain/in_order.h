@@ -9,7 +9,7 @@
 
 #include "kerf/partition/chain/class_table.h"
 #include "kerf/partition/chain/intervals.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/method.h"
 
 namespace kerf::partition {
 

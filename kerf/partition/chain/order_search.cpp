@@ -9,8 +9,8 @@
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/placed.h"
-#include "kerf/partition/contiguous.h"
-#include "kerf/partition/finish.h"
+#include "kerf/partition/lower/contiguous.h"
+#include "kerf/partition/raise/finish.h"
 
 namespace kerf::partition {
 namespace {

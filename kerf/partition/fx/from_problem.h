@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kerf/partition/fx/request.h"
-#include "kerf/partition/units.h"
+#include "kerf/partition/lower/units.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf::partition::fx {

@@ -11,8 +11,8 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/partition/baseline/baseline.h"
 #include "kerf/partition/chain/chain.h"
-#include "kerf/partition/finish.h"
 #include "kerf/partition/fx/from_problem.h"
+#include "kerf/partition/raise/finish.h"
 
 namespace kerf::partition {
 namespace {

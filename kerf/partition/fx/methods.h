@@ -10,7 +10,7 @@
 #pragma once
 
 #include "kerf/partition/fx/request.h"
-#include "kerf/partition/partition.h"
+#include "kerf/partition/method.h"
 
 namespace kerf::partition {
 

@@ -78,7 +78,7 @@ Outcome<Answer, Infeasible> partition_graph(const Request& request);
 Answer partition_graph_compat(const Request& request);
 
 // Copies of the partitions on devices of the request that hold nothing: ids of theirs are appended
-// (kerf/partition/replicate.h). Costs are left out, bytes are counted anew. Throws
+// (partition/raise/replicate.h). Costs are left out, bytes are counted anew. Throws
 // Error(invalid_argument), also for a partition that is on no device of the request.
 Answer saturate_host(const Request& request, std::vector<Partition> partitions);
 // The original's. `device_lists` as in Answer: an append to one shows in all that are the same.

@@ -6,7 +6,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/search.h"
-#include "kerf/partition/replicate.h"
+#include "kerf/partition/raise/replicate.h"
 
 namespace kerf::partition::fx {
 namespace {

@@ -29,7 +29,7 @@ LoadBound memory_bound(const UnitProblem& problem);
 // All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
 // and the memory are always found; the others take what is left of `time_budget` (seconds), counted
 // as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
-// they are scaled first (load/cost_scale.h).
+// they are scaled first (place/cost_scale.h).
 std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget = 10);
 // What rounding may have added to a sum of so many numbers is taken off: a bound errs downwards
 // alone.

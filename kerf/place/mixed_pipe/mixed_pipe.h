@@ -13,7 +13,7 @@ namespace kerf::place {
 // first, within the memories, and improved by moves and swaps; then single units move along the
 // borders. LoadOptions::stages is L; 0: several numbers are tried, and of splits that are within
 // half a percent of the best the one with fewest blocks is taken. Any split can be made stages
-// (split/form_stages.h).
+// (raise/form_stages.h).
 LoadAnswer mixed_pipe(const LoadProblem& problem, const LoadOptions& options);
 
 }  // namespace kerf::place

@@ -7,7 +7,7 @@
 //   refine  any-split search
 //   exact   branch and bound by minimum cuts, from what the others find
 //   auto    all of these inside the time budget; stops when a bound is met
-// and the families (load/families.h).
+// and the families (place/portfolio/families.h).
 #pragma once
 
 #include <optional>

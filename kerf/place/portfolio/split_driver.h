@@ -71,7 +71,7 @@ class SplitDriver {
 
   const DriverProblem& problem_;
   UnitProblem units_;  // of problem_.search
-  // What is searched: the same with its costs on a scale of their own (load/cost_scale.h).
+  // What is searched: the same with its costs on a scale of their own (place/cost_scale.h).
   CostScale scale_;
   LoadProblem scaled_;
   UnitProblem scaled_units_;

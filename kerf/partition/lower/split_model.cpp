@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/lower/split_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "kerf/base/error.h"
+
+namespace kerf::partition {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+struct Figures {
+  double speed = 1;
+  double memory = kUnlimited;  // its share of what it shares, for searches
+  double limit = kUnlimited;
+  bool host = false;
+  auto key() const { return std::tuple(speed, limit); }
+};
+
+class ModelMaker {
+ public:
+  ModelMaker(const Problem& problem, ModelUse use)
+      : problem_(problem), cluster_(problem.cluster), use_(use) {}
+
+  SplitModel make(std::vector<std::size_t> unit_of) {
+    model_.unit_of = std::move(unit_of);
+    model_.units = collect_units(problem_, model_.unit_of);
+    model_.order = topological_order(model_.units);
+    collect_devices();
+    place_devices();
+    find_link();
+    add_units();
+    add_tensors();
+    return std::move(model_);
+  }
+
+ private:
+  void collect_devices() {
+    for (const Device& device : cluster_.devices) {
+      Figures figures{device.speed, kUnlimited, kUnlimited, device.host};
+      const int group = device.memory_group;
+      if (cluster_.group_limited(group)) {
+        const std::size_t sharers = cluster_.group(group).size();
+        if (sharers > 1) model_.exact = false;
+        figures.limit = static_cast<double>(cluster_.group_limit(group).count);
+        figures.memory =
+            figures.limit / (use_ == ModelUse::search ? static_cast<double>(sharers) : 1);
+      }
+      figures_.push_back(figures);
+    }
+  }
+
+  // The device that becomes the model's CPU, if one does.
+  std::size_t odd_device() const {
+    const std::size_t count = figures_.size();
+    if (problem_.comm_model == "host_staged") {
+      const auto is_host = [](const Figures& f) { return f.host; };
+      const auto hosts = std::count_if(figures_.begin(), figures_.end(), is_host);
+      const auto host = std::find_if(figures_.begin(), figures_.end(), is_host);
+      return hosts == 1 && count > 1 ? static_cast<std::size_t>(host - figures_.begin()) : count;
+    }
+    std::map<decltype(Figures{}.key()), std::vector<std::size_t>> classes;
+    for (std::size_t d = 0; d < count; ++d) classes[figures_[d].key()].push_back(d);
+    if (classes.size() != 2) return count;
+    // Of two unlike devices the slower one, as a CPU would be.
+    for (const auto& [key, members] : classes) {
+      if (members.size() == 1) return members.front();
+    }
+    return count;
+  }
+
+  void place_devices() {
+    const std::size_t odd = odd_device();
+    for (std::size_t d = 0; d < figures_.size(); ++d) {
+      if (d != odd) model_.devices.emplace_back(d);
+    }
+    LoadProblem& load = model_.load;
+    load.name = problem_.graph.name();
+    load.num_accelerators = static_cast<int>(model_.devices.size());
+    load.num_cpus = odd < figures_.size() ? 1 : 0;
+    load.charging = problem_.comm_model == "host_staged" ? Charging::host_staged : Charging::link;
+    std::set<double> speeds;
+    std::set<double> memories;
+    load.memory = 0;
+    for (const DeviceId device : model_.devices) {
+      const Figures& figures = figures_[device.index()];
+      speeds.insert(figures.speed);
+      memories.insert(figures.memory);
+      load.memory = std::max(load.memory, figures.memory);
+      load.slowness.push_back(1 / figures.speed);
+      load.memories.push_back(figures.memory);
+    }
+    if (speeds.size() == 1) {
+      accelerator_speed_ = *speeds.begin();
+      load.slowness.clear();
+    }
+    if (memories.size() == 1) load.memories.clear();
+    if (load.num_cpus > 0) {
+      cpu_speed_ = figures_[odd].speed;
+      load.cpu_memory = figures_[odd].memory;
+      model_.devices.emplace_back(odd);
+    }
+  }
+
+  // One link for all: the fastest figures of any for bounds, the mean of all for searches.
+  void find_link() {
+    const std::size_t count = cluster_.num_devices();
+    const bool staged = problem_.comm_model == "host_staged";
+    const auto hosts = static_cast<std::size_t>(
+        std::count_if(figures_.begin(), figures_.end(), [](const Figures& f) { return f.host; }));
+    double least_latency = kUnlimited;
+    double least_per_byte = kUnlimited;
+    double latency = 0;
+    double per_byte = 0;
+    double pairs = 0;
+    for (std::size_t a = 0; a < count; ++a) {
+      for (std::size_t b = 0; b < count; ++b) {
+        if (a == b) continue;
+        const Link& link = cluster_.link(DeviceId{a}, DeviceId{b});
+        const double each = link.bytes_per_second > 0 ? 1e9 / link.bytes_per_second : 0;
+        if (pairs > 0 && (link.latency.count != least_latency || each != least_per_byte)) {
+          model_.exact = false;
+        }
+        least_latency = std::min(least_latency, link.latency.count);
+        least_per_byte = std::min(least_per_byte, each);
+        latency += link.latency.count;
+        per_byte += each;
+        ++pairs;
+      }
+    }
+    if (pairs == 0) return;  // nothing to send
+    latency_ = use_ == ModelUse::bound ? least_latency : latency / pairs;
+    per_byte_ = use_ == ModelUse::bound ? least_per_byte : per_byte / pairs;
+    // Several hosts pay nothing where a model's accelerators do; what is hidden costs nothing.
+    const bool all_hosts = staged && hosts == count;
+    const bool some_hosts = staged && hosts > 1 && !all_hosts;
+    const bool overlapped = problem_.comm_model == "overlapped";
+    if (some_hosts || overlapped) model_.exact = false;
+    const bool relaxed = use_ == ModelUse::bound && (some_hosts || overlapped);
+    if (all_hosts || relaxed) latency_ = per_byte_ = 0;
+  }
+
+  void add_units() {
+    std::vector<std::size_t> users(problem_.graph.storages().size());
+    for (const Unit& unit : model_.units) {
+      for (const StorageId storage : unit.weights) ++users[storage.index()];
+    }
+    for (std::size_t u = 0; u < model_.units.size(); ++u) {
+      const Unit& unit = model_.units[u];
+      LoadNode node;
+      node.id = static_cast<std::int64_t>(u);
+      node.colour = node.id;
+      node.accelerator_time = unit.time / accelerator_speed_;
+      node.cpu_time = unit.time / cpu_speed_;
+      for (const StorageId storage : unit.weights) {
+        const std::size_t sharers = users[storage.index()];
+        if (sharers > 1 && use_ == ModelUse::bound) continue;
+        // For searches a share each: right where the users stay together.
+        node.bytes += static_cast<double>(
+                          problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
+                      static_cast<double>(sharers);
+      }
+      model_.load.nodes.push_back(std::move(node));
+      model_.load.successors.emplace_back();
+    }
+    for (std::size_t u = 0; u < model_.units.size(); ++u) {
+      for (const std::size_t before : model_.units[u].before) {
+        model_.load.successors[before].push_back(static_cast<std::uint32_t>(u));
+      }
+    }
+  }
+
+  // A tensor is a node without time beside its maker: a unit may make several.
+  void add_tensors() {
+    std::map<ValueId, std::vector<std::uint32_t>> readers;
+    for (std::size_t u = 0; u < model_.units.size(); ++u) {
+      for (const ValueId tensor : model_.units[u].tensors) {
+        readers[tensor].push_back(static_cast<std::uint32_t>(u));
+      }
+    }
+    LoadProblem& load = model_.load;
+    for (auto& [tensor, units] : readers) {
+      const Value& value = problem_.graph.value(tensor);
+      const std::size_t maker = model_.unit_of[value.producer.index()];
+      LoadNode node;
+      node.id = static_cast<std::int64_t>(load.nodes.size());
+      node.colour = static_cast<std::int64_t>(maker);
+      node.transfer =
+          latency_ + per_byte_ * static_cast<double>(value.bytes(problem_.micro_batch()).count);
+      load.successors[maker].push_back(static_cast<std::uint32_t>(load.nodes.size()));
+      load.nodes.push_back(std::move(node));
+      load.successors.push_back(std::move(units));
+    }
+    for (std::vector<std::uint32_t>& list : load.successors) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+  }
+
+  const Problem& problem_;
+  const Cluster& cluster_;
+  ModelUse use_;
+  SplitModel model_;
+  std::vector<Figures> figures_;  // by device of the cluster
+  double accelerator_speed_ = 1;  // 1 when they differ: slowness has it
+  double cpu_speed_ = 1;
+  double latency_ = 0;
+  double per_byte_ = 0;
+};
+
+}  // namespace
+
+std::vector<DeviceId> SplitModel::to_devices(std::span<const std::uint32_t> device) const {
+  std::vector<DeviceId> out;
+  for (const std::uint32_t number : device) out.push_back(devices[number]);
+  return out;
+}
+
+std::vector<std::uint32_t> SplitModel::from_devices(
+    std::span<const DeviceId> device_of_node) const {
+  std::vector<std::uint32_t> number(devices.size());
+  for (std::uint32_t d = 0; d < devices.size(); ++d) number[devices[d].index()] = d;
+  std::vector<std::uint32_t> out(units.size());
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    out[u] = number[device_of_node[units[u].nodes.front().index()].index()];
+  }
+  return out;
+}
+
+SplitModel make_split_model(const Problem& problem, ModelUse use) {
+  return make_split_model(problem, use, indivisible_units(problem.graph));
+}
+
+SplitModel make_split_model(const Problem& problem, ModelUse use,
+                            std::vector<std::size_t> unit_of) {
+  return ModelMaker(problem, use).make(std::move(unit_of));
+}
+
+}  // namespace kerf::partition

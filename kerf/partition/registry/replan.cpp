@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/registry/replan.h"
+
+#include <algorithm>
+
+#include "kerf/device/kind.h"
+#include "kerf/partition/raise/finish.h"
+#include "kerf/profile/estimate.h"
+
+namespace kerf {
+namespace {
+
+// Node times for a plan whose profile is not at hand. An estimated one is estimated again; of a
+// measured one the stages' times are known, and are spread over their nodes as the estimate is.
+Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro_batch) {
+  const bool estimated = plan.profile_source == Source::estimated;
+  const DeviceKind* known = find_device_kind(plan.profile_kind);
+  Profile profile = estimate(graph, known != nullptr ? *known : device_kind("cpu"),
+                             estimated ? micro_batch : plan.micro_batch);
+  if (estimated) return profile;
+  profile.source = plan.profile_source;
+  for (const Stage& stage : plan.stages) {
+    Nanoseconds sum;
+    for (const NodeId id : stage.nodes) sum += profile.node(id).forward;
+    if (sum.count <= 0) continue;
+    const double scale = stage.time / sum * plan.cluster.device(stage.device).speed;
+    for (const NodeId id : stage.nodes) {
+      NodeCost& cost = profile.nodes[id.index()];
+      cost.forward = cost.forward * scale;
+      cost.source = plan.profile_source;
+    }
+  }
+  return profile;
+}
+
+}  // namespace
+
+Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Profile* profile,
+                                 std::optional<int> n_microbatches,
+                                 std::optional<std::int64_t> batch) {
+  check_plan_matches(plan, graph);
+  Problem problem{graph,
+                  {},
+                  plan.cluster,
+                  plan.objective,
+                  plan.comm_model,
+                  plan.schedule,
+                  n_microbatches.value_or(plan.n_microbatches),
+                  batch.value_or(std::max<std::int64_t>(plan.batch, n_microbatches.value_or(0))),
+                  plan.seed};
+  const bool recovered = profile == nullptr;
+  if (problem.n_microbatches >= 1) {
+    problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch()) : *profile;
+  }
+  check_problem(problem);
+  auto outcome = replace_problem(plan, problem);
+  if (outcome && recovered && plan.profile_source != Source::estimated) {
+    outcome->notes.push_back(
+        "made again without its profile: the stages' times, in proportion to the micro-batch; "
+        "nothing is known of the operators' workspace");
+  }
+  return outcome;
+}
+
+}  // namespace kerf
