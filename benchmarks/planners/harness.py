@@ -5,7 +5,6 @@
 import dataclasses
 import json
 import math
-import os
 import re
 import shutil
 import statistics
@@ -18,7 +17,7 @@ import problem as judge
 from targets import Verdicts, unless
 
 HERE = Path(__file__).resolve().parent
-DATA = Path(os.environ.get("KERF_DATA", HERE.parents[2] / "shared" / "data")) / "dnn-partitioning"
+DATA = HERE.parents[1] / "tests" / "data" / "dnn-partitioning"
 PROVED = 1e-5  # a gap that counts as none
 
 

@@ -3,19 +3,13 @@
 """Published placement problems on the command line: plan --from, score, bounds."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from test_cli import BAD_INPUT, NO, PROGRAM, folder, run  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")
-DATA = Path(os.environ.get("KERF_DATA", Path(__file__).parents[3] / "shared" / "data"))
-FILES = DATA / "dnn-partitioning"
-needs_files = pytest.mark.skipif(
-    not FILES.is_dir(),
-    reason="NOT TESTED: no published problems; get msr-fiddle/dnn-partitioning and set KERF_DATA",
-)
+FILES = Path(__file__).parents[1] / "data" / "dnn-partitioning"
 
 # Best known values of the literature and their proofs; contiguous optima.
 OPTIMA = {
@@ -93,7 +87,6 @@ def test_wrong_words_are_refused(run, problem):  # noqa: F811
         run("plan", problem, "--from", "dnn-partitioning", *arguments, expect=BAD_INPUT)
 
 
-@needs_files
 @pytest.mark.parametrize("name", OPTIMA)
 def test_published_problems_are_solved_and_proved(run, name):  # noqa: F811
     answer = plan(run, str(FILES / "throughput" / f"{name}.json"), "--time-budget", "10")
@@ -101,7 +94,6 @@ def test_published_problems_are_solved_and_proved(run, name):  # noqa: F811
     assert answer["gap"] <= 1e-5
 
 
-@needs_files
 @pytest.mark.parametrize("name", CONTIGUOUS)
 def test_contiguous_optima_are_the_published_ones(run, name):  # noqa: F811
     path = str(FILES / "throughput" / f"{name}.json")
