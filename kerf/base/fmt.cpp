@@ -14,8 +14,8 @@ template FMT_API auto thousands_sep_impl<char>(locale_ref) -> thousands_sep_resu
 template FMT_API auto decimal_point_impl(locale_ref) -> char;
 #if FMT_VERSION < 110000  // plain functions since
 template FMT_API void buffer<char>::append(const char*, const char*);
-template FMT_API void vformat_to(buffer<char>&, string_view, typename vformat_args<>::type,
-                                 locale_ref);
+template FMT_API void vformat_to(buffer<char>&, string_view,
+                                 basic_format_args<buffer_context<char>>, locale_ref);
 #endif
 
 }  // namespace detail
