@@ -94,6 +94,17 @@ output "y" = %y
   EXPECT_EQ(check_samples_are_separate(opaque, {}, true).kind, Independence::proved);
 }
 
+TEST(ABuffer, ThatMixesSamplesIsNoMatterOfWhereTheBatchStands) {
+  const std::string message = refusal(model(R"(weight @buf: f32[3, 4] = buffer "seen"
+%m: f32[3, 4] = aten.mean.dim(%x, [0])
+%c: f32[3, 4] in @buf = aten.copy_.default(&~@buf, %m)
+output "y" = %x
+)"));
+  EXPECT_NE(message.find("buffer 'seen' mixes samples"), std::string::npos) << message;
+  EXPECT_NE(message.find("n_microbatches=1"), std::string::npos) << message;
+  EXPECT_EQ(message.find("batch_dims"), std::string::npos) << message;
+}
+
 TEST(AnOutput, ThatDependsOnNoSampleIsTakenOnce) {
   const auto rules = output_rules(model(R"(%p: i64[3] = aten.arange.default(3)
 output "positions" = %p
