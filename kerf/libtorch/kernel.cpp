@@ -57,6 +57,44 @@ bool contains(const std::vector<ValueId>& ids, ValueId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+bool leaves_model(const Graph& graph, StorageId storage) {
+  return std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const auto& output) {
+    const auto* id = output.leaf.template find<ValueId>();
+    return id != nullptr && graph.value(*id).storage == storage;
+  });
+}
+
+// May the caller hold this memory? A block's result may be what the block was given.
+bool is_callers(const Graph& graph, StorageId storage) {
+  const auto holds = [&](const auto& item) { return graph.value(item.value).storage == storage; };
+  if (std::any_of(graph.inputs().begin(), graph.inputs().end(), holds)) return true;
+  if (std::any_of(graph.weights().begin(), graph.weights().end(), holds)) return true;
+  return leaves_model(graph, storage) ||
+         std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+           return node.op == "opaque" &&
+                  std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+                    return id.valid() && graph.value(id).storage == storage;
+                  });
+         });
+}
+
+bool is_written_after(const Graph& graph, NodeId node, StorageId storage) {
+  if (!graph.is_written(storage)) return false;
+  for (std::size_t n = node.index() + 1; n < graph.num_nodes(); ++n) {
+    const auto writes = graph.writes(NodeId(n));
+    if (std::find(writes.begin(), writes.end(), storage) != writes.end()) return true;
+  }
+  return false;
+}
+
+// Would it make a difference if what a block is given and what it gives, which were traced apart,
+// were one memory?
+bool must_be_apart(const Graph& graph, NodeId block, StorageId given, StorageId result) {
+  if (!given.valid() || !result.valid()) return false;
+  return is_written_after(graph, block, given) || is_written_after(graph, block, result) ||
+         (leaves_model(graph, result) && is_callers(graph, given));
+}
+
 }  // namespace
 
 Kernel::Strides Kernel::strides_needed(std::string_view op) {
@@ -211,11 +249,23 @@ void Kernel::bind_opaque(const Graph& graph, const std::vector<int>& slot_of,
   opaque_ = found->second;
   Operand operand;
   operand.kind = Operand::Kind::list;
+  std::vector<StorageId> given;
   for (const Argument& item : check_opaque_call(graph, node_)) {
-    operand.slots.push_back(slot_of[item.find<ValueId>()->index()]);
+    const ValueId id = *item.find<ValueId>();
+    operand.slots.push_back(slot_of[id.index()]);
     operand.last_uses.push_back(false);
+    given.push_back(graph.value(id).storage);
   }
   operands_.push_back(std::move(operand));
+  for (std::size_t r = 0; r < node.outputs.size(); ++r) {
+    if (!node.outputs[r].valid()) continue;
+    const StorageId result = graph.value(node.outputs[r]).storage;
+    // Inputs may be one tensor at a call: a result that is one of them may be another, too.
+    if (std::find(given.begin(), given.end(), result) != given.end()) continue;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (must_be_apart(graph, node_, given[i], result)) apart_.push_back({i, r});
+    }
+  }
 }
 
 // The first argument with strides that the operator can use. A copy is what eager's own reshape
@@ -372,8 +422,22 @@ void Kernel::run_opaque(Slots& slots, std::int64_t batch) {
                     "traced; trace the model again",
                     results.size(), outputs_.size()));
   }
+  check_aliases(inputs, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (outputs_[i] >= 0) slots[static_cast<std::size_t>(outputs_[i])] = std::move(results[i]);
+  }
+}
+
+void Kernel::check_aliases(const std::vector<at::Tensor>& inputs,
+                           const std::vector<at::Tensor>& results) const {
+  for (const auto [input, result] : apart_) {
+    const at::Tensor& given = inputs[input];
+    if (!given.has_storage() || !results[result].has_storage()) continue;
+    if (!given.is_alias_of(results[result])) continue;
+    throw Error(ErrorKind::run_failed,
+                "the block returned its input itself, or a part of it, where it gave a new tensor "
+                "when it was traced, and a write or the caller would see the difference; expected "
+                "a new tensor at every call; return x.clone() in its place");
   }
 }
 

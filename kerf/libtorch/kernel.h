@@ -82,6 +82,8 @@ class Kernel {
   void push(const Operand& operand, Slots& slots);
   void store(Slots& slots);
   void run_opaque(Slots& slots, std::int64_t batch);
+  void check_aliases(const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& results) const;
 
   // Operators that look at the strides of their first argument, which another device's kernels may
   // have laid out otherwise than the traced one's.
@@ -102,6 +104,13 @@ class Kernel {
   bool single_output_ = false;
   std::vector<c10::IValue> stack_;  // reused between calls
   OpaqueCall opaque_;
+  // A block's input and result, by number, that had memory of their own when it was traced, and
+  // must have: a write to one, or the caller, would show the difference.
+  struct Apart {
+    std::size_t input;
+    std::size_t result;
+  };
+  std::vector<Apart> apart_;
 };
 
 }  // namespace kerf

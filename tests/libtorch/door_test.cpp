@@ -108,8 +108,9 @@ TEST(TheDoor, TakesOperatorsThatTheProgramHasRegisteredButNoFiles) {
 }
 
 TEST(TheDoor, RefusesOpaqueBlocksWithoutAListOfTensors) {
-  const OpaqueCalls calls{
-      {"y", [](const std::vector<at::Tensor>& in, std::int64_t) { return in; }}};
+  const OpaqueCalls calls{{"y", [](const std::vector<at::Tensor>& in, std::int64_t) {
+                             return std::vector<at::Tensor>{in.at(0).clone()};
+                           }}};
   const auto opaque = [&](const std::string& arguments) {
     return refusal("%y: f32[B, 4] = opaque(" + arguments + ")", calls);
   };

@@ -138,6 +138,88 @@ def test_what_a_block_raises_comes_out_as_it_is(devices, kind):
     torch.testing.assert_close(pipe(x), expected)
 
 
+class Passing(nn.Module):
+    """Gives a new tensor, or what a test asks for."""
+
+    def forward(self, x):
+        return DO.get("pass", lambda x: x * 2)(x)
+
+
+def write_result(block, x):
+    y = block(x)
+    y.add_(1)
+    return y * 3
+
+
+def write_input(block, x):
+    h = x + 1
+    y = block(h)
+    h.add_(1)
+    return y * 3
+
+
+def write_before(block, x):
+    h = x + 1
+    h.add_(1)
+    return block(h) * 3
+
+
+NOTICED = {
+    "result written": write_result,
+    "input written": write_input,
+    "caller's input": lambda block, x: block(x),
+    "through two blocks": lambda block, x: block(block(x)),
+}
+NOT_NOTICED = {
+    "of the model's own": lambda block, x: block(x + 1),
+    "read alone": lambda block, x: block(x) * 3,
+    "written before": write_before,
+}
+
+
+def passing(forward, devices):
+    class Passes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Passing()
+
+        def forward(self, x):
+            return forward(self.block, x)
+
+    model = Passes().eval()
+    graph = kerf.trace(model, (torch.randn(2, 4),), basic_blocks=[Passing])
+    nodes = list(range(graph.num_nodes))
+    cut = [i for i in nodes if graph.nodes[i]["op"] == "opaque"][0] + 1
+    if devices == 1 or cut == len(nodes):
+        plan = hand_plan(graph, [nodes], ["cpu:0"])
+    else:
+        plan = hand_plan(graph, [nodes[:cut], nodes[cut:]], ["cpu:0", "cpu:1"])
+    return model, kerf.Pipeline(model, plan, graph=graph)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[:]], ids=["itself", "view"])
+@pytest.mark.parametrize("case", [*NOTICED, *NOT_NOTICED])
+def test_a_block_that_returns_its_input_after_all_is_refused_where_it_shows(case, part, devices):
+    model, pipe = passing((NOTICED | NOT_NOTICED)[case], devices)
+
+    def check_equal():
+        x, own = torch.ones(2, 4), torch.ones(2, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(pipe(x), model(own))
+        torch.testing.assert_close(x, own)
+
+    check_equal()
+    DO["pass"] = part
+    if case in NOT_NOTICED:
+        check_equal()
+    else:
+        with pytest.raises(RuntimeError, match=r"Passing.*returned its input.*x\.clone\(\)"):
+            pipe(torch.ones(2, 4))
+    DO["pass"] = torch.clone
+    check_equal()
+
+
 def test_only_blocks_that_draw_count_as_random():
     quiet, noisy = trace(SideBySide()), trace(SideBySide(Noisy))
     assert [n["random"] for n in quiet.nodes] == [False, False, False]
