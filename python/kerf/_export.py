@@ -41,6 +41,7 @@ class Exporter:
         self.decisions = Decisions()  # of the last run
         self.around = contextlib.nullcontext  # entered for the length of the model's own call
         self._batch = 0
+        self._calls = 1
         self._modules = {id(m): path for path, m in model.named_modules()}
 
     def run(self, examples, batch):
@@ -71,6 +72,14 @@ class Exporter:
             finally:
                 self.seconds += time.perf_counter() - started
 
+    def second_call(self, examples, batch, around):
+        """Traces two calls, one after the other, and enters ``around()`` for the second."""
+        before, self.around, self._calls = self.around, around, 2
+        try:
+            self.run(examples, batch)
+        finally:
+            self.around, self._calls = before, 1
+
     def call(self, tensors, batch):
         """What the wrapper's forward does, with fake tensors."""
         self._batch = _batch_size(tensors, batch)
@@ -91,6 +100,8 @@ class Exporter:
 
     def _call_model(self, args, kwargs):
         buffers = _buffers(self.model)
+        for _ in range(self._calls - 1):
+            self.model(*args, **kwargs)
         with self.around():
             value = self.model(*args, **kwargs)
         self._write_back(buffers)

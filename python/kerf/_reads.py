@@ -46,6 +46,7 @@ class Reads:
         self._weights = weight_ids(model)
         self._thread = threading.get_ident()
         self._noting = True  # no call is being recorded
+        self.counters = set()  # (path, name) of what changes at every call, tensors or not
         self._start()
 
     def _start(self):
@@ -175,9 +176,20 @@ class Reads:
         """What was read and was something else at the end: the model's own code has written it.
 
         Not where it stores tensors beside it: those a trace does not keep, so all of it goes back.
+        But for ``counters``, which no tensor goes with.
         """
+        beside = self.beside_tensors()
+        places = ((read, (read.path, read.name)) for read, _ in self._changed)
+        return [r for r, place in places if place not in beside or place in self.counters]
+
+    def beside_tensors(self):
+        """``(path, name)`` of what the call has changed where it has stored a tensor, too."""
         keeping = {path for path, _ in self.kept}
-        return [read for read, _ in self._changed if read.path not in keeping]
+        return {(read.path, read.name) for read, _ in self._changed if read.path in keeping}
+
+    def changing(self):
+        """``(path, name)`` of what the call has changed and a next one may change again."""
+        return {(read.path, read.name) for read, _ in self._changed} - set(self.kept)
 
     def replaced(self):
         """Tensors that were read and then replaced, or written where the graph has a copy: what a

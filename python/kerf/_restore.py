@@ -36,6 +36,18 @@ class Attributes:
         """All that it has or had."""
         return [*self.before, *(name for name in self._own if name not in self.before)]
 
+    def is_as_before(self):
+        """But for what is in its containers."""
+        own = self.now()
+        return (
+            all(
+                name in own and (own[name] is value or _are_alike(own[name], value))
+                for name, value in self.before.items()
+                if name not in _MODULE_STATE
+            )
+            and own.keys() <= self.before.keys()
+        )
+
     def put_back(self, name):
         if name not in self.before:
             self._own.pop(name, None)
@@ -77,6 +89,11 @@ def _add_held(holder, found, depth):
                 _add_held(item, found, depth + 1)
 
 
+def _are_alike(a, b):
+    """Is one a copy of the other container?"""
+    return type(a) is type(b) and type(a) in _CONTAINERS and _holds_same(a, b)
+
+
 def _holds_same(a, b):
     """Two containers of one type. Without asking what they hold: that runs code of its class."""
     items = [[*v, *v.values()] if isinstance(v, dict) else list(v) for v in (a, b)]
@@ -98,6 +115,21 @@ def attributes_restored(model, which=Attributes.names):
         for attributes in before:
             for name in which(attributes):
                 attributes.put_back(name)
+
+
+@contextlib.contextmanager
+def contents_restored(model):
+    """Puts back what was in the containers of objects that modules hold: export does so for modules
+    alone. Not where other things stay changed: those may go with what is in the containers."""
+    holders = _holders(model)
+    before = [Attributes(holder) for holder in holders]
+    try:
+        yield
+    finally:
+        if all(attributes.is_as_before() for attributes in before):
+            for holder, attributes in zip(holders, before, strict=True):
+                for name in () if isinstance(holder, torch.nn.Module) else attributes.before:
+                    attributes.put_back(name)
 
 
 @contextlib.contextmanager

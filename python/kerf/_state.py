@@ -35,6 +35,7 @@ class ModelState:
         self._restless = None  # hash of the graph, when the model's code changed what it had read
         self._first = {}  # what it had read then, by path and name
         self._undo = []
+        self._judged = set()  # what was changed beside tensors, by path and name
         self.reads = Reads(model)
 
     def write(self, builder, notes, is_opaque):
@@ -80,12 +81,13 @@ class ModelState:
             if not same(before, after):
                 builder.add_attribute(path, name, before)  # a model that was never called
 
-    def settled(self, graph, hide):
+    def settled(self, graph, hide, second_call):
         """False when the model has to be traced once more: its code has changed what it reads.
 
         Settled the next time: a first call sets something up, and a model that was never called is
         the same model if both graphs are. Changed again: makes no difference if the graphs are the
-        same (a counter); else the module is hidden.
+        same (a counter); else the module is hidden. ``second_call(around)`` calls the model twice,
+        the second time inside ``around()``.
         """
         for state in self.reads.replaced():
             put_back(self._undo or self.reads.before(self.reads.changed()))
@@ -93,6 +95,7 @@ class ModelState:
             self._undo = []
             self._restless, self._first = None, {}
             return False
+        self._judge(second_call)
         changed = self.reads.changed()
         before, self._restless = self._restless, graph.hash if changed else None
         if before is None:
@@ -108,6 +111,17 @@ class ModelState:
             self._restless = None
         self._first = {}
         return False
+
+    def _judge(self, second_call):
+        """Finds counters beside tensors. What belongs to a cache is settled by one call, and a
+        trace cannot start after it; a counter changes at the next call, too."""
+        beside = self.reads.beside_tensors() - self._judged
+        if not beside:
+            return
+        self._judged |= beside
+        reads = Reads(self._model)
+        second_call(reads.recording)
+        self.reads.counters |= beside & reads.changing()
 
     def _module_of(self, path):
         modules = dict(self._model.named_modules())

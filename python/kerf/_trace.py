@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``kerf.trace``: from a module and an example call to a graph."""
 
+import contextlib
 import dataclasses
 import time
 
@@ -20,7 +21,7 @@ from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._probe import ProbeError
-from kerf._restore import attributes_restored, buffers_restored
+from kerf._restore import attributes_restored, buffers_restored, contents_restored
 from kerf._state import ModelState, refuse_state
 from kerf._symbols import NotAnExpression, Symbols
 
@@ -120,11 +121,15 @@ class Tracer:
         self.hidden = dict(self.closed)  # path of a block -> why it is one
 
     def run(self):
+        with contents_restored(self.model):
+            return self._run()
+
+    def _run(self):
         # Each turn hides a module or fixes the batch of an input: there are only so many.
         while True:
             try:
                 graph = self._lower(self._export())
-                if self.state.settled(graph, self._hide_state):
+                if self.state.settled(graph, self._hide_state, self._second_call):
                     return graph
             except UnknownSize as error:
                 if free_unbacked_symbols(error.expression):
@@ -171,6 +176,11 @@ class Tracer:
                 continue
             if self._confirm(first_blame):
                 return program
+
+    def _second_call(self, around):
+        # A call that changes its arguments may not go twice with the same ones.
+        with contextlib.suppress(Exception, _opaque.ProbeNeeded):
+            self.exporter.second_call(self._examples(), self.batch, around)
 
     def _examples(self):
         return example_tensors(self.tensors, self.batch, self.device)

@@ -205,6 +205,106 @@ def test_a_cache_of_tensors_is_left_as_it_was():
             assert_same(pipe(X), eager(model, (X,), {}))
 
 
+class CountsAndKeeps(nn.Module):
+    """A counter that no tensor goes with, beside a tensor, and a cache."""
+
+    def __init__(self, depends=True):
+        super().__init__()
+        self.cached = Cached()
+        self.calls = 0
+        self.last = None
+        self.depends = depends
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x
+        y = self.cached(x)
+        return y * self.calls if self.depends else y
+
+
+def test_a_counter_beside_a_stored_tensor_is_state():
+    with pytest.raises(kerf.ExportError, match="attribute 'calls' and changes it"):
+        kerf.trace(CountsAndKeeps().eval(), X)
+    model = nn.Sequential(CountsAndKeeps()).eval()
+    alone = copy.deepcopy(model)
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert "runs as Python" in texts[0] and "'0.calls'" in texts[0]
+    assert model[0].calls == 0 and model[0].last is None
+    with pipeline(model, graph) as pipe:
+        for _ in range(3):
+            assert_same(pipe(X), eager(alone, (X,), {}))
+
+
+def test_a_counter_beside_a_stored_tensor_that_nothing_depends_on_is_said():
+    model = CountsAndKeeps(depends=False).eval()
+    graph, texts = shown(lambda: kerf.trace(model, X))
+    assert [n["op"] for n in graph.nodes].count("opaque") == 0
+    assert any("changes attribute 'calls'" in text for text in texts)
+    assert not any("changes attribute 'cached.length'" in text for text in texts)
+    assert model.calls == 0 and model.last is None and model.cached.length == 0
+    with pipeline(model, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), eager(model, (X,), {}))
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+        self.by_name = {"calls": []}
+
+
+class Logging(nn.Module):
+    def __init__(self, depends):
+        super().__init__()
+        self.log = Log()
+        self.depends = depends
+
+    def forward(self, x):
+        self.log.lines.append("call")
+        self.log.by_name["calls"].append(len(self.log.lines))
+        return x * len(self.log.lines) if self.depends else x + 1
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_a_trace_leaves_no_lines_in_the_lists_of_objects(depends):
+    model = nn.Sequential(Logging(depends)).eval()
+    log = model[0].log
+    graph = kerf.trace(model, X)
+    assert [n["op"] for n in graph.nodes] == ["opaque" if depends else "aten.add.Tensor"]
+    assert log is model[0].log and log.lines == [] and log.by_name == {"calls": []}
+    if depends:
+        with pytest.raises(kerf.ExportError, match="log.lines"):
+            kerf.trace(model[0], X)
+        assert log.lines == []
+    with pipeline(model, graph) as pipe:
+        for step in range(1, 3):
+            assert_same(pipe(X), X * step if depends else X + 1)
+
+
+class SetUpObject(nn.Module):
+    """Its first call fills an object's list, and remembers that in a flag of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.log = Log()
+        self.ready = False
+
+    def forward(self, x):
+        if not self.ready:
+            self.log.lines.append(2.0)
+            self.ready = True
+        return x * self.log.lines[0]
+
+
+def test_what_a_first_call_puts_into_an_object_holds_together():
+    model = SetUpObject().eval()
+    graph = kerf.trace(model, X)
+    with pipeline(model, graph) as pipe:
+        for _ in range(2):
+            assert_same(pipe(X), 2 * X)
+            assert_same(eager(model, (X,), {}), 2 * X)
+
+
 def test_a_trace_does_not_write_into_tensors_that_are_attributes():
     class Counts(nn.Module):
         def __init__(self):
