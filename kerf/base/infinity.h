@@ -10,6 +10,6 @@
 namespace kerf {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-inline constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t kNoIndex = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace kerf

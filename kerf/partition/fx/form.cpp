@@ -3,10 +3,10 @@
 #include "kerf/partition/fx/form.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/serial_latency.h"
 
 namespace kerf::partition::fx {
@@ -274,8 +274,6 @@ class Former {
     reorganize(request_.graph, out);
     return out;
   }
-
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   const Request& request_;
   const OpTable& table_;

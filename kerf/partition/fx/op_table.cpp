@@ -29,9 +29,9 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
   const OpGraph& graph = request.graph;
   const bool exact = request.accounting == Accounting::exact;
   charge_every_reader = !exact;
-  std::vector<std::uint32_t> number(graph.num_nodes(), kNone);
+  std::vector<std::uint32_t> number(graph.num_nodes(), kNoIndex);
   for (std::uint32_t op = 0; op < node.size(); ++op) number[node[op]] = op;
-  std::vector<std::uint32_t> leaf_item(graph.num_nodes(), kNone);
+  std::vector<std::uint32_t> leaf_item(graph.num_nodes(), kNoIndex);
   std::unordered_map<std::uint32_t, std::uint32_t> weight_item;
   const auto new_item = [&](std::int64_t bytes) {
     item_bytes.push_back(bytes);
@@ -64,7 +64,7 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
         use_weights(graph.node(input));  // a constant is its own weight
       } else {
         const OpNode& leaf = graph.node(input);
-        if (leaf_item[input] == kNone) {
+        if (leaf_item[input] == kNoIndex) {
           leaf_item[input] = new_item(exact ? leaf.output_size : leaf.total_size);
         }
         shared_items.push_back(leaf_item[input]);

@@ -23,7 +23,7 @@ namespace {
 Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uint32_t which,
                Numbers& vertices) {
   Level out;
-  Numbers number(level.size(), kNone);
+  Numbers number(level.size(), kNoIndex);
   for (std::uint32_t v = 0; v < level.size(); ++v) {
     if (half[v] != which) continue;
     number[v] = static_cast<std::uint32_t>(vertices.size());
@@ -35,7 +35,7 @@ Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uin
   const auto keep = [&](std::span<const std::uint32_t> from) {
     row.clear();
     for (const std::uint32_t v : from) {
-      if (number[v] != kNone) row.push_back(number[v]);
+      if (number[v] != kNoIndex) row.push_back(number[v]);
     }
   };
   for (const std::uint32_t v : vertices) {
@@ -44,7 +44,7 @@ Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uin
     keep(level.predecessors[v]);
     out.predecessors.append(row);
   }
-  Numbers net_number(level.num_nets(), kNone);
+  Numbers net_number(level.num_nets(), kNoIndex);
   for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
     keep(level.pins[net]);
     if (row.size() < 2) continue;
@@ -52,13 +52,13 @@ Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uin
     out.pins.append(row);
     // A source that is elsewhere has a stand-in: cuts do not depend on it.
     const std::uint32_t source = number[level.source[net]];
-    out.source.push_back(source == kNone ? row[0] : source);
+    out.source.push_back(source == kNoIndex ? row[0] : source);
     out.cost.push_back(level.cost[net]);
   }
   for (const std::uint32_t v : vertices) {
     row.clear();
     for (const std::uint32_t net : level.nets[v]) {
-      if (net_number[net] != kNone) row.push_back(net_number[net]);
+      if (net_number[net] != kNoIndex) row.push_back(net_number[net]);
     }
     out.nets.append(row);
   }

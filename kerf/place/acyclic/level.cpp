@@ -39,19 +39,19 @@ Rows members_of(std::span<const std::uint32_t> cluster, std::uint32_t count) {
 
 // Clusters by their first vertex, without gaps.
 std::uint32_t number_clusters(std::span<const std::uint32_t> cluster, Numbers& out) {
-  Numbers number(cluster.size(), kNone);
+  Numbers number(cluster.size(), kNoIndex);
   out.resize(cluster.size());
   std::uint32_t count = 0;
   for (std::size_t v = 0; v < cluster.size(); ++v) {
     std::uint32_t& n = number[cluster[v]];
-    if (n == kNone) n = count++;
+    if (n == kNoIndex) n = count++;
     out[v] = n;
   }
   return count;
 }
 
 Rows lift_edges(const Level& level, const Rows& members, std::span<const std::uint32_t> coarse_of) {
-  Numbers seen(members.size(), kNone);
+  Numbers seen(members.size(), kNoIndex);
   Numbers row;
   Rows out;
   for (std::uint32_t c = 0; c < members.size(); ++c) {
@@ -100,7 +100,7 @@ class NetTable {
       : level_(level), by_source_(by_source) {
     std::size_t slots = 16;
     while (slots < std::size_t{2} * most) slots *= 2;
-    slots_.assign(slots, kNone);
+    slots_.assign(slots, kNoIndex);
   }
   // The net with these pins, or where to put its number.
   std::uint32_t& find(std::span<const std::uint32_t> pins, std::uint32_t source) {
@@ -111,7 +111,7 @@ class NetTable {
     }
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = hash & mask;
-    while (slots_[at] != kNone && !is_equal(slots_[at], pins, source)) at = (at + 1) & mask;
+    while (slots_[at] != kNoIndex && !is_equal(slots_[at], pins, source)) at = (at + 1) & mask;
     return slots_[at];
   }
 
@@ -138,7 +138,7 @@ void lift_nets(const Level& fine, std::span<const std::uint32_t> coarse_of, bool
     if (pins.size() < 2) continue;
     const std::uint32_t source = coarse_of[fine.source[net]];
     std::uint32_t& known = table.find(pins, source);
-    if (known != kNone) {
+    if (known != kNoIndex) {
       out.cost[known] += fine.cost[net];
       continue;
     }

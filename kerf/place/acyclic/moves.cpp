@@ -36,7 +36,7 @@ class Pass {
         patience_(200 + std::min(3000.0, options.patience * level.size())),
         stamp_(level.size(), 0),
         is_done_(level.size(), false),
-        seen_(level.size(), kNone) {
+        seen_(level.size(), kNoIndex) {
     const double heaviest = level.time.empty() ? 0 : *std::ranges::max_element(level.time);
     slack_ = std::min(heaviest, 0.25 * goal.total_time / goal.parts());
     best_ = state.score();
@@ -52,7 +52,7 @@ class Pass {
       queue_.pop();
       if (is_done_[top.vertex] || top.stamp != stamp_[top.vertex]) continue;
       const Choice choice = choose(top.vertex);
-      if (choice.to == kNone) continue;
+      if (choice.to == kNoIndex) continue;
       if (choice.gain < top.gain - 1e-12 * std::abs(top.gain)) {
         push(top.vertex, choice.gain);
         continue;
@@ -87,7 +87,7 @@ class Pass {
   };
   struct Choice {
     double gain = 0;
-    std::uint32_t to = kNone;
+    std::uint32_t to = kNoIndex;
   };
 
   double degree(std::uint32_t v) const {
@@ -99,7 +99,7 @@ class Pass {
   }
   void consider(std::uint32_t v) {
     const Choice choice = choose(v);
-    if (choice.to != kNone) push(v, choice.gain);
+    if (choice.to != kNoIndex) push(v, choice.gain);
   }
   void fill() {
     const bool all = best_.memory > 0 || best_.time > 0 || best_.empty > 0;
@@ -127,7 +127,7 @@ class Pass {
     const auto offer = [&](std::uint32_t to) {
       if (to == from || to < range.first || to > range.last) return;
       const Choice choice = judge(v, to);
-      if (choice.to != kNone && (best.to == kNone || choice.gain > best.gain)) best = choice;
+      if (choice.to != kNoIndex && (best.to == kNoIndex || choice.gain > best.gain)) best = choice;
     };
     if (range.last - range.first < 6) {
       for (std::uint32_t to = range.first; to <= range.last; ++to) offer(to);

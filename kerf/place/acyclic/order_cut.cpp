@@ -33,7 +33,7 @@ class RunTable {
         k_(goal.parts()),
         first_(level.num_nets(), n_),
         held_(level.num_nets(), 0),
-        held_at_(level.num_nets(), kNone) {
+        held_at_(level.num_nets(), kNoIndex) {
     for (std::uint32_t i = 0; i < n_; ++i) {
       for (const std::uint32_t net : level.nets[order[i]]) first_[net] = std::min(first_[net], i);
     }
@@ -42,7 +42,7 @@ class RunTable {
   Numbers solve(const Stretch& stretch, double& work) {
     stretch_ = stretch;
     value_.assign(std::size_t{k_ + 1} * (n_ + std::size_t{1}), kInfinity);
-    from_.assign(value_.size(), kNone);
+    from_.assign(value_.size(), kNoIndex);
     value_[at(0, 0)] = 0;
     for (std::uint32_t a = 0; a < n_; ++a) {
       leave_parts_empty(a);

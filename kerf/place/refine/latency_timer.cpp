@@ -91,12 +91,12 @@ void LatencyTimer::form_groups(std::span<const std::uint32_t> device) {
     auto g = static_cast<std::uint32_t>(head_.size());
     if (device[n] != cpu_) {
       auto& known = pieces_[device[n]];
-      if (known.size() <= piece_[n]) known.resize(piece_[n] + std::size_t{1}, kNone);
-      if (known[piece_[n]] == kNone) known[piece_[n]] = g;
+      if (known.size() <= piece_[n]) known.resize(piece_[n] + std::size_t{1}, kNoIndex);
+      if (known[piece_[n]] == kNoIndex) known[piece_[n]] = g;
       g = known[piece_[n]];
     }
     if (g == head_.size()) {
-      head_.push_back(kNone);
+      head_.push_back(kNoIndex);
       on_cpu_.push_back(device[n] == cpu_ ? 1 : 0);
     }
     group_[n] = g;
@@ -106,8 +106,8 @@ void LatencyTimer::form_groups(std::span<const std::uint32_t> device) {
   own_.assign(head_.size(), 0);
   start_.assign(head_.size(), 0);
   waiting_.assign(head_.size(), 0);
-  after_.assign(head_.size(), kNone);
-  stamp_.assign(head_.size(), kNone);
+  after_.assign(head_.size(), kNoIndex);
+  stamp_.assign(head_.size(), kNoIndex);
 }
 
 // Compute and tensors of every group: a tensor once for its maker and once for each reader.
@@ -132,10 +132,10 @@ void LatencyTimer::add_times(std::span<const std::uint32_t> device) {
 
 void LatencyTimer::chain_pieces() {
   for (const auto& pieces : pieces_) {
-    std::uint32_t last = kNone;
+    std::uint32_t last = kNoIndex;
     for (const std::uint32_t g : pieces) {
-      if (g == kNone) continue;
-      if (last != kNone) {
+      if (g == kNoIndex) continue;
+      if (last != kNoIndex) {
         after_[last] = g;
         ++waiting_[g];
       }
@@ -159,12 +159,12 @@ double LatencyTimer::longest_path() {
       start_[to] = std::max(start_[to], end);
       if (--waiting_[to] == 0) ready_.push_back(to);
     };
-    for (std::uint32_t n = head_[g]; n != kNone; n = next_in_group_[n]) {
+    for (std::uint32_t n = head_[g]; n != kNoIndex; n = next_in_group_[n]) {
       for (const std::uint32_t next : successors(n)) {
         if (group_[next] != g) release(group_[next]);
       }
     }
-    if (after_[g] != kNone) release(after_[g]);
+    if (after_[g] != kNoIndex) release(after_[g]);
   }
   return done == head_.size() ? latency : std::numeric_limits<double>::infinity();
 }

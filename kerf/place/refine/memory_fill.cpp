@@ -16,7 +16,7 @@ class Filler {
       : units_(units),
         bytes_(units.num_devices, 0),
         time_(units.num_devices, 0),
-        device_(units.num_units(), kNone) {}
+        device_(units.num_units(), kNoIndex) {}
 
   enum class By : std::uint8_t { time, room };
 
@@ -31,19 +31,19 @@ class Filler {
   }
   // The accelerator that is done first, or has the most room; the CPU when none has any.
   bool put_best(std::uint32_t unit, By by) {
-    std::uint32_t best = kNone;
+    std::uint32_t best = kNoIndex;
     double least = 0;
     for (std::uint32_t d = 0; d < units_.cpu; ++d) {
       if (!fits(unit, d)) continue;
       const double key =
           by == By::time ? time_[d] + units_.time(unit, d) : bytes_[d] - units_.memory[d];
-      if (best != kNone && key >= least) continue;
+      if (best != kNoIndex && key >= least) continue;
       best = d;
       least = key;
     }
-    if (best == kNone && units_.has_cpu() && fits(unit, units_.cpu)) best = units_.cpu;
-    if (best != kNone) put(unit, best);
-    return best != kNone;
+    if (best == kNoIndex && units_.has_cpu() && fits(unit, units_.cpu)) best = units_.cpu;
+    if (best != kNoIndex) put(unit, best);
+    return best != kNoIndex;
   }
   std::vector<std::uint32_t> take() { return std::move(device_); }
 
@@ -75,7 +75,7 @@ class Packer {
  public:
   Packer(const FlatUnits& units, std::vector<std::uint32_t> order)
       : units_(units), order_(std::move(order)), bytes_(units.num_devices, 0) {
-    device_.resize(order_.size(), kNone);
+    device_.resize(order_.size(), kNoIndex);
   }
 
   std::optional<std::vector<std::uint32_t>> pack() {
@@ -147,8 +147,8 @@ std::optional<std::vector<std::uint32_t>> random_fill(const FlatUnits& units,
   Filler filler(units);
   bool all = true;
   for (const std::uint32_t unit : order) {
-    const auto wish = units.cpu == 0 ? kNone : static_cast<std::uint32_t>(rng.below(units.cpu));
-    if (wish != kNone && filler.fits(unit, wish)) {
+    const auto wish = units.cpu == 0 ? kNoIndex : static_cast<std::uint32_t>(rng.below(units.cpu));
+    if (wish != kNoIndex && filler.fits(unit, wish)) {
       filler.put(unit, wish);
     } else {
       all = all && filler.put_best(unit, Filler::By::room);

@@ -63,7 +63,7 @@ class Frontier {
 };
 
 std::uint32_t next_open(const Frontier& frontier, double noise, Rng& rng) {
-  std::uint32_t best = kNone;
+  std::uint32_t best = kNoIndex;
   double least = kInfinity;
   // Of a wide frontier only the latest, so that long orders take linear time.
   constexpr std::size_t kLooked = 128;
@@ -340,12 +340,12 @@ std::vector<std::uint32_t> grow_order(const FlatUnits& units, std::uint32_t firs
   Frontier frontier(units);
   std::vector<std::uint32_t> order;
   std::uint32_t unplaced = 0;
-  for (std::uint32_t next = first; next != kNone;) {
+  for (std::uint32_t next = first; next != kNoIndex;) {
     frontier.place(next);
     order.push_back(next);
     if (order.size() % kUnitsBetweenLooks == 0 && clock.struck()) break;
     next = next_open(frontier, noise, rng);
-    if (next != kNone) continue;
+    if (next != kNoIndex) continue;
     // Nothing hangs on what is placed: go on with another component.
     while (unplaced < units.num_units() && frontier.placed(unplaced)) ++unplaced;
     if (unplaced < units.num_units()) next = unplaced;
