@@ -14,6 +14,8 @@ PROGRAM = textwrap.dedent(
     import torch
     import kerf
 
+    # Started in the background of a shell, a process ignores the signal from the first.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.manual_seed(0)
     model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(150)]).eval()
     graph = kerf.trace(model, (torch.randn(4, 16),))
