@@ -14,6 +14,7 @@ from test_cli import PROGRAM
 
 import kerf
 from kerf import _core
+from kerf._call import Result, Signature
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,8 +97,15 @@ def test_graphs_in_the_documents_parse_and_print_back():
 
 
 def test_json_in_the_documents_is_json():
+    specs = 0
     for text in blocks("docs/formats.md", "json"):
-        assert json.loads(text)["format"].startswith("kerf-")
+        kind = json.loads(text)["format"]
+        if kind == 1:  # of a call or a result, inside a graph
+            specs += 1
+            assert Result.from_json(text) if "result" in text else Signature.from_json(text)
+        else:
+            assert kind.startswith("kerf-")
+    assert specs == 2
 
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
