@@ -65,6 +65,7 @@ Outcome<Plan, Infeasible> otherwise(const Problem& problem, const Options& optio
     auto plan = method(problem, options);
     if (!plan) continue;
     plan->method = fx::to_string(mode);
+    plan->truncated = plan->truncated || deadline_passed();  // the clock may have ended the search
     plan->notes.push_back(
         fmt::format("{} found nothing that fits; the cut is that of {}", plan->method, name));
     return plan;
