@@ -25,6 +25,13 @@ def is_under(path: Path, folder: str) -> bool:
     return path.is_relative_to(folder)
 
 
+def includes(root: Path, path: Path) -> Iterator[tuple[str, str]]:
+    """Where `path` includes something, and its name as written."""
+    text = (root / path).read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        yield f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}", match.group(1)
+
+
 def hidden_rooms(path: Path, rules: dict) -> tuple[str, set[str]]:
     """The name of the folder that `path` belongs to, and the rooms that it may not include."""
     if is_under(path, "kerf"):
@@ -41,10 +48,7 @@ def include_errors(root: Path, path: Path, rules: dict) -> Iterator[str]:
     if is_under(path, "kerf") and owner not in rules["may_include"]:
         yield f"{path}: room {owner!r} has no row in tools/layers.toml"
         return
-    text = (root / path).read_text(encoding="utf-8")
-    for match in INCLUDE.finditer(text):
-        name = match.group(1)
-        where = f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}"
+    for where, name in includes(root, path):
         if name.startswith("kerf/") and name.split("/")[1] in hidden:
             yield f"{where}: {owner} may not include {name}"
         for rule in rules["restricted"]:
@@ -62,12 +66,10 @@ def folder_of(path: Path) -> tuple[str, str]:
 
 
 def kerf_includes(root: Path, path: Path) -> Iterator[tuple[str, Path]]:
-    """Where `path` includes a file of kerf/, and which."""
-    text = (root / path).read_text(encoding="utf-8")
-    for match in INCLUDE.finditer(text):
-        if match.group(1).startswith("kerf/"):
-            line = text.count(chr(10), 0, match.start(1)) + 1
-            yield f"{path}:{line}", Path(match.group(1))
+    """Those of `path` that lie in kerf/."""
+    for where, name in includes(root, path):
+        if name.startswith("kerf/"):
+            yield where, Path(name)
 
 
 def inside_errors(root: Path, files: list[Path], rules: dict) -> Iterator[str]:

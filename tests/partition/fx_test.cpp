@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/partition/fx/compat.h"
 #include "kerf/partition/fx/effects.h"
 #include "kerf/partition/fx/search.h"
@@ -18,7 +18,6 @@
 namespace kerf::partition::fx {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Mode kCostModes[] = {Mode::cost_aware, Mode::kl};
 
 RandomRequestOptions small(std::uint64_t seed, std::size_t ops) {

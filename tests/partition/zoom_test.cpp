@@ -155,12 +155,14 @@ TEST(ZoomIn, MindsUnlikeDevices) {
   EXPECT_LE(outcome->gap(), 0.03);
 }
 
-partition::SearchScope coarse_scope(double seconds = 0.3) {
+constexpr double kQuick = 0.3;  // seconds
+
+partition::SearchScope coarse_scope(double seconds = kQuick) {
   return {.seconds = seconds, .prove = false, .most_nodes = 1'000};
 }
 
 void check_coarse(const Problem& problem, std::string_view method, bool mixed, double gap,
-                  double seconds = 0.3) {
+                  double seconds = kQuick) {
   SCOPED_TRACE(method);
   partition::Options options;
   options.mixed = mixed;

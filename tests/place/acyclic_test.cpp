@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <tuple>
 #include <vector>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
 #include "kerf/place/acyclic/coarsen.h"
 #include "kerf/place/acyclic/order_cut.h"
@@ -26,7 +26,6 @@ namespace {
 
 using ideals::Groups;
 using Part = std::vector<std::uint32_t>;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Tensor {
   std::uint32_t source = 0;

@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/place/binpack2d/binpack2d.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_split.h"
@@ -25,7 +25,6 @@ namespace {
 using place::LoadAnswer;
 using Split = std::vector<std::uint32_t>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-7;
 
 #ifdef NDEBUG
@@ -155,23 +154,6 @@ TEST(Pipedream, IsTheBestOfAllRunsOfItsOrder) {
   }
   EXPECT_GT(found, static_cast<int>(kSeeds) / 3);
   EXPECT_GT(none, static_cast<int>(kSeeds) / 50);
-}
-
-LoadProblem chain_of(std::uint32_t nodes, int devices) {
-  LoadProblem problem;
-  problem.num_accelerators = devices;
-  problem.num_cpus = 0;
-  problem.memory = 1e6;
-  for (std::uint32_t n = 0; n < nodes; ++n) {
-    LoadNode node;
-    node.id = n;
-    node.accelerator_time = 1;
-    node.bytes = 1;
-    problem.nodes.push_back(node);
-    problem.successors.emplace_back();
-    if (n > 0) problem.successors[n - 1].push_back(n);
-  }
-  return problem;
 }
 
 // The first tensor is read at the very end: every border pays for it.

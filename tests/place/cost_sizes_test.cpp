@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/check_bound.h"
 #include "kerf/place/cost_scale.h"
@@ -21,7 +21,6 @@
 namespace kerf::place {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;
 constexpr double kProved = 3e-6;  // what `auto` and `exact` call a gap of 0
 

@@ -13,12 +13,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/ideals/chain_of_groups.h"
@@ -33,8 +33,6 @@ using place::find_contiguous;
 using place::IdealAnswer;
 using place::IdealLimits;
 using place::LoadAnswer;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Small numbers: many ties, and some zeros.
 LoadNode random_node(Rng& rng) {

@@ -112,23 +112,6 @@ TEST(MixedPipe, TakesMoreBlocksThanUnits) {
   expect_sound(problem, place::mixed_pipe(problem, options));
 }
 
-LoadProblem chain_of(const std::vector<double>& times, int devices) {
-  LoadProblem problem;
-  problem.num_accelerators = devices;
-  problem.num_cpus = 0;
-  problem.memory = 1e6;
-  for (std::uint32_t n = 0; n < times.size(); ++n) {
-    LoadNode node;
-    node.id = n;
-    node.accelerator_time = times[n];
-    node.bytes = 1;
-    problem.nodes.push_back(node);
-    problem.successors.emplace_back();
-    if (n > 0) problem.successors[n - 1].push_back(n);
-  }
-  return problem;
-}
-
 // The original took the lightest block first: 2 and 6.
 TEST(MixedPipe, TakesTheLongestBlockFirst) {
   for (const std::vector<double>& times :

@@ -144,4 +144,26 @@ inline bool devices_are_acyclic(const LoadProblem& problem,
   return true;
 }
 
+// Nodes one after the other, of these times, with room enough and transfers that cost nothing.
+inline LoadProblem chain_of(const std::vector<double>& times, int devices) {
+  LoadProblem problem;
+  problem.num_accelerators = devices;
+  problem.num_cpus = 0;
+  problem.memory = 1e6;
+  for (std::uint32_t n = 0; n < times.size(); ++n) {
+    LoadNode node;
+    node.id = n;
+    node.accelerator_time = times[n];
+    node.bytes = 1;
+    problem.nodes.push_back(node);
+    problem.successors.emplace_back();
+    if (n > 0) problem.successors[n - 1].push_back(n);
+  }
+  return problem;
+}
+// The same with nodes of time 1.
+inline LoadProblem chain_of(std::uint32_t nodes, int devices) {
+  return chain_of(std::vector<double>(nodes, 1), devices);
+}
+
 }  // namespace kerf

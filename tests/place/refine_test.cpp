@@ -13,9 +13,9 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
-#include <limits>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/refine/anneal.h"
@@ -30,7 +30,6 @@ namespace kerf::place {
 namespace {
 
 using Split = std::vector<std::uint32_t>;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Nodes in topological order; dear and cheap tensors, colours, tight memory and CPUs come and go
 // with the seed.
