@@ -36,7 +36,9 @@ void print_plan_table(const LoadProblem& problem, const LoadPlan& plan) {
              plan.bound_name, plan.gap() * 100, "", plan.bound_argument);
   fmt::print("{:<12} {}\n{:<12} {:.2f} s of cpu time{}\n", "contiguous",
              plan.contiguous ? "yes" : "no", "search", plan.cpu_seconds,
-             plan.truncated ? "; stopped by its budget" : "");
+             plan.timed_out   ? "; stopped by the clock: another run may give another split"
+             : plan.truncated ? "; stopped by its budget"
+                              : "");
 }
 
 int list_bounds(const std::string& path) {

@@ -11,45 +11,82 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-thread_local Deadline deadline = Deadline::max();
+thread_local CountedTime time_here;
+
+double end_in(double seconds) {
+  return std::min(time_here.end, time_here.counted + std::max(seconds, 0.0));
+}
 
 }  // namespace
 
-DeadlineScope::DeadlineScope(double seconds) : DeadlineScope(deadline_in(seconds)) {}
-
-DeadlineScope::DeadlineScope(Deadline of_caller) : before_(deadline) {
-  deadline = std::min(deadline, of_caller);
+DeadlineScope::DeadlineScope(double seconds) : before_(time_here) {
+  time_here.end = end_in(seconds);
+  time_here.deadline = last_resort(seconds);
+  time_here.scope = this;
 }
 
-DeadlineScope::~DeadlineScope() { deadline = before_; }
+DeadlineScope::~DeadlineScope() {
+  const double counted = time_here.counted;
+  time_here = before_;
+  time_here.counted = counted;
+}
 
-Deadline current_deadline() { return deadline; }
+TaskTime::TaskTime(const CountedTime& of_caller) : before_(time_here), start_(of_caller.counted) {
+  time_here = of_caller;
+}
+
+TaskTime::~TaskTime() { time_here = before_; }
+
+double TaskTime::counted() const { return time_here.counted - start_; }
+
+const CountedTime& current_time() { return time_here; }
+
+void count_steps(std::int64_t steps) {
+  constexpr double kStep = 1e-8;  // seconds
+  time_here.counted += static_cast<double>(steps) * kStep;
+}
+
+void count_seconds(double seconds) { time_here.counted += seconds; }
 
 bool deadline_passed() {
   poll_interrupt();
-  return deadline != Deadline::max() && Clock::now() >= deadline;
+  return time_here.counted >= time_here.end || clock_passed(time_here.deadline);
 }
 
-Deadline deadline_in(double seconds) {
+Deadline last_resort(double seconds) {
   constexpr double kForever = 1e8;  // seconds; more would overflow the clock's count
-  const std::chrono::duration<double> length(std::clamp(seconds, 0.0, kForever));
-  return std::min(deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(length));
+  const double most = std::max(seconds * kPatience, seconds + kLeastPatience);
+  const std::chrono::duration<double> length(std::clamp(most, 0.0, kForever));
+  return std::min(time_here.deadline,
+                  Clock::now() + std::chrono::duration_cast<Clock::duration>(length));
 }
 
-StopClock::StopClock(double seconds) : end_(deadline_in(seconds)) {}
+bool clock_passed(Deadline deadline) {
+  poll_interrupt();
+  if (deadline == Deadline::max() || Clock::now() < deadline) return false;
+  for (DeadlineScope* scope = time_here.scope; scope != nullptr; scope = scope->before_.scope) {
+    scope->timed_out_.store(true, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+StopClock::StopClock(double seconds) : end_(end_in(seconds)), last_(last_resort(seconds)) {}
 
 bool StopClock::struck() const {
   poll_interrupt();
-  if (struck_.load(std::memory_order_relaxed)) return true;
-  if (Clock::now() < end_) return false;
+  // Counted, each thread for itself: a task must not end where another did.
+  const bool counted_out = time_here.counted >= end_;
+  if (!counted_out && !late_.load(std::memory_order_relaxed)) {
+    if (!clock_passed(last_)) return false;
+    late_.store(true, std::memory_order_relaxed);
+  }
   struck_.store(true, std::memory_order_relaxed);
   return true;
 }
 
 double StopClock::left() const {
   constexpr double kLittle = 0.005;
-  const std::chrono::duration<double> seconds = end_ - Clock::now();
-  return std::max(kLittle, seconds.count());
+  return std::max(kLittle, end_ - time_here.counted);
 }
 
 }  // namespace kerf

@@ -12,7 +12,7 @@ double LoadPlan::gap() const {
 }
 
 std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan) {
-  Json json = format_header("kerf-load-plan", {1, 0});
+  Json json = format_header("kerf-load-plan", {1, 1});
   json["problem"] = problem.name;
   json["method"] = plan.method;
   json["minimised"] = to_string(plan.objective);
@@ -24,6 +24,7 @@ std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan) {
   json["gap"] = known ? Json(plan.gap()) : Json(nullptr);
   json["contiguous"] = plan.contiguous;
   json["truncated"] = plan.truncated;
+  json["timed_out"] = plan.timed_out;
   json["cpu_seconds"] = plan.cpu_seconds;
   json["seed"] = plan.seed;
   // Ids differ: keys are appended, where looking each up first would take quadratic time.

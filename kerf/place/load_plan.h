@@ -21,7 +21,8 @@ struct LoadPlan {
   std::string bound_name;
   std::string bound_argument;
   bool contiguous = false;
-  bool truncated = false;
+  bool truncated = false;  // a budget or the clock ended the search: a better split may exist
+  bool timed_out = false;  // the clock ended something: another run may give another split
   double cpu_seconds = 0;
   std::uint64_t seed = 0;
 
@@ -30,7 +31,8 @@ struct LoadPlan {
 };
 
 // {"format": "kerf-load-plan", "objective": 17.7, "lower_bound": 17.6, "gap": .., "contiguous": ..,
-//  "truncated": .., "cpu_seconds": .., "seed": .., "assignment": {"<id>": 0 | "cpu"}, ..}
+//  "truncated": .., "timed_out": .., "cpu_seconds": .., "seed": .., "assignment": {"<id>": 0 |
+//  "cpu"}, ..}
 std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan);
 
 }  // namespace kerf

@@ -27,7 +27,7 @@ Minimise parse_minimise(std::string_view name);
 
 struct LoadOptions {
   double time_budget = 1;  // seconds; fixes the counted work
-  double clock = 0;        // seconds until the safety stop; 0: the time budget
+  double clock = 0;        // seconds until its clock strikes; 0: the time budget
   std::uint64_t seed = 0;
   int threads = 1;
   // Stop as soon as an objective at or below this is found (a proved bound).

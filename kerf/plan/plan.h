@@ -83,7 +83,8 @@ struct Plan {
   Objective objective = Objective::throughput;
   std::string comm_model = "link";
   std::uint64_t seed = 0;
-  bool truncated = false;   // a safety stop ended the search
+  bool truncated = false;   // a budget or the clock ended the search: a better plan may exist
+  bool timed_out = false;   // the clock ended something: another run may give another plan
   bool contiguous = false;  // every stage is an interval of the graph's order
 
   Source profile_source = Source::estimated;
@@ -148,7 +149,7 @@ void check_replicas(const Plan& plan);
 // Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
 void check_plan_matches(const Plan& plan, const Graph& graph);
 
-// plan.json: "kerf-plan" 1.2. Loading checks that the file is consistent in itself (ids, counts,
+// plan.json: "kerf-plan" 1.3. Loading checks that the file is consistent in itself (ids, counts,
 // every node at most once, replicas); whether it is a good plan for a graph is for verify_plan to
 // say.
 std::string print_plan(const Plan& plan);

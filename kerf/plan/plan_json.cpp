@@ -16,7 +16,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 2};
+constexpr FormatVersion kVersion{1, 3};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
@@ -182,6 +182,7 @@ void write_origin(const Plan& plan, Json& json) {
   json["comm_model"] = plan.comm_model;
   json["seed"] = plan.seed;
   json["truncated"] = plan.truncated;
+  json["timed_out"] = plan.timed_out;
   json["contiguous"] = plan.contiguous;
   json["profile"] = {{"source", to_string(plan.profile_source)},
                      {"device_kind", plan.profile_kind},
@@ -223,6 +224,7 @@ void read_origin(const JsonReader& reader, Plan& plan) {
   plan.comm_model = reader.text("comm_model");
   plan.seed = reader.child("seed").as_unsigned();
   plan.truncated = reader.boolean("truncated");
+  plan.timed_out = reader.has("timed_out") && reader.boolean("timed_out");
   plan.contiguous = reader.boolean("contiguous");
   const JsonReader profile = reader.child("profile");
   plan.profile_source = read_source(profile);

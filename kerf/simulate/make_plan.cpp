@@ -9,6 +9,7 @@
 #include <queue>
 
 #include "kerf/base/interrupt.h"
+#include "kerf/base/stop_clock.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/memory.h"
 #include "kerf/simulate/step.h"
@@ -177,12 +178,22 @@ void note_speeds(Plan& plan) {
                   fmt::join(others, ", ")));
 }
 
+// What is placed, simulated and counted: nodes, and actions of the schedule.
+void count_plan(const Problem& problem, std::size_t num_stages) {
+  constexpr std::int64_t kStepsEach = 100;
+  const auto nodes = static_cast<std::int64_t>(problem.graph.num_nodes() + 50);
+  const auto actions =
+      4 * std::int64_t{problem.n_microbatches} * static_cast<std::int64_t>(num_stages + 4);
+  count_steps(kStepsEach * (nodes + actions));
+}
+
 }  // namespace
 
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method) {
   poll_interrupt();
   check_problem(problem);
+  count_plan(problem, stages.size());
   std::vector<Placed> placed = collect(problem, std::move(stages), devices);
   Plan plan = describe(problem, std::move(method));
   for (const std::size_t s : topological_order(problem.graph, placed)) {

@@ -244,6 +244,8 @@ void init_plan(py::module_& m) {
           "What was minimised: 'throughput', 'latency', 'step' or 'memory'.")
       .def_readonly("comm_model", &Plan::comm_model, "How transfers were costed.")
       .def_readonly("seed", &Plan::seed, "The seed of the search.")
+      .def_readonly("timed_out", &Plan::timed_out,
+                    "Whether the clock ended something: another run may give another plan.")
       .def_readonly("truncated", &Plan::truncated,
                     "Whether a budget ended the search before it was done.")
       .def_readonly("contiguous", &Plan::contiguous,

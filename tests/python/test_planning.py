@@ -93,12 +93,15 @@ def test_objectives_are_minimised_saved_and_loaded(traced, objective, tmp_path):
 
 def test_the_same_plan_on_one_and_two_threads(traced):
     _, _, graph = traced
+    compared = 0
     for method in SEARCHING:
         one = kerf.plan(graph, DEVICES, method=method, time_budget=0.3, seed=5)
         two = kerf.plan(graph, DEVICES, method=method, time_budget=0.3, seed=5, threads=2)
-        if one.truncated or two.truncated:
+        if one.timed_out or two.timed_out:
             continue
         assert [stage.nodes for stage in one.stages] == [stage.nodes for stage in two.stages]
+        compared += 1
+    assert compared > 0
 
 
 def test_methods_are_compared_under_one_bound(traced):

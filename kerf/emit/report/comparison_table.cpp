@@ -13,7 +13,7 @@ namespace kerf {
 namespace {
 
 using Align = TextTable::Align;
-constexpr FormatVersion kVersion{1, 0};
+constexpr FormatVersion kVersion{1, 1};
 
 Bytes fullest(const Plan& plan) {
   Bytes most;
@@ -61,7 +61,9 @@ std::string comparison_table(const Comparison& comparison) {
       if (with_step) cells.push_back(to_string(plan.step_time));
       if (with_memory) cells.push_back(to_string(fullest(plan)));
       cells.push_back(seconds);
-      cells.emplace_back(plan.truncated ? "stopped early" : "");
+      cells.emplace_back(plan.timed_out   ? "stopped by the clock"
+                         : plan.truncated ? "stopped early"
+                                          : "");
     } else {
       cells.resize(columns.size() - 2, "-");
       cells.push_back(seconds);
@@ -104,6 +106,7 @@ Json comparison_json(const Comparison& comparison) {
       entry["memory_bytes"] = fullest(row.plan).count;
       entry["contiguous"] = row.plan.contiguous;
       entry["truncated"] = row.plan.truncated;
+      entry["timed_out"] = row.plan.timed_out;
     } else {
       entry["reason"] = row.reason;
     }

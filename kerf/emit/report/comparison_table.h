@@ -13,7 +13,7 @@ namespace kerf {
 // then the bound and its argument, and why methods without a plan have none.
 std::string comparison_table(const Comparison& comparison);
 
-// The same for tools: "kerf-comparison" 1.0, times in seconds.
+// The same for tools: "kerf-comparison" 1.1, times in seconds.
 Json comparison_json(const Comparison& comparison);
 
 }  // namespace kerf

@@ -8,7 +8,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 1};
+constexpr FormatVersion kVersion{1, 2};
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
@@ -69,6 +69,7 @@ Json report_json(const Plan& plan) {
   json["graph_hash"] = plan.graph_hash;
   json["method"] = plan.method;
   json["truncated"] = plan.truncated;
+  json["timed_out"] = plan.timed_out;
   json["objective"] = to_string(plan.objective);
   json["comm_model"] = plan.comm_model;
   json["schedule"] = plan.schedule;

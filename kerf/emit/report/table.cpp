@@ -32,6 +32,7 @@ std::string heading(const Plan& plan) {
       counted(static_cast<std::int64_t>(plan.num_stages()), "stage"),
       counted(static_cast<std::int64_t>(plan.cluster.num_devices()), "device"), plan.method);
   if (plan.truncated) out += " (stopped early: a better plan may exist)";
+  if (plan.timed_out) out += " (stopped by the clock: another run may give another plan)";
   return out + '\n';
 }
 

@@ -96,6 +96,7 @@ void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable
   double* const best = &best_[start * width_];
   std::int32_t* const next = &next_[start * width_];
   if (range.low >= range.high) return;
+  std::int64_t measured_ends = 0;
   double fastest = kInfinity;
   std::int64_t largest = 0;
   for (std::size_t p = range.low; p < range.high; ++p) {
@@ -112,6 +113,7 @@ void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable
       return false;
     }
     if (!cuttable[end]) return true;
+    ++measured_ends;
     const double* const rest = &best_[end * width_];
     for (std::size_t p = range.low; p < range.high; ++p) {
       const DeviceModel& device = model_.devices[p];
@@ -125,6 +127,8 @@ void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable
     }
     return true;
   });
+  constexpr std::int64_t kMeasuredInAStep = 4;
+  count_steps(measured_ends * static_cast<std::int64_t>(range.high - range.low) / kMeasuredInAStep);
   // Leaving a device out, only where that is better.
   for (std::size_t p = model_.devices.size(); p-- > 0;) {
     if (best[p + 1] < best[p]) {

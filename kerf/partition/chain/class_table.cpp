@@ -82,8 +82,12 @@ bool ClassTable::solve(const std::vector<bool>& cuttable, Measure measure, doubl
   const std::size_t end = intervals_.num_nodes();
   std::fill(best_.end() - static_cast<std::ptrdiff_t>(num_states_), best_.end(), 0.0);
   reached_.back() = true;
+  constexpr std::int64_t kWorkOfAStep = 8;
+  std::int64_t counted = work_left_;
   for (std::size_t start = end; start-- > 0 && work_left_ > 0;) {
     if (!cuttable[start]) continue;
+    count_steps((counted - work_left_) / kWorkOfAStep);
+    counted = work_left_;
     if (deadline_passed() && end > kFewNodes) return false;
     solve_from(start, cuttable);
   }

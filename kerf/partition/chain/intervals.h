@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf::partition {
@@ -132,8 +133,11 @@ void Intervals::scan(std::size_t i, Visit&& visit) const {
     for (std::uint32_t k = node.first; k < node.after; ++k) apply(changes_[k], start, figures);
     figures.peak = std::max(figures.peak, figures.live + node.workspace);
     for (std::uint32_t k = node.after; k < node.end; ++k) apply(changes_[k], start, figures);
-    if (!visit(c + 1, static_cast<const IntervalFigures&>(figures))) return;
+    if (!visit(c + 1, static_cast<const IntervalFigures&>(figures))) {
+      return count_steps(static_cast<std::int64_t>(c + 1 - i));
+    }
   }
+  count_steps(static_cast<std::int64_t>(nodes_.size() - i));
 }
 
 }  // namespace kerf::partition

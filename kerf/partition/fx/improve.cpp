@@ -54,6 +54,7 @@ double Improver::serial_length(const Placement& placement) {
 
 Score Improver::judge(const Placement& placement) {
   steps_ -= static_cast<std::int64_t>(table_.size());
+  count_steps(static_cast<std::int64_t>(table_.size()));
   if (deadline_passed()) steps_ = std::min<std::int64_t>(steps_, 0);
   Score score;
   score.cost =

@@ -47,9 +47,11 @@ Outcome<Plan, Infeasible> plan_with(const Problem& problem, const std::string& m
   own.objective = Objective::throughput;
   auto outcome = plan(own, method, options);
   if (!outcome) return outcome;
-  const bool truncated = outcome->truncated;
   auto scored = replace_problem(*outcome, problem);
-  if (scored) scored->truncated = truncated;
+  if (scored) {
+    scored->truncated = outcome->truncated;
+    scored->timed_out = outcome->timed_out;
+  }
   return scored;
 }
 

@@ -172,6 +172,7 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
   const DeadlineScope deadline(options.time_budget + more);
   Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
+  if (outcome) outcome->timed_out = deadline.timed_out();
   if (outcome && !options.mixed) check_unmixed(method, *outcome);
   if (!outcome || !options.saturate_host) return outcome;
   return saturate_host(problem, std::move(*outcome));

@@ -45,16 +45,20 @@ class Search {
   Enumeration run() {
     if (best_.plan()) value_ = best_.plan()->objective_value();
     place(0);
-    return {.complete = work_left_ > 0 && !timed_out_, .timed_out = timed_out_};
+    return {.complete = work_left_ > 0 && !cut_short_, .cut_short = cut_short_};
   }
 
  private:
   std::size_t num_devices() const { return cluster_.num_devices(); }
 
   void place(std::size_t depth) {
-    if (work_left_ <= 0 || timed_out_) return;
+    if (work_left_ <= 0 || cut_short_) return;
     constexpr std::int64_t kLookAtTheClock = 256;
-    if (--work_left_ % kLookAtTheClock == 0) timed_out_ = clock_.struck();
+    constexpr std::int64_t kStepsOfABranch = 15;
+    if (--work_left_ % kLookAtTheClock == 0) {
+      count_steps(kStepsOfABranch * kLookAtTheClock);
+      cut_short_ = clock_.struck();
+    }
     if (bounded_ && bound() >= value_) return;
     if (depth == model_.order.size()) return finish();
     const std::size_t unit = model_.order[depth];
@@ -144,7 +148,7 @@ class Search {
   BestPlan& best_;
   std::int64_t work_left_;
   StopClock clock_;
-  bool timed_out_ = false;
+  bool cut_short_ = false;
   bool bounded_;
   bool charges_links_;
   double total_speed_ = 0;

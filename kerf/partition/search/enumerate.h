@@ -17,7 +17,7 @@ struct EnumerateLimits {
 };
 struct Enumeration {
   bool complete = false;   // no split that fits is better than the best
-  bool timed_out = false;  // the clock stopped it
+  bool cut_short = false;  // the clock stopped it
 };
 
 // So few units that it may end; no budget lets one of more end.

@@ -89,7 +89,7 @@ void look_for_room(const Problem& problem, const SplitModel& model, const Option
 
 // Few units: all splits, as far as a share of the budget goes. True: all of them were seen.
 bool try_all(const Problem& problem, const TracedSearch& search, const Options& options,
-             const StopClock& clock, BestPlan& best, bool& timed_out) {
+             const StopClock& clock, BestPlan& best, bool& cut_short) {
   constexpr double kBranchesASecond = 400'000;
   if (!is_enumerable(search.model())) return false;
   const SplitModel model =
@@ -99,7 +99,7 @@ bool try_all(const Problem& problem, const TracedSearch& search, const Options& 
   limits.work = static_cast<std::int64_t>(options.time_budget * kBranchesASecond);
   limits.seconds = clock.left();
   const Enumeration all = enumerate_splits(problem, model, best, limits);
-  timed_out = timed_out || all.timed_out;
+  cut_short = cut_short || all.cut_short;
   return all.complete && best.plan().has_value();
 }
 
@@ -165,21 +165,21 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
   if (search.is_coarse() && !best.plan() && !(is_over(problem) && best.has_answer())) {
     search.offer(start_plan(problem, options));
   }
-  bool timed_out = search.truncated();
+  bool cut_short = search.truncated();
   if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
   // Memory and links that the searches do not know to the last byte leave something to gain.
   if (method != "ideals" && !search.met() && !search.is_coarse()) {
-    timed_out |= !polish(
+    cut_short |= !polish(
         problem, search.model(), best,
         {.seconds = options.time_budget * 0.1, .clock = clock.left(), .seed = problem.seed});
   }
   if (method == "auto" && !search.met() &&
-      try_all(problem, search, options, clock, best, timed_out)) {
+      try_all(problem, search, options, clock, best, cut_short)) {
     const LowerBound bound = tried_all(*best.plan());
     return std::move(best).answer("auto", bound, false);
   }
   return say_not_proved(
-      std::move(best).answer(std::string(method), search.busiest_bound(), timed_out));
+      std::move(best).answer(std::string(method), search.busiest_bound(), cut_short));
 }
 
 Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options& options,
@@ -201,19 +201,19 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
       if (const auto outcome = family(problem, options)) best.offer(outcome);
     }
   }
-  bool timed_out = false;
+  bool cut_short = false;
   if (wide) {
     search.run("auto");
-    timed_out = search.truncated();
+    cut_short = search.truncated();
   }
   if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
-  timed_out |= !polish(problem, search.model(), best,
+  cut_short |= !polish(problem, search.model(), best,
                        {.seconds = options.time_budget * (1 - kSearchShare),
                         .clock = clock.left(),
                         .seed = problem.seed});
-  if (wide) try_all(problem, search, options, clock, best, timed_out);
+  if (wide) try_all(problem, search, options, clock, best, cut_short);
   return say_not_proved(std::move(best).answer(
-      std::string(method), objective_bound(problem, search.busiest_bound()), timed_out));
+      std::string(method), objective_bound(problem, search.busiest_bound()), cut_short));
 }
 
 }  // namespace

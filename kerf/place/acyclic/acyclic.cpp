@@ -24,7 +24,8 @@ namespace kerf::place {
 namespace acyclic {
 namespace {
 
-constexpr double kWorkPerSecond = 2e8;  // about 1 s of a core of 2.8 GHz
+constexpr double kWorkPerSecond = 1.5e8;  // about 1 s of a core of 2.8 GHz
+constexpr double kWorkOfAStep = 1.5;      // of those that clocks count
 
 constexpr int kStale = 60;     // rounds without a gain before a lane ends
 constexpr int kFruitless = 4;  // cycles without a gain before a new start
@@ -61,6 +62,7 @@ class Lane {
         stale = -1;
       }
     }
+    count_steps(static_cast<std::int64_t>(budget_.work / kWorkOfAStep));
     return best;
   }
 
@@ -147,7 +149,7 @@ AcyclicAnswer acyclic_partition(const ideals::Groups& groups, const AcyclicOptio
     if (is_better(found[i].score, found[best].score)) best = i;
   }
   AcyclicAnswer out;
-  out.truncated = clock && clock->struck();
+  out.truncated = clock && clock->has_struck();
   if (found[best].score.memory > 0) return out;
   const Score& score = found[best].score;
   out.cut = goal.is_cut() ? score.value : score.second;

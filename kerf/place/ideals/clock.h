@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kerf/base/stop_clock.h"
 
 namespace kerf::place::ideals {
 
-// The safety stop of a search on one thread. Once late, always late.
+// The stop of a search on one thread, and the count of its steps. Once late, always late.
 class Clock {
  public:
   explicit Clock(double time_budget) : clock_(time_budget) {}
@@ -17,6 +18,7 @@ class Clock {
   bool is_late_after(std::size_t steps) {
     steps_ += steps;
     if (steps_ < kStepsToLook) return late_;
+    count_steps(static_cast<std::int64_t>(steps_ * 3 / 2));
     steps_ = 0;
     late_ = is_late();
     return late_;

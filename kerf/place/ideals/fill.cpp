@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kerf/base/stop_clock.h"
+
 namespace kerf::place::ideals {
 namespace {
 
@@ -61,6 +63,7 @@ class Fill {
       load = sums.load;
     }
     work += end - start;
+    count_steps(4 * std::int64_t{end - start});
     while (end > start) nets_.remove<kPaying>(order_[--end]);
     largest = std::max(largest, load);
     return best;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <queue>
 
+#include "kerf/base/stop_clock.h"
+
 namespace kerf::place::ideals {
 namespace {
 
@@ -128,6 +130,8 @@ Order take_greatest(const Groups& groups, const Stages& stages, Key&& key) {
 }  // namespace
 
 Order make_order(const Groups& groups, const Stages& stages, int kind, Rng& rng, Clock& clock) {
+  constexpr std::int64_t kStepsPerGroup = 25;
+  count_steps(kStepsPerGroup * static_cast<std::int64_t>(groups.size()));
   switch (kind) {
     case 0: return take(groups, stages, [](const Order& ready) { return ready.size() - 1; });
     case 1: return take(groups, stages, LeastCrossing(groups, clock));

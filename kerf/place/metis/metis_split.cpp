@@ -98,7 +98,7 @@ LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options) {
     out.device.assign(mender.devices().begin(), mender.devices().end());
     out.objective = loads.busiest;
   }
-  out.truncated = clock.struck();
+  out.truncated = clock.has_struck();
   return out;
 }
 

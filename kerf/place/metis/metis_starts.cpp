@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/place/metis/kway.h"
 
 namespace kerf::place {
@@ -87,6 +88,8 @@ std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
   const KwayGraph graph = unit_graph(problem);
   std::vector<std::vector<std::uint32_t>> starts;
   for (const double imbalance : {0.03, 0.1, 0.3}) {
+    constexpr std::size_t kStepsEach = 100;
+    count_steps(static_cast<std::int64_t>(kStepsEach * (units + graph.neighbours.size())));
     std::vector<std::uint32_t> part =
         metis_kway(graph, {problem.num_accelerators, imbalance, shares_of(problem), seed});
     if (part.empty()) continue;

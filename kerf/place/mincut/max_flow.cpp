@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::place {
 
 bool FlowScratch::out_of_budget() {
+  // An arc takes some six nanoseconds.
+  count_steps((steps - std::exchange(counted_, steps)) * 5 / 8);
   constexpr std::int64_t kStepsBetweenLooks = 20'000;  // some 0.2 ms
   if (budget == nullptr) return false;
   if (steps >= budget->work || budget->timed_out) return true;

@@ -69,6 +69,7 @@ struct FlowScratch {
   bool out_of_budget();
 
  private:
+  std::int64_t counted_ = 0;    // of the steps
   std::int64_t next_look_ = 0;  // at the clock, in steps
 };
 

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/stop_clock.h"
 
 namespace kerf::place {
 namespace {
@@ -93,6 +94,8 @@ class Packer {
     state.push_back(cpu_);
     state.push_back(static_cast<double>(i));
     if (refuted_.contains(state)) return PackAnswer::refuted;
+    constexpr std::int64_t kStepsOfAPlacement = 30;
+    count_steps(kStepsOfAPlacement);
     if (--*placements_ < 0 || budget_->spent(0)) return PackAnswer::unknown;
     const PackAnswer answer = try_all(i);
     if (answer == PackAnswer::refuted) refuted_.insert(std::move(state));

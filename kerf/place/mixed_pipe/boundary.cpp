@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "kerf/base/stop_clock.h"
+
 namespace kerf::place {
 namespace {
 
@@ -26,10 +28,13 @@ class BorderClimber {
   }
 
   void run(const StopClock& clock) {
+    constexpr std::int64_t kWorkOfAStep = 3;
     while (steps_ > 0 && !clock.struck()) {
+      const std::int64_t before = steps_;
       const std::uint32_t busiest = busiest_device();
       std::optional<Step> step = best_move(busiest);
       if (!step) step = best_swap(busiest);
+      count_steps((before - steps_) / kWorkOfAStep);
       if (!step) return;
       take(*step);
     }

@@ -164,7 +164,7 @@ class MixedPipe {
     }
     LoadAnswer out;
     out.objective = least;
-    out.truncated = clock_.struck();
+    out.truncated = clock_.has_struck();
     if (best != nullptr) {
       out.device = best->device;
       out.objective = best->busiest;

@@ -59,7 +59,7 @@ LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint3
     out.objective = find_loads(units, *split).busiest;
     out.device = *std::move(split);
   }
-  out.truncated = clock.struck();
+  out.truncated = clock.has_struck();
   return out;
 }
 

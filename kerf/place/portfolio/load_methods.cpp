@@ -152,13 +152,16 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
   }
   const DeadlineScope deadline(request.options.safety_stop());
+  std::optional<LoadPlan> plan;
   switch (request.objective) {
-    case Objective::throughput: return plan_throughput(problem, request);
-    case Objective::latency: return plan_latency(problem, request);
+    case Objective::throughput: plan = plan_throughput(problem, request); break;
+    case Objective::latency: plan = plan_latency(problem, request); break;
     default:
       refuse(fmt::format("the objective {} for a published problem", to_string(request.objective)),
              "throughput or latency");
   }
+  if (plan) plan->timed_out = deadline.timed_out();
+  return plan;
 }
 
 std::vector<LoadBound> load_bounds(const LoadProblem& problem) {

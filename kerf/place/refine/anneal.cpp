@@ -13,6 +13,8 @@
 #include <array>
 #include <cmath>
 
+#include "kerf/base/stop_clock.h"
+
 namespace kerf::place {
 
 namespace {
@@ -61,6 +63,7 @@ class Annealer {
 
   Annealed run(const AnnealSchedule& schedule, double good_enough, const StopClock& clock) {
     constexpr std::int64_t kRoundProposals = 1024;
+    constexpr std::int64_t kWorkOfAStep = 3;
     // Seldom enough that large problems do not spend their time on it.
     const std::size_t sums = units_.cost.size() * units_.num_devices;
     const int rounds_between = static_cast<int>(std::clamp<std::size_t>(sums / 256, 128, 1 << 20));
@@ -68,7 +71,9 @@ class Annealer {
       if (clock.struck()) break;
       if (round > 0 && round % rounds_between == 0) state_.refresh();
       set_round(schedule, static_cast<double>(best_.work) / static_cast<double>(schedule.work));
+      const std::int64_t before = best_.work;
       for (std::int64_t i = 0; i < kRoundProposals; ++i) propose();
+      count_steps((best_.work - before) / kWorkOfAStep);
     }
     return std::move(best_);
   }

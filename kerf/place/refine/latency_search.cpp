@@ -9,6 +9,7 @@
 // whole pieces change places. O(edges) a proposal; not optimal in general.
 #include "kerf/place/refine/latency_search.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/stop_clock.h"
 #include "kerf/place/refine/found_splits.h"
 
 #include <algorithm>
@@ -76,8 +77,10 @@ class LatencyAnnealer {
   Found run(std::int64_t work, Heat heat, double good_enough, const StopClock& clock) {
     constexpr int kBetweenLooks = 16;
     double warmth = heat.first;
+    std::int64_t counted = best_.work;
     for (int i = 0; best_.work < work && best_.objective > good_enough; ++i) {
       if (i % kBetweenLooks == 0) {
+        count_steps(best_.work - std::exchange(counted, best_.work));
         if (clock.struck()) break;
         const double done = static_cast<double>(best_.work) / static_cast<double>(work);
         warmth = best_.objective * heat.first * std::pow(heat.last / heat.first, done);
@@ -370,7 +373,7 @@ class LatencySearch {
     out.objective = found_.empty() ? kInfinity : found_.front().objective;
     if (!found_.empty()) out.device = found_.front().device;
     out.optimal = !found_.empty() && (tried_all_ || good(out.objective));
-    out.truncated = !tried_all_ && !out.optimal && clock_.struck();
+    out.truncated = !tried_all_ && !out.optimal && clock_.has_struck();
     return out;
   }
 

@@ -19,6 +19,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
+#include "kerf/base/stop_clock.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/contract.h"
 #include "kerf/place/refine/memory_fill.h"
@@ -31,6 +32,7 @@ namespace {
 using Split = std::vector<std::uint32_t>;
 
 constexpr double kWorkPerSecond = 1.8e8;     // about 0.6 s of a core of 2.8 GHz
+constexpr double kSizeAtHalfSpeed = 3e5;     // caches are small
 constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
 constexpr double kLeastWork = 2e6;
 constexpr double kWorkPerCycleUnit = 12e3;  // of one cycle
@@ -48,6 +50,12 @@ bool is_split(const UnitProblem& problem, const Split& device) {
     if (!problem.runs_on(static_cast<std::uint32_t>(u), device[u])) return false;
   }
   return true;
+}
+
+// What is not annealing, in steps as clocks count them.
+void count_work(double work_each, double size) {
+  constexpr double kWorkOfAStep = 3;
+  count_steps(static_cast<std::int64_t>(work_each * size / kWorkOfAStep));
 }
 
 // Infinite when it does not fit.
@@ -76,10 +84,11 @@ class Refiner {
         clock_(options.safety_stop()),
         mean_load_(problem.total_accelerator_time() / std::max(problem.num_accelerators, 1)) {
     const auto count = static_cast<double>(problem.units.size());
-    work_ = std::min(kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6),
-                     kLeastWork + kWorkPerSquaredUnit * count * count);
     size_ = count;
     for (const LoadNet& net : problem.nets) size_ += static_cast<double>(net.units.size());
+    const double slower = 1 + size_ / kSizeAtHalfSpeed;
+    work_ = std::min(kWorkPerSecond / slower * std::clamp(options.time_budget, 0.0, 1e6),
+                     kLeastWork + kWorkPerSquaredUnit * count * count);
   }
 
   LoadAnswer run(std::span<const Split> starts) {
@@ -108,6 +117,7 @@ class Refiner {
 
   void add_order(const FlatUnits& units, const std::vector<std::uint32_t>& order) {
     const double limit = found_.empty() ? kInfinity : found_.front().objective;
+    count_work(kWorkOfOrder, size_);
     if (auto split = cut_order(units, order, limit, clock_)) {
       const double objective = objective_of(problem_, *split);
       keep({*std::move(split), objective, 0});
@@ -171,6 +181,7 @@ class Refiner {
         std::max({fraction * static_cast<double>(uncut_->problem().units.size()),
                   3.0 * problem_.num_accelerators, kFewest}));
     if (clock_.struck()) return {};
+    count_work(kWorkOfCoarsening, size_);
     const Contraction coarse = coarsen(uncut_->problem(), target, mean_load_, {}, clock_, rng);
     if (clock_.struck()) return {};
     const FlatUnits units(coarse.problem);
@@ -233,6 +244,7 @@ class Refiner {
     const double fraction = 0.2 + 0.8 * rng.uniform();
     const auto target =
         static_cast<std::size_t>(fraction * static_cast<double>(uncut_->problem().units.size()));
+    count_work(kWorkOfCoarsening, size_);
     const Contraction coarse =
         coarsen(uncut_->problem(), target, mean_load_, best.device, clock_, rng);
     if (clock_.struck()) return;
@@ -282,6 +294,7 @@ class Refiner {
     const double limit = found_.front().objective * (1 - kEqual);
     const bool affordable = kWorkOfContraction * size_ < 0.02 * work_;
     if (uncut_ && (!affordable || uncut_->limit == limit)) return;
+    if (affordable) count_work(kWorkOfContraction, size_);
     uncut_.emplace(contract_uncuttable(problem_, affordable ? limit : kInfinity, clock_), limit);
   }
 
@@ -303,7 +316,7 @@ class Refiner {
     out.objective = found_.empty() ? kInfinity : found_.front().objective;
     if (!found_.empty()) out.device = found_.front().device;
     out.optimal = !found_.empty() && good(out.objective);
-    out.truncated = !out.optimal && clock_.struck();
+    out.truncated = !out.optimal && clock_.has_struck();
     return out;
   }
 

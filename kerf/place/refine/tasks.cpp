@@ -37,18 +37,21 @@ std::size_t run_tasks(std::size_t count, int threads,
   std::atomic<std::size_t> next = 0;
   std::atomic<std::size_t> last = count;  // tasks from here on do not count
   std::vector<std::exception_ptr> errors(count);
+  std::vector<double> counted(count);  // seconds, by task
   const auto stop_after = [&](std::size_t i) {
     std::size_t seen = last.load();
     while (i + 1 < seen && !last.compare_exchange_weak(seen, i + 1)) {
     }
   };
   std::atomic<std::size_t> helping = 0;
-  const Deadline deadline = current_deadline();
+  const CountedTime of_caller = current_time();
   const PollPtr poll = current_poll();
   const auto work = [&] {
     for (std::size_t i = next++; i < last.load(); i = next++) {
       try {
+        const TaskTime its_time(of_caller);
         if (task(i)) stop_after(i);
+        counted[i] = its_time.counted();
       } catch (...) {
         errors[i] = std::current_exception();
         stop_after(i);
@@ -58,7 +61,6 @@ std::size_t run_tasks(std::size_t count, int threads,
   const std::size_t helpers =
       std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
   const auto help = [&] {
-    const DeadlineScope its_deadline(deadline);
     const PollScope its_poll(poll);
     work();
     --helping;
@@ -74,6 +76,7 @@ std::size_t run_tasks(std::size_t count, int threads,
   if (interrupted) std::rethrow_exception(interrupted);
   for (std::size_t i = 0; i < last.load(); ++i) {
     if (errors[i]) std::rethrow_exception(errors[i]);
+    count_seconds(counted[i]);
   }
   return last.load();
 }
