@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
+#include <deque>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,8 +23,28 @@ struct Cursor {
   std::vector<std::size_t> fetches;  // cuts still to fetch for that action, last first
   bool prepared = false;
   Nanoseconds free;
-  Nanoseconds sender_free;                   // `overlapped`: it sends beside its compute
   std::unordered_set<std::int64_t> fetched;  // cuts of micro-batches that are here already
+};
+
+// A tensor on its way from one device to another, `overlapped`.
+struct Parcel {
+  std::size_t cut = 0;
+  Event event;  // from when it is made; without its end
+};
+
+// What a device sends beside its compute, one after the other.
+struct Sender {
+  std::deque<Parcel> parcels;
+  Nanoseconds free;
+};
+
+// Who could go on at which moment. Ties go by the device where it happens: a parcel's receiver.
+struct Turn {
+  Nanoseconds start;
+  DeviceId device;
+  bool sends = false;
+  std::size_t actor = 0;  // the device that works or sends
+  friend auto operator<=>(const Turn&, const Turn&) = default;
 };
 
 class Simulator {
@@ -37,7 +59,8 @@ class Simulator {
         incoming_(plan.num_stages()),
         outgoing_(plan.num_stages()),
         done_(plan.num_stages() * static_cast<std::size_t>(n_microbatches), kNotYet),
-        cursors_(plan.cluster.num_devices()) {
+        cursors_(plan.cluster.num_devices()),
+        senders_(plan.cluster.num_devices()) {
     for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
       const Cut& cut = plan.cuts[c];
       for (const StageId to : cut.to) {
@@ -75,17 +98,20 @@ class Simulator {
   // Of everything that can go on now, the earliest does; whatever that makes possible starts later
   // still, so the order of starts is never violated.
   bool step(Timeline& timeline) {
-    std::optional<Nanoseconds> earliest;
-    std::size_t chosen = 0;
+    std::optional<Turn> first;
+    const auto offer = [&](const std::optional<Turn>& turn) {
+      if (turn && (!first || *turn < *first)) first = turn;
+    };
     for (std::size_t d = 0; d < cursors_.size(); ++d) {
-      const std::optional<Nanoseconds> start = next_start(d);
-      if (start && (!earliest || *start < *earliest)) {
-        earliest = start;
-        chosen = d;
-      }
+      if (const auto start = next_start(d)) offer(Turn{*start, DeviceId{d}, false, d});
+      if (overlapped_) offer(next_parcel(d));
     }
-    if (!earliest) return false;
-    advance(chosen, *earliest, timeline);
+    if (!first) return false;
+    if (first->sends) {
+      send(*first, timeline);
+    } else {
+      advance(first->actor, first->start, timeline);
+    }
     return true;
   }
 
@@ -139,7 +165,9 @@ class Simulator {
     }
     if (overlapped_) {
       for (const std::size_t cut : incoming_[action.stage.index()]) {
-        start = std::max(start, arrived_.at(key(cut, action.microbatch, d)));
+        const auto arrived = arrived_.find(key(cut, action.microbatch, d));
+        if (arrived == arrived_.end()) return std::nullopt;
+        start = std::max(start, arrived->second);
       }
     }
     return start;
@@ -165,24 +193,37 @@ class Simulator {
     }
   }
 
-  // `overlapped`: sent beside what the device computes next.
-  void send(const Event& computed, Timeline& timeline) {
-    Cursor& cursor = cursors_[computed.device.index()];
-    cursor.sender_free = std::max(cursor.sender_free, computed.end);
+  // `overlapped`: what others need is sent beside what the device computes next.
+  void post(const Event& computed) {
     for (const std::size_t c : outgoing_[computed.stage.index()]) {
-      const Cut& cut = plan_.cuts[c];
-      for (const DeviceId to : receivers(plan_.stages, cut)) {
-        const Link& link = link_of(cut, to.index());
-        Event event = transfer_of(computed, cut, to);
-        event.start = cursor.sender_free;
-        if (link.shared) event.start = std::max(event.start, wire_free_);
-        event.end = event.start + link.time(cut.bytes);
-        if (link.shared) wire_free_ = event.end;
-        cursor.sender_free = event.end;
-        arrived_[key(c, computed.microbatch, to.index())] = event.end;
-        timeline.events.push_back(std::move(event));
+      for (const DeviceId to : receivers(plan_.stages, plan_.cuts[c])) {
+        Event event = transfer_of(computed, plan_.cuts[c], to);
+        event.start = computed.end;
+        senders_[computed.device.index()].parcels.push_back({c, std::move(event)});
       }
     }
+  }
+
+  std::optional<Turn> next_parcel(std::size_t d) const {
+    const Sender& sender = senders_[d];
+    if (sender.parcels.empty()) return std::nullopt;
+    const auto& [cut, event] = sender.parcels.front();
+    Nanoseconds start = std::max(sender.free, event.start);
+    if (link_of(plan_.cuts[cut], event.device.index()).shared) start = std::max(start, wire_free_);
+    return Turn{start, event.device, true, d};
+  }
+
+  void send(const Turn& turn, Timeline& timeline) {
+    Sender& sender = senders_[turn.actor];
+    auto [c, event] = std::move(sender.parcels.front());
+    sender.parcels.pop_front();
+    const Link& link = link_of(plan_.cuts[c], turn.device.index());
+    event.start = turn.start;
+    event.end = turn.start + link.time(event.bytes);
+    if (link.shared) wire_free_ = event.end;
+    sender.free = event.end;
+    arrived_[key(c, event.microbatch, turn.device.index())] = event.end;
+    timeline.events.push_back(std::move(event));
   }
 
   Event transfer_of(const Event& computed, const Cut& cut, DeviceId device) const {
@@ -231,7 +272,7 @@ class Simulator {
     timeline.events.push_back(event);
     if (event.kind == EventKind::transfer) return;
     if (host_staged_) upload(event, timeline);
-    if (overlapped_) send(event, timeline);
+    if (overlapped_) post(event);
   }
 
   void check_finished() const {
@@ -257,6 +298,7 @@ class Simulator {
   std::unordered_map<std::int64_t, Nanoseconds> arrived_;   // by cut, micro-batch and receiver
   std::vector<Nanoseconds> done_;                           // by stage and micro-batch
   std::vector<Cursor> cursors_;                             // by device
+  std::vector<Sender> senders_;                             // by device
   Nanoseconds wire_free_;                                   // the shared links'
 };
 

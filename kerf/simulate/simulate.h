@@ -17,7 +17,8 @@
 //   the other in order of value and receiver, beside what the two devices compute.
 // - Link contention: a private link carries one transfer at a time by construction, since its
 //   receiver fetches one at a time. Transfers over shared links share one wire and are served one
-//   at a time, in the order in which they can start, ties by receiver.
+//   at a time, in the order in which they can start, ties by receiver. (One that waits for the wire
+//   can start when the wire is free.)
 #pragma once
 
 #include "kerf/plan/plan.h"

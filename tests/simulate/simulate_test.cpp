@@ -121,6 +121,32 @@ output "d" = %d
   EXPECT_DOUBLE_EQ(make_plan(problem, stages, on({0, 1, 2}), "hand").step_time.count, 3500);
 }
 
+// b is made long before a, and the wire is free then, though a's device started first.
+TEST(TheSimulator, ServesTheWireInTheOrderInWhichTensorsAreMade) {
+  Problem problem = chain_problem(1, Link{Nanoseconds{500}, 0, true});
+  problem.graph = parse_graph(R"(kerf-graph 1.0
+graph "join"
+batch 4
+input %x: f32[B, 2] = "args.0"
+%a: f32[B, 2] = aten.relu.default(%x)
+%b: f32[B, 2] = aten.relu.default(%x)
+%c: f32[B, 2] = aten.relu.default(%b)
+%d: f32[B, 2] = aten.add.default(%c, %a)
+output "d" = %d
+)");
+  problem.profile.graph_hash = problem.graph.hash();
+  problem.profile.nodes[0].forward = Nanoseconds{3000};
+  problem.comm_model = "overlapped";
+  const Plan plan = make_plan(problem, ids({{0}, {1}, {2}, {3}}), on({0, 1, 2, 2}), "hand");
+  EXPECT_EQ(draw(simulate(plan)),
+            "d0 s0 m0 0-3000\n"
+            "d1 s1 m0 0-1000\n"
+            "d2 b m0 1000-1500\n"
+            "d2 s2 m0 1500-2500\n"
+            "d2 a m0 3000-3500\n"
+            "d2 s3 m0 3500-4500\n");
+}
+
 TEST(TheSimulator, ReachesTheEvaluatorsBusiestDeviceInTheSteadyState) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Problem problem = random_problem(seed, {.equal_links = false});
