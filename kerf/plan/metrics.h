@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one evaluator. Planners, verifier and reports ask it what a placement costs.
+// The one evaluator. Planners and reports ask it what a placement costs; the verifier has a
+// derivation of its own (verify/traffic.h).
 //
 // Communication models:
 //   link         a tensor that a device needs from another is fetched once, however many of its

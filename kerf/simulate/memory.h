@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one memory engine. Planners, verifier and runtime checks all ask it.
+// The one memory engine, for all planners. The verifier has a derivation of its own
+// (verify/derive_memory.h).
 //
 // What is counted on a device, in bytes, for one micro-batch size:
 //   weights      storages of the weights its stages use, once each;

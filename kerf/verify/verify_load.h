@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kerf/place/load_plan.h"
-#include "kerf/verify/verify_plan.h"
+#include "kerf/verify/violation.h"
 
 namespace kerf {
 

@@ -1,26 +1,19 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The independent verifier: re-derives from the graph everything a plan claims. It shares no code
-// with any planner; memory comes from the one engine, which a brute-force test checks.
+// The independent verifier: derives from the graph, the profile and the cluster everything that a
+// plan claims, with code of its own. It shares none with the planners, nor with the evaluator, the
+// simulator and the memory engine that they ask.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "kerf/graph/graph.h"
 #include "kerf/plan/plan.h"
 #include "kerf/profile/profile.h"
+#include "kerf/verify/violation.h"
 
 namespace kerf {
-
-struct Violation {
-  std::string rule;  // "coverage", "acyclic", "glue", "replicas", ... stable, for tests and tools
-  std::string message;  // names nodes, stages, devices
-};
-
-// Throws Error(invalid_plan), one line that names the first few; nothing when there are none.
-void refuse_violations(const std::vector<Violation>& violations);
 
 // Empty: the plan is sound. Without a profile the stages' times are taken as given. Never throws on
 // a bad plan.

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/verify/check_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "kerf/verify/derive_memory.h"
+#include "kerf/verify/derive_needs.h"
+#include "kerf/verify/derive_step.h"
+#include "kerf/verify/traffic.h"
+
+namespace kerf::derive {
+namespace {
+
+// Sums in another order differ in the last digits.
+bool close(double a, double b) {
+  return std::abs(a - b) <= 1e-9 * std::max({1.0, std::abs(a), std::abs(b)});
+}
+
+class FigureCheck {
+ public:
+  FigureCheck(const Graph& graph, const Profile* profile, const Plan& plan, const Flow& flow,
+              Violations& violations)
+      : graph_(graph), profile_(profile), plan_(plan), flow_(flow), violations_(violations) {}
+
+  void run() {
+    check_times();
+    const Traffic traffic = read_traffic(graph_, flow_, plan_);
+    check_loads(traffic);
+    check_memory();
+    check_step(traffic);
+    check_bound();
+  }
+
+ private:
+  template <class... Args>
+  void add(std::string rule, fmt::format_string<Args...> text, Args&&... args) {
+    violations_.add(std::move(rule), text, std::forward<Args>(args)...);
+  }
+
+  void check_times() {
+    if (profile_ == nullptr) return;
+    if (profile_->source != plan_.profile_source || profile_->batch != plan_.profile_batch ||
+        profile_->device_kind != plan_.profile_kind) {
+      add("profile", "the plan was made with another profile: {} at batch {}, here {} at batch {}",
+          to_string(plan_.profile_source), plan_.profile_batch, to_string(profile_->source),
+          profile_->batch);
+      return;
+    }
+    double scale = 1;
+    if (profile_->batch > 0 && plan_.micro_batch > 0) {
+      scale = static_cast<double>(plan_.micro_batch) / static_cast<double>(profile_->batch);
+    }
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const Stage& stage = plan_.stages[s];
+      double time = 0;
+      for (const NodeId node : stage.nodes) time += profile_->nodes[node.index()].forward.count;
+      time *= scale / plan_.cluster.device(stage.device).speed;
+      if (!close(time, stage.time.count)) {
+        add("time", "stage {} takes {} ns, the plan says {}", s, time, stage.time.count);
+      }
+    }
+  }
+
+  void check_loads(const Traffic& traffic) {
+    const std::vector<DeviceLoad> loads = derive_loads(traffic, plan_);
+    double busiest = 0;
+    for (std::size_t d = 0; d < loads.size(); ++d) {
+      busiest = std::max(busiest, loads[d].busy().count);
+      const DeviceLoad& claimed = plan_.loads[d];
+      if (close(loads[d].compute.count, claimed.compute.count) &&
+          close(loads[d].communication.count, claimed.communication.count)) {
+        continue;
+      }
+      add("load", "{} computes {} ns and communicates {} ns, the plan says {} and {}",
+          plan_.cluster.devices[d].name, loads[d].compute.count, loads[d].communication.count,
+          claimed.compute.count, claimed.communication.count);
+    }
+    if (!close(busiest, plan_.busiest.count)) {
+      add("objective", "the busiest device takes {} ns, the plan says {}", busiest,
+          plan_.busiest.count);
+    }
+  }
+
+  void check_memory() {
+    std::vector<Bytes> workspace;
+    if (profile_ != nullptr) workspace = profile_->workspaces();
+    try {
+      const auto needs = derive_needs(graph_, flow_, plan_.micro_batch, workspace);
+      for (std::size_t s = 0; s < needs.size(); ++s) check_needs(s, needs[s]);
+      const auto memory = derive_memory(graph_, flow_, needs, plan_);
+      for (std::size_t d = 0; d < memory.size(); ++d) check_device_memory(d, memory[d]);
+    } catch (const Error& error) {
+      add("memory", "{}", error.what());
+    }
+  }
+
+  // Without a profile the workspace is unknown: figures may then be larger than derived.
+  bool agree(Bytes derived, Bytes claimed) const {
+    return profile_ != nullptr ? derived == claimed : derived <= claimed;
+  }
+
+  void check_needs(std::size_t s, const StageNeeds& needs) {
+    const Stage& stage = plan_.stages[s];
+    if (needs.weight_bytes != stage.weights || !agree(needs.activations, stage.activations) ||
+        needs.inputs != stage.inputs || needs.outputs != stage.outputs) {
+      add("sizes",
+          "stage {} has weights {}, activations {}, inputs {}, outputs {}; the plan says {}, {}, "
+          "{}, {}",
+          s, needs.weight_bytes.count, needs.activations.count, needs.inputs.count,
+          needs.outputs.count, stage.weights.count, stage.activations.count, stage.inputs.count,
+          stage.outputs.count);
+    }
+  }
+
+  bool is_replica(DeviceId device) const {
+    return std::any_of(plan_.replicas.begin(), plan_.replicas.end(), [&](const auto& replica) {
+      return std::find(replica.begin(), replica.end(), device) != replica.end();
+    });
+  }
+
+  void check_device_memory(std::size_t d, const DeviceMemory& memory) {
+    const DeviceMemory& claimed = plan_.memory[d];
+    const std::string& name = plan_.cluster.devices[d].name;
+    if (memory.weights != claimed.weights || !agree(memory.activations, claimed.activations) ||
+        !agree(memory.predicted, claimed.predicted) || memory.limited != claimed.limited ||
+        memory.limit != claimed.limit) {
+      add(is_replica(DeviceId{d}) ? "replicas" : "memory",
+          "{} needs {} bytes (weights {}, activations {}), the plan says {} ({}, {}), or another "
+          "limit",
+          name, memory.predicted.count, memory.weights.count, memory.activations.count,
+          claimed.predicted.count, claimed.weights.count, claimed.activations.count);
+    }
+    if (memory.limited && std::max(memory.predicted, claimed.predicted) > memory.limit) {
+      add(is_replica(DeviceId{d}) ? "replicas" : "limit", "{} needs {} bytes and has {}", name,
+          std::max(memory.predicted, claimed.predicted).count, memory.limit.count);
+    }
+  }
+
+  void check_step(const Traffic& traffic) {
+    try {
+      const StepFigures step = derive_step(flow_, traffic, plan_, plan_.n_microbatches);
+      if (!close(step.end, plan_.step_time.count)) {
+        add("step", "a step takes {} ns, the plan says {}", step.end, plan_.step_time.count);
+      }
+      if (!close(step.bubble, plan_.bubble)) {
+        add("bubble", "the bubble is {}, the plan says {}", step.bubble, plan_.bubble);
+      }
+      check_throughput(step.end);
+      const double latency = derive_step(flow_, traffic, plan_, 1).end;
+      if (!close(latency, plan_.latency.count)) {
+        add("latency", "one micro-batch takes {} ns, the plan says {}", latency,
+            plan_.latency.count);
+      }
+    } catch (const Error& error) {
+      add("step", "{}", error.what());
+    }
+  }
+
+  // A graph without a batch: steps a second. However short a step, a number.
+  void check_throughput(double step) {
+    const double samples = plan_.batch > 0 ? static_cast<double>(plan_.batch) : 1;
+    double throughput = 0;
+    if (step > 0) throughput = std::min(samples * 1e9 / step, std::numeric_limits<double>::max());
+    if (close(throughput, plan_.throughput)) return;
+    add("throughput", "{} samples in {} ns, the plan says {} a second", samples, step,
+        plan_.throughput);
+  }
+
+  double objective_value() const {
+    double fullest = 0;
+    for (const DeviceMemory& memory : plan_.memory) {
+      fullest = std::max(fullest, static_cast<double>(memory.predicted.count));
+    }
+    switch (plan_.objective) {
+      case Objective::throughput: return plan_.busiest.count;
+      case Objective::latency: return plan_.latency.count;
+      case Objective::step: return plan_.step_time.count;
+      case Objective::memory: return fullest;
+    }
+    return 0;
+  }
+
+  void check_bound() {
+    const double bound = plan_.lower_bound.value;
+    const double value = objective_value();
+    if (bound > value && !close(bound, value)) {
+      add("bound", "the lower bound '{}' of {} is above the plan's own {}", plan_.lower_bound.name,
+          bound, value);
+    }
+  }
+
+  const Graph& graph_;
+  const Profile* profile_;
+  const Plan& plan_;
+  const Flow& flow_;
+  Violations& violations_;
+};
+
+}  // namespace
+
+void check_figures(const Graph& graph, const Profile* profile, const Plan& plan, const Flow& flow,
+                   Violations& violations) {
+  FigureCheck(graph, profile, plan, flow, violations).run();
+}
+
+}  // namespace kerf::derive

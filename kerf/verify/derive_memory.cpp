@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/verify/derive_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "kerf/base/interrupt.h"
+#include "kerf/verify/task_order.h"
+
+namespace kerf::derive {
+namespace {
+
+constexpr auto kNever = std::numeric_limits<std::size_t>::max();
+
+// One copy of the plan's stages.
+class Copy {
+ public:
+  // The step has `left_out` micro-batches more, all of them in its middle.
+  Copy(const Graph& graph, const Flow& flow, std::span<const StageNeeds> needs, const Plan& plan,
+       std::span<const DeviceId> devices, std::size_t n_microbatches, std::size_t left_out)
+      : graph_(graph),
+        flow_(flow),
+        needs_(needs),
+        cluster_(plan.cluster),
+        micro_batch_(plan.micro_batch),
+        devices_(devices),
+        order_(devices, plan.cluster.num_devices(), n_microbatches),
+        left_out_(static_cast<std::int64_t>(left_out)),
+        followers_(flow.num_stages()) {
+    for (std::size_t s = 0; s < flow.num_stages(); ++s) {
+      for (const StageId before : flow.after[s]) followers_[before.index()].push_back(s);
+    }
+  }
+
+  // Adds what the copy needs to `sum`. Copies share nothing, not even in one memory.
+  void add_to(std::vector<DeviceMemory>& sum) {
+    std::map<int, Bytes> groups;  // their weights, each once, and the peaks of their devices
+    std::map<int, std::set<StorageId>> seen;
+    for (const DeviceId device : std::set<DeviceId>(devices_.begin(), devices_.end())) {
+      DeviceMemory& memory = sum[device.index()];
+      const Bytes peak = find_peak(device);
+      memory.activations += peak;
+      groups[group_of(device)] += peak;
+      std::set<StorageId> own;
+      for (const std::size_t s : stages_on(device)) {
+        own.insert(needs_[s].weights.begin(), needs_[s].weights.end());
+      }
+      for (const StorageId id : own) {
+        const Bytes bytes{graph_.storage(id).bytes.eval(micro_batch_)};
+        memory.weights += bytes;
+        if (seen[group_of(device)].insert(id).second) groups[group_of(device)] += bytes;
+      }
+    }
+    for (std::size_t d = 0; d < sum.size(); ++d) {
+      const auto found = groups.find(cluster_.devices[d].memory_group);
+      if (found != groups.end()) sum[d].predicted += found->second;
+    }
+  }
+
+ private:
+  int group_of(DeviceId device) const { return cluster_.device(device).memory_group; }
+  std::vector<std::size_t> stages_on(DeviceId device) const {
+    std::vector<std::size_t> stages;
+    for (std::size_t s = 0; s < devices_.size(); ++s) {
+      if (devices_[s] == device) stages.push_back(s);
+    }
+    return stages;
+  }
+
+  // Which stages have to run first, or `result`.
+  using Users = std::pair<std::vector<StageId>, bool>;
+  // What a stage makes room for on its device, and what it leaves there.
+  struct Buffers {
+    Bytes inputs;
+    std::map<Users, Bytes> kept;
+  };
+
+  // A tensor from another memory, or from the caller, is received by the first stage of the device
+  // that uses it, and kept for the others.
+  std::map<std::size_t, Buffers> find_buffers(DeviceId device) const {
+    std::map<std::size_t, Buffers> buffers;
+    std::map<ValueId, std::vector<StageId>> received;
+    for (const std::size_t s : stages_on(device)) {
+      for (const Kept& kept : needs_[s].kept) {
+        buffers[s].kept[{kept.users, kept.result}] += kept.bytes;
+      }
+      for (const ValueId id : needs_[s].received) {
+        const StageId maker = flow_.maker[id.index()];
+        const bool here = maker.valid() && group_of(devices_[maker.index()]) == group_of(device);
+        if (!here) received[id].emplace_back(s);
+      }
+    }
+    for (const auto& [id, users] : received) {
+      const Bytes bytes = graph_.value(id).bytes(micro_batch_);
+      Buffers& first = buffers[users.front().index()];
+      first.inputs += bytes;
+      if (users.size() == 1) continue;
+      first.kept[{{users.begin() + 1, users.end()}, false}] += bytes;
+    }
+    return buffers;
+  }
+
+  // By task of another device: the place of the first task of `device` that cannot start before it
+  // has ended.
+  std::vector<std::size_t> find_first_dependents(DeviceId device) const {
+    std::vector<std::size_t> first(order_.all().size(), kNever);
+    const auto reach = [&](const Task& next) {
+      return devices_[next.stage] == device ? order_.position(next) : first[order_.index(next)];
+    };
+    for (std::size_t i = order_.all().size(); i-- > 0;) {
+      const Task& task = order_.all()[i];
+      if (task.stage == 0) poll_interrupt();
+      if (devices_[task.stage] == device) continue;
+      const std::vector<Task>& others = order_.of_device(devices_[task.stage].index());
+      const std::size_t next = order_.position(task) + 1;
+      std::size_t found = next < others.size() ? reach(others[next]) : kNever;
+      for (const std::size_t follower : followers_[task.stage]) {
+        found = std::min(found, reach({follower, task.microbatch}));
+      }
+      first[order_.index(task)] = found;
+    }
+    return first;
+  }
+
+  // Moments of a device: 2 i while its task i runs, 2 i + 1 when it has run and the next may still
+  // have to wait.
+  std::size_t released(DeviceId device, const Users& users, std::size_t microbatch,
+                       const std::vector<std::size_t>& first_dependent) const {
+    if (users.second) return kNever;
+    std::size_t moment = 0;
+    for (const StageId user : users.first) {
+      const Task task{user.index(), microbatch};
+      if (devices_[user.index()] == device) {
+        moment = std::max(moment, 2 * order_.position(task) + 1);
+        continue;
+      }
+      const std::size_t dependent = first_dependent[order_.index(task)];
+      if (dependent == kNever) return kNever;
+      moment = std::max(moment, 2 * dependent);
+    }
+    return moment;
+  }
+
+  // The most that is live beside the weights.
+  Bytes find_peak(DeviceId device) const {
+    const std::vector<Task>& tasks = order_.of_device(device.index());
+    const std::map<std::size_t, Buffers> buffers = find_buffers(device);
+    const std::vector<std::size_t> first_dependent = find_first_dependents(device);
+    std::vector<Bytes> freed(2 * tasks.size());  // by moment
+    const std::size_t middle = tasks.size() / 2;
+    Bytes held;
+    Bytes most;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const auto found = buffers.find(tasks[i].stage);
+      const Buffers none;
+      const Buffers& own = found == buffers.end() ? none : found->second;
+      held -= freed[2 * i];
+      if (i == middle && left_out_ > 0) held += left_behind(device, buffers, first_dependent);
+      most = std::max({most, held, held + needs_[tasks[i].stage].activations + own.inputs});
+      for (const auto& [users, bytes] : own.kept) {
+        held += bytes;
+        const std::size_t moment = released(device, users, tasks[i].microbatch, first_dependent);
+        if (moment < freed.size()) freed[moment] += bytes;
+      }
+      held -= freed[2 * i + 1];
+      most = std::max(most, held);
+    }
+    return most;
+  }
+
+  // What the micro-batches that are left out keep until the step ends.
+  Bytes left_behind(DeviceId device, const std::map<std::size_t, Buffers>& buffers,
+                    const std::vector<std::size_t>& first_dependent) const {
+    Bytes sum;
+    for (const auto& [stage, own] : buffers) {
+      for (const auto& [users, bytes] : own.kept) {
+        const std::size_t microbatch = order_.n_microbatches() / 2;
+        if (released(device, users, microbatch, first_dependent) == kNever) sum += bytes;
+      }
+    }
+    return sum * left_out_;
+  }
+
+  const Graph& graph_;
+  const Flow& flow_;
+  std::span<const StageNeeds> needs_;
+  const Cluster& cluster_;
+  std::int64_t micro_batch_;
+  std::span<const DeviceId> devices_;  // by stage
+  TaskOrder order_;
+  std::int64_t left_out_;
+  std::vector<std::vector<std::size_t>> followers_;  // by stage: those that wait for it
+};
+
+constexpr double kWalked = 1 << 23;      // tasks x devices that are all walked
+constexpr double kMostWalked = 1 << 28;  // and that can be
+
+// In the middle of a step of very many micro-batches every one does what the one before did, a
+// clock later, so a step without most of them has the same peaks, but for what each keeps to the
+// end. How many are needed: one device hears of another's task through a chain of tasks. Along a
+// dependency the chain goes to a later stage at the clock which that stage is later by, along a
+// device's order at most once back to an earlier one, a clock later. So it spans stages + 1 clocks
+// for each device and once more; and both ends of the step have such a stretch.
+std::size_t enough_microbatches(const Plan& plan, std::span<const DeviceId> devices) {
+  const auto all = static_cast<std::size_t>(plan.n_microbatches);
+  const std::size_t used = std::set<DeviceId>(devices.begin(), devices.end()).size();
+  const double each = static_cast<double>(devices.size()) * static_cast<double>(used);
+  if (each * static_cast<double>(all) <= kWalked) return all;
+  const std::size_t enough = std::min(all, 2 * (used + 1) * (devices.size() + 1) + 4);
+  const double amount = each * static_cast<double>(enough);
+  if (amount <= kMostWalked) return enough;
+  throw Error(ErrorKind::invalid_plan,
+              fmt::format("[verify.memory] {} micro-batches of {} stages on {} devices are {:.3g} "
+                          "tasks to follow; expected at most {:.3g}; use fewer micro-batches",
+                          all, devices.size(), used, amount, kMostWalked));
+}
+
+// The smallest limit of those that devices of one memory have is that of them all.
+void find_limits(const Cluster& cluster, std::vector<DeviceMemory>& memory) {
+  std::map<int, Bytes> limits;
+  for (const Device& device : cluster.devices) {
+    if (!device.memory_limited) continue;
+    const auto [found, fresh] = limits.try_emplace(device.memory_group, device.memory);
+    if (!fresh) found->second = std::min(found->second, device.memory);
+  }
+  for (std::size_t d = 0; d < memory.size(); ++d) {
+    const auto found = limits.find(cluster.devices[d].memory_group);
+    memory[d].limited = found != limits.end();
+    if (memory[d].limited) memory[d].limit = found->second;
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> derive_memory(const Graph& graph, const Flow& flow,
+                                        std::span<const StageNeeds> needs, const Plan& plan) {
+  std::vector<DeviceMemory> memory(plan.cluster.num_devices());
+  find_limits(plan.cluster, memory);
+  for (const std::vector<DeviceId>& devices : plan.copies()) {
+    const std::size_t enough = enough_microbatches(plan, devices);
+    const std::size_t left_out = static_cast<std::size_t>(plan.n_microbatches) - enough;
+    Copy(graph, flow, needs, plan, devices, enough, left_out).add_to(memory);
+  }
+  return memory;
+}
+
+}  // namespace kerf::derive

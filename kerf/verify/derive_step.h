@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long a step takes and how much of it devices stand idle, task by task from the definitions
+// (docs/concepts.md: step, bubble; simulate/simulate.h has the rules of transfers). The planners'
+// engine skips what repeats itself; here every micro-batch is walked. Private to verify/.
+#pragma once
+
+#include "kerf/verify/traffic.h"
+
+namespace kerf::derive {
+
+struct StepFigures {
+  double end = 0;  // ns
+  double bubble = 0;
+};
+
+// Stages must be numbered topologically; their times are the plan's. Throws Error(invalid_plan)
+// for a step of more tasks and transfers than can be walked.
+//
+// Complexity: tasks and transfers, times a logarithm where transfers share a wire.
+StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,
+                        int n_microbatches);
+
+}  // namespace kerf::derive

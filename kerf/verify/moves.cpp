@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/verify/moves.h"
+
+#include <algorithm>
+
+namespace kerf::derive {
+namespace {
+
+void wait_for(Moves& moves, std::size_t row, StageId maker, StageId user) {
+  moves.wait[row] = std::max(moves.wait[row], user.index() - maker.index());
+}
+
+std::size_t add_row(Moves& moves) {
+  moves.wait.push_back(0);
+  return moves.wait.size() - 1;
+}
+
+}  // namespace
+
+Moves read_moves(const Flow& flow, const Traffic& traffic) {
+  const std::size_t stages = flow.num_stages();
+  Moves moves;
+  moves.incoming.resize(stages);
+  moves.outgoing.resize(stages);
+  moves.wait.resize(stages);
+  for (std::size_t s = 0; s < stages; ++s) {
+    for (const StageId before : flow.after[s]) wait_for(moves, before.index(), before, StageId{s});
+  }
+  for (const Shipment& shipment : traffic.shipments) {
+    const StageId from = shipment.from;
+    std::size_t row = from.index();
+    if (traffic.staged) {
+      row = add_row(moves);
+      moves.outgoing[from.index()].push_back({row, shipment.upload, false, {}});
+    }
+    for (const Delivery& delivery : shipment.deliveries) {
+      double time = delivery.time;
+      bool wire = delivery.wire;
+      if (traffic.overlapped) {
+        row = add_row(moves);
+        moves.outgoing[from.index()].push_back({row, time, wire, delivery.to});
+        time = 0;
+        wire = false;
+      }
+      moves.incoming[delivery.first.index()].push_back({row, time, wire});
+      wait_for(moves, row, from, delivery.first);
+    }
+  }
+  return moves;
+}
+
+}  // namespace kerf::derive

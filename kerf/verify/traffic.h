@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensors that go from device to device in one micro-batch, and what each costs whom
+// (docs/concepts.md: communication model). Private to verify/.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "kerf/plan/plan.h"
+#include "kerf/verify/flow.h"
+
+namespace kerf::derive {
+
+bool is_comm_model(std::string_view name);
+
+struct Delivery {
+  DeviceId to;
+  StageId first;      // the stage there that needs it first, for which it is fetched
+  double time = 0;    // spent by the receiver; overlapped: by the maker
+  bool wire = false;  // over the shared wire
+};
+
+struct Shipment {
+  ValueId value;
+  StageId from;
+  double upload = 0;                 // host_staged: spent by the maker, once
+  std::vector<Delivery> deliveries;  // by receiver; there is one
+};
+
+struct Traffic {
+  bool staged = false;              // host_staged: through host memory
+  bool overlapped = false;          // sent beside what devices compute
+  std::vector<Shipment> shipments;  // by value
+
+  bool uses_wire() const;
+};
+
+// Of the plan's own devices. Sizes are the graph's, at the plan's micro-batch.
+Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan);
+
+// By device. The times of the stages are the plan's.
+std::vector<DeviceLoad> derive_loads(const Traffic& traffic, const Plan& plan);
+
+}  // namespace kerf::derive
