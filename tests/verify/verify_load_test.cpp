@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "kerf/base/error.h"
+#include "tests/place/random_load.h"
 
 namespace kerf {
 namespace {
@@ -97,6 +101,41 @@ TEST_F(TheLoadVerifier, AgreesWithTheEvaluatorOnSeveralCpus) {
   plan_.value = find_loads(problem_, plan_.device).busiest;
   EXPECT_EQ(plan_.value, 20);
   EXPECT_THAT(verify_load_plan(problem_, plan_, false), IsEmpty());
+}
+
+// Any split, whose pieces may leave accelerators and come back, or wait for each other for ever.
+TEST(TheLoadVerifiersLatency, IsTheEvaluators) {
+  int several = 0;
+  int circles = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    RandomLoadOptions wanted;
+    wanted.num_nodes = 4 + static_cast<std::uint32_t>(seed % 12);
+    wanted.cpu = seed % 2 == 0;
+    wanted.colours = false;
+    wanted.shuffled = seed % 3 == 0;
+    LoadProblem problem = random_load(seed, wanted);
+    Rng rng(seed);
+    LoadPlan plan;
+    plan.objective = Objective::latency;
+    for (LoadNode& node : problem.nodes) {
+      node.on_accelerator = node.on_cpu = true;
+      plan.device.push_back(static_cast<std::uint32_t>(rng.below(problem.num_devices())));
+    }
+    const bool serial = rng.below(2) == 0;
+    plan.value = find_latency(problem, plan.device, serial);
+    circles += std::isinf(plan.value) ? 1 : 0;
+    several += is_contiguous(problem, plan.device) ? 0 : 1;
+    for (const Violation& violation : verify_load_plan(problem, plan, serial)) {
+      EXPECT_EQ(violation.rule, "limit") << seed << ": " << violation.message;
+    }
+    plan.value = std::isinf(plan.value) ? 1 : plan.value * 1.000001;
+    const auto found = verify_load_plan(problem, plan, serial);
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Violation& violation) {
+      return violation.rule == "objective";
+    })) << seed;
+  }
+  EXPECT_GT(several, 500);
+  EXPECT_GT(circles, 5);
 }
 
 TEST_F(TheLoadVerifier, ThrowsOneLineThatNamesTheFirstRules) {
