@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every planner on small random problems: verified, never better than the best of all splits (an
-// enumeration that goes through make_plan and nothing of the planners'), equal to it where it says
-// so, the same on any number of threads; no bound above it.
+// Every planner on small random problems: verified, never better than the best of all splits
+// (tests/support/best_of_all.h: an enumeration that goes through make_plan and nothing of the
+// planners'), equal to it where it says so, the same on any number of threads; no bound above it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -199,7 +199,7 @@ TEST(Planners, GiveTheSamePlanOnAnyNumberOfThreads) {
       ++compared;
     }
   }
-  EXPECT_GT(compared, 12);
+  EXPECT_GT(compared, 12) << "of 18";
 }
 
 TEST(CompareMethods, ScoresAllForTheSameObjectiveAndBound) {
@@ -209,12 +209,15 @@ TEST(CompareMethods, ScoresAllForTheSameObjectiveAndBound) {
   options.time_budget = 0.05;
   const Comparison comparison = compare_methods(problem, {}, options);
   EXPECT_EQ(comparison.methods.size(), comparable_methods().size());
+  std::size_t found = 0;
   for (const ComparedMethod& row : comparison.methods) {
     if (!row.found) continue;
+    ++found;
     EXPECT_EQ(row.plan.objective, Objective::latency);
     EXPECT_EQ(row.plan.lower_bound, comparison.bound);
     expect_sound(problem, row.plan, 3);
   }
+  EXPECT_GE(found, comparable_methods().size() / 2);
   EXPECT_THROW(compare_methods(problem, {"best"}, options), Error);
   EXPECT_THROW(compare_methods(problem, {"aot"}, options), Error);
   EXPECT_THROW(compare_methods(problem, {"chain", "chain"}, options), Error);
