@@ -25,8 +25,8 @@ namespace kerf {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr double kExactSeconds = 4;
-constexpr double kSeconds = 0.05;  // of search, for all others
+constexpr double kExactSeconds = 20;  // it ends long before, unless the machine is busy
+constexpr double kSeconds = 0.05;     // of search, for all others
 
 Problem make_problem(const families::Model& model, const std::string& devices) {
   Problem problem;
@@ -51,52 +51,57 @@ Outcome<Plan, Infeasible> plan_within(const Problem& problem, const std::string&
   return plan(problem, method, options);
 }
 
-// The number of methods that found a plan.
-int check_against_exact(const Problem& problem) {
+struct Checked {
+  int found = 0;   // by how many methods
+  int proved = 0;  // by the exact one: not stopped by the clock, as on a busy machine it may be
+};
+
+void check_against_exact(const Problem& problem, Checked& checked) {
   const auto exact = plan_within(problem, "exact", kExactSeconds);
-  if (!exact) return 0;
-  // On a busy machine the clock may stop it.
+  if (!exact) return;
   if (!exact->truncated) {
     EXPECT_LE(exact->gap(), 1e-5);
+    ++checked.proved;
   }
   const double best = exact->gap() <= 1e-5 ? exact->objective_value() : exact->lower_bound.value;
-  int found = 0;
   for (const std::string& method : comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     if (!outcome) continue;
-    ++found;
+    ++checked.found;
     expect_sound(problem, *outcome);
     EXPECT_GE(outcome->objective_value(), best * (1 - kRounding)) << method;
     EXPECT_LE(outcome->lower_bound.value, exact->objective_value() * (1 + kRounding)) << method;
   }
-  return found;
 }
 
 class Families : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Families, NoMethodBeatsTheExactOne) {
   const auto methods = static_cast<int>(comparable_methods().size());
+  Checked checked;
   for (const int devices : {2, 3}) {
     SCOPED_TRACE(devices);
     for (const std::uint64_t seed : {1, 2}) {
       const families::Model model = families::make(GetParam(), 11, seed, 0.05);
       ASSERT_LE(model.graph.num_nodes(), 15U);
       const Problem problem = make_problem(model, std::to_string(devices) + "x80GiB");
-      EXPECT_EQ(check_against_exact(problem), methods);
+      check_against_exact(problem, checked);
     }
   }
+  EXPECT_EQ(checked.found, 4 * methods);
+  EXPECT_GT(checked.proved, 0);
 }
 
 TEST_P(Families, NoMethodBeatsTheExactOneWhereMemoryIsShort) {
-  int found = 0;
+  Checked checked;
   for (const double share : {0.85, 0.65}) {
     SCOPED_TRACE(share);
     const families::Model model = families::make(GetParam(), 11, 3, 0.05);
     Problem problem = make_problem(model, "3x80GiB");
     limit_every_device(problem, share * bytes_on_one_device(problem));
-    found += check_against_exact(problem);
+    check_against_exact(problem, checked);
   }
-  EXPECT_GT(found, 0);
+  EXPECT_GT(checked.found, 0);
 }
 
 TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodes) {

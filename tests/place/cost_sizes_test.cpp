@@ -103,6 +103,7 @@ TEST_P(CostSizes, EveryBoundIsAtMostTheOptimum) {
 }
 
 TEST_P(CostSizes, ASearchThatEndsHasTheOptimum) {
+  int ended = 0;
   for (const double memory : {0.0, 1.3}) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
@@ -110,6 +111,7 @@ TEST_P(CostSizes, ASearchThatEndsHasTheOptimum) {
       const Proof proof = prove(to_units(problem), {});
       EXPECT_LE(proof.bound.value, best) << "seed " << seed << ", memory " << memory;
       if (!proof.answer.optimal) continue;
+      ++ended;
       if (best == kInfinity) {
         EXPECT_TRUE(proof.answer.device.empty()) << "seed " << seed;
       } else {
@@ -118,9 +120,11 @@ TEST_P(CostSizes, ASearchThatEndsHasTheOptimum) {
       }
     }
   }
+  EXPECT_GE(ended, 60) << "of 120";
 }
 
 TEST_P(CostSizes, NoMethodProvesWhatIsNotSo) {
+  int plans = 0;
   for (const double memory : {0.0, 1.3}) {
     for (std::uint64_t seed = 0; seed < 16; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
@@ -131,6 +135,7 @@ TEST_P(CostSizes, NoMethodProvesWhatIsNotSo) {
         const std::string what =
             method + ", seed " + std::to_string(seed) + ", memory " + std::to_string(memory);
         if (!plan) continue;
+        ++plans;
         ASSERT_TRUE(std::isfinite(plan->value)) << what;
         EXPECT_GE(plan->value, best * (1 - kRounding)) << what;
         EXPECT_LE(plan->lower_bound, best) << what;
@@ -143,6 +148,7 @@ TEST_P(CostSizes, NoMethodProvesWhatIsNotSo) {
       }
     }
   }
+  EXPECT_GE(plans, 100);
 }
 
 TEST_P(CostSizes, AutoFindsTheOptimumOfSmallProblems) {

@@ -367,6 +367,7 @@ LoadProblem branched_problem(std::uint64_t seed) {
 }
 
 TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairs) {
+  int compared = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = branched_problem(seed);
@@ -379,10 +380,13 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairs) {
     }
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-8 * best);
+    ++compared;
   }
+  EXPECT_GE(compared, 75);
 }
 
 TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
+  int compared = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
     LoadProblem problem = branched_problem(seed);
@@ -396,9 +400,11 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
     }
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-8 * best);
+    ++compared;
     expect_no_better(problem, find_chain(problem, {}), best);
     expect_decides(problem, best);
   }
+  EXPECT_GE(compared, 75);
 }
 
 // Modules of parallel branches one after the other, each branch a row of layers.
@@ -620,6 +626,7 @@ LoadProblem long_chain(std::uint32_t size, std::uint64_t seed) {
 }
 
 TEST(TheChainSearch, EqualsTheContiguousSearchOnAChain) {
+  int compared = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     LoadProblem problem = long_chain(40, seed);
@@ -634,7 +641,9 @@ TEST(TheChainSearch, EqualsTheContiguousSearchOnAChain) {
     if (best.device.empty()) continue;
     expect_valid(problem, chain);
     EXPECT_NEAR(chain.objective, best.objective, 1e-8 * best.objective);
+    ++compared;
   }
+  EXPECT_GT(compared, 0);
 }
 
 TEST(TheChainSearch, CutsALongChain) {
@@ -686,9 +695,12 @@ LoadProblem wide_graph(std::uint32_t size, std::uint64_t seed) {
   return problem;
 }
 
+// Times are asked of optimised builds; what is found in them, of all.
 TEST(TheContiguousSearch, StopsInTimeOnLargeGraphs) {
-#ifndef NDEBUG
-  GTEST_SKIP() << "times are those of optimised builds";
+#ifdef NDEBUG
+  constexpr double kMost = 0.48;
+#else
+  constexpr double kMost = 60;
 #endif
   for (const std::uint32_t size : {30'000U, 100'000U}) {
     for (const bool wide : {false, true}) {

@@ -260,6 +260,7 @@ TEST(Refine, IsNeverBetterThanAllSplitsAndMostlyEqual) {
     equal += answer.objective <= best * (1 + 1e-9) ? 1 : 0;
     ++all;
   }
+  EXPECT_GE(all, 75);
   EXPECT_GE(equal, all * 98 / 100) << "of " << all;
 }
 
@@ -280,6 +281,7 @@ TEST(Refine, FindsTheBestOfNearlyAllSmallProblems) {
     ++all;
   }
   EXPECT_GE(all, 200);
+  EXPECT_GE(all, 40);
   EXPECT_GE(equal, all * 95 / 100) << "of " << all;
 }
 
@@ -421,6 +423,7 @@ TEST(LatencySearch, IsNeverBetterThanAllSplitsAndMostlyEqual) {
     equal += answer.objective <= best * (1 + 1e-9) ? 1 : 0;
     ++all;
   }
+  EXPECT_GE(all, 40);
   EXPECT_GE(equal, all * 95 / 100) << "of " << all;
 }
 
