@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every method's plans before the verifier, which shares no code with them: all communication
+// models and objectives, unequal devices and links, shared wires and memories, host devices,
+// limits, several micro-batches that do not divide the batch.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "kerf/partition/registry/registry.h"
+#include "kerf/place/metis/kway.h"
+#include "kerf/plan/metrics.h"
+#include "kerf/verify/verify_plan.h"
+#include "tests/support/random_problem.h"
+
+namespace kerf {
+namespace {
+
+constexpr Objective kObjectives[] = {Objective::throughput, Objective::latency, Objective::step,
+                                     Objective::memory};
+
+Problem make_problem(std::uint64_t seed, const std::string& comm_model) {
+  RandomProblemOptions options;
+  options.graph.num_nodes = 14;
+  options.graph.writes = seed % 3 == 0;  // they glue nodes together
+  options.num_devices = 2 + seed % 3;
+  options.equal_links = seed % 2 == 0;
+  options.shared_memory = seed % 4 == 0;
+  Problem problem = random_problem(seed, options);
+  problem.comm_model = comm_model;
+  Rng rng(seed * 13 + 5);
+  for (Device& device : problem.cluster.devices) device.host = rng.below(3) == 0;
+  const bool wired = rng.below(3) == 0;
+  for (Link& link : problem.cluster.links) link.shared = wired;
+  if (seed % 5 == 0) {
+    const auto alone = plan(problem, "single");
+    const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
+    limit_memory(problem, seed, Bytes{need.count * 4 / 5});
+  }
+  return problem;
+}
+
+TEST(EveryMethod, HasTheFiguresThatTheVerifierDerives) {
+  std::map<std::string_view, int> plans;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    for (const std::string& comm_model : comm_model_names()) {
+      Problem problem = make_problem(seed, comm_model);
+      for (const partition::Entry& entry : partition::methods()) {
+        // `aot` is given its placement; METIS is not everywhere.
+        if (entry.name == "aot" || (entry.name == "metis" && !place::has_metis())) continue;
+        partition::Options options;
+        options.time_budget = 0.02;
+        problem.objective = entry.any_objective ? kObjectives[seed % 4] : Objective::throughput;
+        const auto outcome = plan(problem, entry.name, options);
+        if (!outcome) continue;
+        ++plans[entry.name];
+        for (const Violation& violation : verify_plan(problem.graph, &problem.profile, *outcome)) {
+          ADD_FAILURE() << entry.name << ", seed " << seed << ", " << comm_model << ": "
+                        << violation.rule << ": " << violation.message;
+        }
+      }
+    }
+  }
+  EXPECT_GE(plans.size(), partition::methods().size() - 2);
+  for (const auto& [method, count] : plans) EXPECT_GE(count, 5) << method;
+}
+
+}  // namespace
+}  // namespace kerf
