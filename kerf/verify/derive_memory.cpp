@@ -198,7 +198,7 @@ class Copy {
 };
 
 constexpr double kWalked = 1 << 23;      // tasks x devices that are all walked
-constexpr double kMostWalked = 1 << 28;  // and that can be
+constexpr double kMostWalked = 1 << 27;  // and that can be
 
 // In the middle of a step of very many micro-batches every one does what the one before did, a
 // clock later, so a step without most of them has the same peaks, but for what each keeps to the
