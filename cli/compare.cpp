@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/driver/compare.h"
 
 #include <fmt/format.h>
 
@@ -10,30 +10,25 @@
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/comparison_table.h"
-#include "kerf/verify/verify_plan.h"
 
 namespace kerf::cli {
 namespace {
 
 struct Options {
   ProblemOptions problem;
-  std::vector<std::string> methods;
+  std::string methods = "all";
   bool json = false;
 };
 
 int run(const Options& options) {
-  const Problem problem = make_problem(options.problem, "compare");
-  std::vector<std::string> methods = options.methods;
-  for (std::string& method : methods) method = CLI::detail::trim_copy(method);
-  if (methods == std::vector<std::string>{"all"}) methods.clear();
+  const Problem problem = load_problem(options.problem, "compare");
   const Comparison comparison = [&] {
     constexpr double kSearching = 4;  // methods that take the whole budget
     const Progress progress("comparing", options.problem.search.time_budget * kSearching);
-    return compare_methods(problem, methods, options.problem.search);
+    return compare(problem, parse_methods(options.methods), options.problem.search);
   }();
   bool any = false;
   for (const ComparedMethod& row : comparison.methods) {
-    if (row.found) check_plan(problem.graph, &problem.profile, row.plan);
     any = any || row.found;
   }
   if (options.json) {
@@ -51,8 +46,7 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* verb = app.add_subcommand("compare", "Plan with several methods and say how they fare");
   add_problem_options(*verb, options->problem);
   verb->add_option("--methods", options->methods, "all, or names with commas between them")
-      ->delimiter(',')
-      ->default_str("all");
+      ->capture_default_str();
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else on it");
   verb->callback([options, &exit_code] { exit_code = run(*options); });
 }

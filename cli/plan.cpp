@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/plan/plan.h"
+#include "kerf/driver/plan.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,6 @@
 #include "cli/published.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/table.h"
-#include "kerf/partition/registry/registry.h"
-#include "kerf/verify/verify_plan.h"
 
 namespace kerf::cli {
 namespace {
@@ -39,7 +37,7 @@ int run(const Options& options) {
   partition::Options search = options.problem.search;
   search.minimise = place::parse_minimise(options.minimise);
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
-  const Problem problem = make_problem(options.problem, "plan");
+  const Problem problem = load_problem(options.problem, "plan");
   const auto outcome = [&] {
     const partition::Entry* method = partition::find_method(options.method);
     const bool searches = method != nullptr && method->searches;
@@ -50,7 +48,6 @@ int run(const Options& options) {
     fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
     return kNo;
   }
-  check_plan(problem.graph, &problem.profile, *outcome);
   if (!options.out.empty()) save_plan(*outcome, options.out);
   fmt::print("{}", options.json ? print_plan(*outcome) : plan_table(*outcome, &problem.graph));
   return kOk;
@@ -73,21 +70,18 @@ int run_published(const Options& options, const CLI::App& verb) {
                     "leave it out",
                     option));
   }
-  PublishedOptions published;
-  published.problem = given.graph;
-  published.method = verb.count("--method") > 0 ? options.method : "auto";
-  published.objective = given.objective;
-  published.contiguous = options.contiguous;
-  published.serial = options.serial;
-  published.time_budget = given.search.time_budget;
-  published.threads = given.search.threads;
-  published.seed = given.seed;
-  published.stages = given.search.stages;
-  published.minimise = options.minimise;
-  published.imbalance = given.search.imbalance;
-  published.json = options.json;
-  published.out = options.out;
-  return plan_published(published);
+  place::LoadRequest request;
+  if (verb.count("--method") > 0) request.method = options.method;
+  request.objective = parse_objective(given.objective);
+  request.contiguous = options.contiguous;
+  request.serial = options.serial;
+  request.options.time_budget = given.search.time_budget;
+  request.options.threads = given.search.threads;
+  request.options.seed = given.settings.seed;
+  request.options.stages = given.search.stages;
+  request.options.minimise = place::parse_minimise(options.minimise);
+  request.options.imbalance = given.search.imbalance;
+  return plan_published(given.graph, request, options.json, options.out);
 }
 
 }  // namespace

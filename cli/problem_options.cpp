@@ -4,11 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
 #include "cli/cost_options.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
-#include "kerf/profile/estimate.h"
-#include "kerf/profile/speeds.h"
 
 namespace kerf::cli {
 namespace {
@@ -28,16 +29,17 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--objective", options.objective,
                   "what to minimise: throughput, latency, step or memory")
       ->capture_default_str();
-  verb.add_option("--n-microbatches,--chunks", options.n_microbatches, "parts of a batch")
+  verb.add_option("--n-microbatches,--chunks", options.settings.n_microbatches, "parts of a batch")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb.add_option("--batch", options.batch, "samples a step; the traced example's unless given")
+  verb.add_option("--batch", options.settings.batch,
+                  "samples a step; the traced example's unless given")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  verb.add_option("--schedule", options.schedule)->capture_default_str();
-  verb.add_option("--comm-model", options.comm_model,
+  verb.add_option("--schedule", options.settings.schedule)->capture_default_str();
+  verb.add_option("--comm-model", options.settings.comm_model,
                   "how transfers are costed: link, host_staged or overlapped")
       ->capture_default_str();
-  verb.add_option("--seed", options.seed)
+  verb.add_option("--seed", options.settings.seed)
       ->check(CLI::Range(std::int64_t{0}, kMost))
       ->capture_default_str();
   verb.add_option("--time-budget", options.search.time_budget, "seconds of search")
@@ -52,32 +54,26 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
       ->check(CLI::Range(std::int64_t{0}, kMost));
 }
 
-Problem make_problem(const ProblemOptions& options, const std::string& verb) {
+Problem load_problem(const ProblemOptions& options, const std::string& verb) {
   if (options.devices.empty() && options.cluster.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[kerf.{}] no devices; expected --devices, such as "
                             "\"cpu:0=2GiB,cpu:1=1GiB\", or --cluster with a cluster.json",
                             verb));
   }
-  Problem problem;
-  problem.graph = load_graph(options.graph);
-  problem.cluster =
+  Graph graph = load_graph(options.graph);
+  Cluster cluster =
       options.cluster.empty() ? parse_devices(options.devices) : load_cluster(options.cluster);
-  problem.objective = parse_objective(options.objective);
-  problem.comm_model = options.comm_model;
-  problem.schedule = options.schedule;
-  problem.n_microbatches = options.n_microbatches;
-  problem.batch = options.batch;
-  problem.seed = options.seed;
+  ProblemSettings settings = options.settings;
+  settings.objective = parse_objective(options.objective);
+  std::optional<Profile> profile;
+  if (!options.profile.empty()) profile = load_profile(options.profile, graph);
+  Problem problem =
+      make_problem(std::move(graph), std::move(cluster), std::move(profile), settings);
   if (options.profile.empty()) {
-    const std::string kind = profiled_kind(problem.cluster);
-    problem.profile = estimate(problem.graph, device_kind(kind), problem.micro_batch());
-    fmt::print(stderr, "kerf: no --profile: costs are estimated from shapes, for {}\n{}", kind,
-               unknown_ops_text(problem.profile));
-  } else {
-    problem.profile = load_profile(options.profile, problem.graph);
+    fmt::print(stderr, "kerf: no --profile: costs are estimated from shapes, for {}\n{}",
+               problem.profile.device_kind, unknown_ops_text(problem.profile));
   }
-  problem.cluster = with_relative_speeds(problem.cluster, problem.graph, problem.profile);
   return problem;
 }
 

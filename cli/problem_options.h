@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kerf/partition/registry/registry.h"
-#include "kerf/plan/problem.h"
+#include "kerf/driver/make_problem.h"
+#include "kerf/partition/method.h"
 
 namespace kerf::cli {
 
@@ -18,19 +18,15 @@ struct ProblemOptions {
   std::string devices;
   std::string cluster;
   std::string objective = "throughput";
-  std::string comm_model = "link";
-  std::string schedule = "fill_drain";
-  int n_microbatches = 1;
-  std::int64_t batch = 0;
-  std::uint64_t seed = 0;
+  ProblemSettings settings;  // but for the objective
   partition::Options search;
 };
 
 // `options` must live as long as the verb.
 void add_problem_options(CLI::App& verb, ProblemOptions& options);
 
-// Loads the files; costs are estimated, with a word on stderr, where there is no profile. Throws
+// Loads the files; a word on stderr says so where costs are estimated for want of a profile. Throws
 // Error(invalid_argument) when no devices were given. `verb` is for messages.
-Problem make_problem(const ProblemOptions& options, const std::string& verb);
+Problem load_problem(const ProblemOptions& options, const std::string& verb);
 
 }  // namespace kerf::cli

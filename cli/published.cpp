@@ -5,16 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "cli/progress.h"
 #include "cli/verbs.h"
 #include "kerf/base/file.h"
+#include "kerf/driver/plan_load.h"
 #include "kerf/ingest/dnn_partitioning.h"
-#include "kerf/partition/registry/registry.h"
-#include "kerf/place/portfolio/load_methods.h"
-#include "kerf/verify/verify_load.h"
+#include "kerf/place/portfolio/published_bounds.h"
 
 namespace kerf::cli {
 namespace {
@@ -55,58 +53,24 @@ int list_bounds(const std::string& path) {
   return kOk;
 }
 
-// There is no split: proved so by the bounds, or not found.
-std::string why_nothing(const LoadProblem& problem, const PublishedOptions& options) {
-  double largest = 0;
-  for (const place::LoadBound& bound : place::load_bounds(problem)) {
-    largest = std::max(largest, bound.value);
-  }
-  if (std::isinf(largest)) {
-    return fmt::format(
-        "no split fits the memory of {:.6g} that each of {} accelerators has; raise "
-        "maxSizePerFPGA, "
-        "or add accelerators or a CPU",
-        problem.memory, problem.num_accelerators);
-  }
-  const bool contiguous =
-      options.contiguous || options.method == "ideals" || options.method == "chain";
-  return fmt::format(
-      "no {}split was found in {:.3g} s that fits the memory of {:.6g} of each accelerator and "
-      "waits for itself nowhere, which does not prove that there is none; raise --time-budget or "
-      "maxSizePerFPGA, or try --method auto",
-      contiguous ? "contiguous " : "", options.time_budget, problem.memory);
-}
-
 }  // namespace
 
-int plan_published(const PublishedOptions& options) {
-  const LoadProblem problem = load_dnn_partitioning(options.problem);
-  place::LoadRequest request;
-  request.method = options.method;
-  request.objective = parse_objective(options.objective);
-  request.contiguous = options.contiguous;
-  request.serial = options.serial;
-  request.options.time_budget = options.time_budget;
-  request.options.seed = options.seed;
-  request.options.threads = options.threads;
-  request.options.stages = options.stages;
-  request.options.minimise = place::parse_minimise(options.minimise);
-  request.options.imbalance = options.imbalance;
-  const std::optional<LoadPlan> plan = [&] {
-    const Progress progress("planning", options.time_budget);
-    return place::plan_load(problem, request);
+int plan_published(const std::string& path, const place::LoadRequest& request, bool json,
+                   const std::string& out) {
+  const LoadProblem problem = load_dnn_partitioning(path);
+  const auto outcome = [&] {
+    const Progress progress("planning", request.options.time_budget);
+    return plan(problem, request);
   }();
-  if (!plan) {
-    fmt::print(stderr, "kerf: error: [partition.{}] {}\n", options.method,
-               why_nothing(problem, options));
+  if (!outcome) {
+    fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message);
     return kNo;
   }
-  check_load_plan(problem, *plan, options.serial);
-  if (!options.out.empty()) write_file(options.out, print_load_plan(problem, *plan));
-  if (options.json) {
-    fmt::print("{}", print_load_plan(problem, *plan));
+  if (!out.empty()) write_file(out, print_load_plan(problem, *outcome));
+  if (json) {
+    fmt::print("{}", print_load_plan(problem, *outcome));
   } else {
-    print_plan_table(problem, *plan);
+    print_plan_table(problem, *outcome);
   }
   return kOk;
 }

@@ -9,29 +9,25 @@
 #include <exception>
 
 #include "kerf/device/devices.h"
+#include "kerf/driver/make_problem.h"
+#include "kerf/driver/plan.h"
 #include "kerf/emit/report/table.h"
 #include "kerf/graph/text.h"
-#include "kerf/partition/registry/registry.h"
-#include "kerf/profile/estimate.h"
-#include "kerf/verify/verify_plan.h"
 
 namespace {
 
 int plan_graph(const char* path, const char* devices, int n_microbatches) {
-  kerf::Problem problem;
-  problem.graph = kerf::load_graph(path);
-  problem.cluster = kerf::parse_devices(devices);
-  problem.n_microbatches = n_microbatches;
-  // Or kerf::load_profile("profile.json", problem.graph), where one was measured.
-  const std::string& kind = problem.cluster.devices[0].kind;
-  problem.profile = kerf::estimate(problem.graph, kerf::device_kind(kind), problem.micro_batch());
+  kerf::ProblemSettings settings;
+  settings.n_microbatches = n_microbatches;
+  // Costs are estimated; give kerf::load_profile("profile.json", graph) where some were measured.
+  const kerf::Problem problem =
+      kerf::make_problem(kerf::load_graph(path), kerf::parse_devices(devices), {}, settings);
 
-  const auto outcome = kerf::plan(problem);
+  const auto outcome = kerf::plan(problem);  // verified
   if (!outcome) {
     std::fprintf(stderr, "%s\n", outcome.reason().message().c_str());
     return 1;
   }
-  kerf::check_plan(problem.graph, &problem.profile, *outcome);  // throws unless the plan is sound
   std::fputs(kerf::plan_table(*outcome, &problem.graph).c_str(), stdout);
   return 0;
 }

@@ -13,7 +13,7 @@
 #include "kerf/base/rng.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 
@@ -94,7 +94,7 @@ Problem make_problem(int num_nodes, Setting setting) {
   std::vector<std::string> names;
   for (int d = 0; d < kDevices; ++d) names.push_back(fmt::format("a100:{}", d));
   problem.cluster = make_cluster(names);
-  const Plan whole = *plan(problem, "single");
+  const Plan whole = *partition::solve(problem, "single");
   const double share = static_cast<double>(whole.memory[0].predicted.count) / kDevices;
   for (std::size_t d = 0; d < problem.cluster.num_devices(); ++d) {
     Device& device = problem.cluster.devices[d];
@@ -125,16 +125,16 @@ const Problem& cached_problem(int num_nodes, Setting setting) {
 void run_chain(benchmark::State& state, Setting setting) {
   const Problem& problem = cached_problem(static_cast<int>(state.range(0)), setting);
   // First the answer, then the time.
-  const auto checked = plan(problem, "chain");
+  const auto checked = partition::solve(problem, "chain");
   if (checked && !verify_plan(problem.graph, &problem.profile, *checked).empty()) {
     state.SkipWithError("the plan is not sound");
     return;
   }
-  for (auto _ : state) benchmark::DoNotOptimize(plan(problem, "chain"));
+  for (auto _ : state) benchmark::DoNotOptimize(partition::solve(problem, "chain"));
   state.counters["nodes"] = static_cast<double>(problem.graph.num_nodes());
   state.counters["feasible"] = checked ? 1 : 0;
   if (!checked) return;
-  const auto even = plan(problem, "even");
+  const auto even = partition::solve(problem, "even");
   state.counters["bound_us"] = checked->lower_bound.value / 1e3;
   state.counters["chain_us"] = checked->busiest.count / 1e3;
   state.counters["even_us"] = even ? even->busiest.count / 1e3 : -1;

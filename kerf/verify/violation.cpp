@@ -8,8 +8,7 @@
 
 namespace kerf {
 
-void refuse_violations(const std::vector<Violation>& violations) {
-  if (violations.empty()) return;
+std::string list_violations(const std::vector<Violation>& violations) {
   constexpr std::size_t kMostShown = 5;
   std::string shown;
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShown); ++i) {
@@ -18,12 +17,16 @@ void refuse_violations(const std::vector<Violation>& violations) {
   if (violations.size() > kMostShown) {
     shown += fmt::format("; and {} more", violations.size() - kMostShown);
   }
-  throw Error(
-      ErrorKind::invalid_plan,
-      fmt::format("[verify.plan] the plan breaks {} ({}); expected none; plan "
-                  "again",
-                  violations.size() == 1 ? "a rule" : fmt::format("{} rules", violations.size()),
-                  shown));
+  return fmt::format("{} ({})",
+                     violations.size() == 1 ? "a rule" : fmt::format("{} rules", violations.size()),
+                     shown);
+}
+
+void refuse_violations(const std::vector<Violation>& violations) {
+  if (violations.empty()) return;
+  throw Error(ErrorKind::invalid_plan,
+              fmt::format("[verify.plan] the plan breaks {}; expected none; plan again",
+                          list_violations(violations)));
 }
 
 }  // namespace kerf

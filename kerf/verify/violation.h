@@ -15,6 +15,9 @@ struct Violation {
   std::string message;  // names nodes, stages, devices
 };
 
+// "2 rules (glue: ...; limit: ...)": the first few, in one line.
+std::string list_violations(const std::vector<Violation>& violations);
+
 // Throws Error(invalid_plan), one line that names the first few; nothing when there are none.
 void refuse_violations(const std::vector<Violation>& violations);
 

@@ -439,7 +439,7 @@ class Violation:
 
 def plan(
     graph: Graph,
-    profile: Profile,
+    profile: Profile | None,
     cluster: Cluster,
     method: str = "chain",
     objective: str = "throughput",
@@ -483,9 +483,9 @@ class Comparison:
 
 def compare_methods(
     graph: Graph,
-    profile: Profile,
+    profile: Profile | None,
     cluster: Cluster,
-    methods: Sequence[str] = ...,
+    methods: str | Sequence[str] = "all",
     objective: str = "throughput",
     comm_model: str = "link",
     schedule: str = "fill_drain",
@@ -506,7 +506,7 @@ def make_plan(
     schedule: str = "fill_drain",
     n_microbatches: int = 1,
     batch: int = 0,
-) -> Plan: ...
+) -> Plan | Infeasible: ...
 def replan(
     plan: Plan,
     graph: Graph,

@@ -120,17 +120,19 @@ def _find_profile(
     profile: Profile | StrPath | None,
     graph: Graph,
     cluster: Cluster,
-    micro_batch: int,
+    batch: int,
+    n_microbatches: int,
     model: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-) -> Profile:
+) -> Profile | None:
+    """What was given, loaded or measured; None where costs are to be estimated."""
     if isinstance(profile, Profile):
         return profile
     if profile is None:
         profile = "estimate" if model is None else "measure"
     if profile == "estimate":
-        return _core.estimate(graph, _core.profiled_kind(cluster), micro_batch)
+        return None
     if profile != "measure":
         return _core.load_profile(os.fspath(profile), graph)
     if model is None:
@@ -141,6 +143,7 @@ def _find_profile(
     from kerf._profile import profile as measure
 
     args = tuple(args) if isinstance(args, list) else args
+    micro_batch = _core.micro_batch_size(graph, batch, n_microbatches)
     return measure(model, graph, args, kwargs, batch=micro_batch or None, devices=cluster)
 
 
@@ -212,10 +215,9 @@ def plan(
     _warn_of_mixing(graph, n_microbatches)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = make_cluster(devices, max_memory)
-    micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     answer = _core.plan(
         graph,
-        _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),
+        _find_profile(profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs),
         cluster,
         method=method,
         objective=objective,
@@ -261,24 +263,18 @@ def compare_methods(
 ) -> Comparison:
     """Plans with several methods; ``print`` shows objective, gap to the bound, memory and seconds.
 
-    ``methods``: ``"all"``, a name, or a list of names. Methods that cannot minimise ``objective``
-    are run for throughput and scored for it. The other arguments are those of ``kerf.plan``. Every
-    plan has been verified; a method that finds none has ``plan`` None and a ``reason``.
+    ``methods``: ``"all"``, names with commas between them, or a list of names. Methods that cannot
+    minimise ``objective`` are run for throughput and scored for it. The other arguments are those
+    of ``kerf.plan``. Every plan has been verified; a method that finds none has ``plan`` None and a
+    ``reason``.
     """
     n_microbatches = _one_count(n_microbatches, chunks)
-    names = methods.split(",") if isinstance(methods, str) else list(methods)
-    names = [name.strip() for name in names]
-    if not names:
-        raise ValueError(
-            "[kerf.compare_methods] methods is empty; expected 'all' or at least one name"
-        )
     cluster = make_cluster(devices, max_memory)
-    micro_batch = _core.micro_batch_size(graph, batch or 0, n_microbatches)
     return _core.compare_methods(
         graph,
-        _find_profile(profile, graph, cluster, micro_batch, model, args, kwargs),
+        _find_profile(profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs),
         cluster,
-        methods=[] if names == ["all"] else names,
+        methods=methods if isinstance(methods, str) else list(methods),
         objective=objective,
         comm_model=comm_model,
         schedule=schedule,

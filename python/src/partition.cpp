@@ -2,23 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Planning. Long calls let other Python threads run and answer signals.
-#include "kerf/partition/registry/registry.h"
-
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
 #include <map>
 #include <variant>
 
+#include "kerf/driver/compare.h"
+#include "kerf/driver/make_problem.h"
+#include "kerf/driver/plan.h"
+#include "kerf/driver/replan.h"
 #include "kerf/emit/report/comparison_table.h"
-#include "kerf/partition/bounds/bounds.h"
-#include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/compare_methods.h"
-#include "kerf/partition/registry/replan.h"
 #include "kerf/plan/metrics.h"
-#include "kerf/profile/estimate.h"
-#include "kerf/profile/speeds.h"
-#include "kerf/verify/verify_plan.h"
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
 
@@ -27,22 +22,15 @@ namespace {
 
 using Answer = std::variant<Plan, Infeasible>;
 
-// Nothing leaves here unverified.
-Answer checked(Outcome<Plan, Infeasible> outcome, const Problem& problem) {
+Answer answer(Outcome<Plan, Infeasible> outcome) {
   if (!outcome) return outcome.reason();
-  check_plan(problem.graph, &problem.profile, *outcome);
   return std::move(*outcome);
 }
 
-Problem make_problem(const Graph& graph, const Profile& profile, const Cluster& cluster,
-                     const std::string& objective, const std::string& comm_model,
-                     const std::string& schedule, int n_microbatches, std::int64_t batch,
-                     std::uint64_t seed) {
-  return {graph,          profile, cluster, parse_objective(objective), comm_model, schedule,
-          n_microbatches, batch,   seed};
-}
+// None for a profile: the costs are estimated.
+using Costs = std::optional<Profile>;
 
-Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
+Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& cluster,
                   const std::string& method, const std::string& objective,
                   const std::string& comm_model, const std::string& schedule, int n_microbatches,
                   std::int64_t batch, std::uint64_t seed, std::int64_t work_limit,
@@ -51,44 +39,41 @@ Answer plan_graph(const Graph& graph, const Profile& profile, const Cluster& clu
                   std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device) {
   const Problem problem =
-      make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
-                   comm_model, schedule, n_microbatches, batch, seed);
-  return checked(plan(problem, method,
-                      {.work_limit = work_limit,
-                       .time_budget = time_budget,
-                       .threads = threads,
-                       .saturate_host = saturate_host,
-                       .mixed = mixed,
-                       .stages = stages,
-                       .minimise = place::parse_minimise(minimise),
-                       .imbalance = imbalance,
-                       .node_to_partition = std::move(node_to_partition),
-                       .partition_to_device = std::move(partition_to_device)}),
-                 problem);
+      make_problem(graph, cluster, profile,
+                   {parse_objective(objective), comm_model, schedule, n_microbatches, batch, seed});
+  return answer(plan(problem, method,
+                     {.work_limit = work_limit,
+                      .time_budget = time_budget,
+                      .threads = threads,
+                      .saturate_host = saturate_host,
+                      .mixed = mixed,
+                      .stages = stages,
+                      .minimise = place::parse_minimise(minimise),
+                      .imbalance = imbalance,
+                      .node_to_partition = std::move(node_to_partition),
+                      .partition_to_device = std::move(partition_to_device)}));
 }
 
-Comparison compare_on_graph(const Graph& graph, const Profile& profile, const Cluster& cluster,
-                            std::vector<std::string> methods, const std::string& objective,
+// Names, or one text as the command line takes it.
+using MethodList = std::variant<std::string, std::vector<std::string>>;
+
+Comparison compare_on_graph(const Graph& graph, const Costs& profile, const Cluster& cluster,
+                            const MethodList& methods, const std::string& objective,
                             const std::string& comm_model, const std::string& schedule,
                             int n_microbatches, std::int64_t batch, std::uint64_t seed,
                             double time_budget, int threads, bool mixed) {
   const Problem problem =
-      make_problem(graph, profile, with_relative_speeds(cluster, graph, profile), objective,
-                   comm_model, schedule, n_microbatches, batch, seed);
-  partition::Options options;
-  options.time_budget = time_budget;
-  options.threads = threads;
-  options.mixed = mixed;
-  Comparison comparison = compare_methods(problem, std::move(methods), options);
-  for (const ComparedMethod& row : comparison.methods) {
-    if (row.found) check_plan(problem.graph, &problem.profile, row.plan);
-  }
-  return comparison;
+      make_problem(graph, cluster, profile,
+                   {parse_objective(objective), comm_model, schedule, n_microbatches, batch, seed});
+  const auto* text = std::get_if<std::string>(&methods);
+  return compare(
+      problem, text != nullptr ? parse_methods(*text) : std::get<std::vector<std::string>>(methods),
+      {.time_budget = time_budget, .threads = threads, .mixed = mixed});
 }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& expected) {
   throw Error(ErrorKind::invalid_argument,
-              fmt::format("[partition.make_plan] {}; expected {}", found, expected));
+              fmt::format("[kerf.make_plan] {}; expected {}", found, expected));
 }
 
 std::vector<std::vector<NodeId>> to_nodes(const Graph& graph,
@@ -115,29 +100,28 @@ std::vector<DeviceId> to_devices(const Cluster& cluster, const std::vector<std::
   return out;
 }
 
-Plan place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cluster,
-                   const std::vector<std::vector<std::size_t>>& stages,
-                   const std::vector<std::string>& devices, const std::string& comm_model,
-                   const std::string& schedule, int n_microbatches, std::int64_t batch) {
-  const Problem problem = make_problem(graph, profile, cluster, "throughput", comm_model, schedule,
-                                       n_microbatches, batch, 0);
+// The cluster's speeds are taken as they are given.
+Answer place_by_hand(const Graph& graph, const Profile& profile, const Cluster& cluster,
+                     const std::vector<std::vector<std::size_t>>& stages,
+                     const std::vector<std::string>& devices, const std::string& comm_model,
+                     const std::string& schedule, int n_microbatches, std::int64_t batch) {
+  const Problem problem{.graph = graph,
+                        .profile = profile,
+                        .cluster = cluster,
+                        .comm_model = comm_model,
+                        .schedule = schedule,
+                        .n_microbatches = n_microbatches,
+                        .batch = batch};
   if (stages.size() != devices.size()) {
     refuse(fmt::format("{} stages and {} devices", stages.size(), devices.size()),
            "a device for each stage");
   }
-  Plan plan = make_plan(problem, to_nodes(graph, stages), to_devices(cluster, devices), "given");
-  plan.lower_bound = partition::best_lower_bound(problem);
-  return plan;
+  return answer(place_stages(problem, to_nodes(graph, stages), to_devices(cluster, devices)));
 }
 
 Answer replan_graph(const Plan& plan, const Graph& graph, const Profile* profile,
                     std::optional<int> n_microbatches, std::optional<std::int64_t> batch) {
-  check_plan_matches(plan, graph);
-  check_plan(graph, nullptr, plan);  // it may come from a file
-  auto outcome = replan(plan, graph, profile, n_microbatches, batch);
-  if (!outcome) return outcome.reason();
-  check_plan(graph, profile, *outcome);
-  return std::move(*outcome);
+  return answer(replan(plan, graph, profile, n_microbatches, batch));
 }
 
 std::vector<std::pair<std::string, std::string>> list_methods() {
@@ -191,11 +175,10 @@ void init_partition(py::module_& m) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
       });
   m.def("compare_methods", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
-        py::arg("cluster"), py::arg("methods") = std::vector<std::string>{},
-        py::arg("objective") = "throughput", py::arg("comm_model") = "link",
-        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
-        py::arg("seed") = 0, py::arg("time_budget") = 1.0, py::arg("threads") = 1,
-        py::arg("mixed") = true);
+        py::arg("cluster"), py::arg("methods") = "all", py::arg("objective") = "throughput",
+        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
+        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
+        py::arg("time_budget") = 1.0, py::arg("threads") = 1, py::arg("mixed") = true);
   m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
         py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0);

@@ -11,7 +11,7 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/lower/contiguous.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 
@@ -21,7 +21,7 @@ namespace {
 // What one device needs for everything: limits around it are sometimes enough.
 Problem limited_problem(std::uint64_t seed, const RandomProblemOptions& options) {
   Problem problem = random_problem(seed, options);
-  const auto single = plan(problem, "single");
+  const auto single = partition::solve(problem, "single");
   limit_memory(problem, seed, single->memory[single->stages[0].device.index()].predicted);
   return problem;
 }
@@ -254,7 +254,7 @@ TEST(Chain, SaysExactlyHowMuchMemoryIsShort) {
   int tried = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Problem problem = limited_problem(seed, {.graph = {.num_nodes = 12, .decorate = false}});
-    const auto outcome = plan(problem, "chain");
+    const auto outcome = partition::solve(problem, "chain");
     if (outcome) continue;
     ++tried;
     const Infeasible& reason = outcome.reason();
@@ -264,7 +264,7 @@ TEST(Chain, SaysExactlyHowMuchMemoryIsShort) {
     const auto raised = [&](Bytes by) {
       Problem other = problem;
       for (Device& device : other.cluster.devices) device.memory += by;
-      return static_cast<bool>(plan(other, "chain"));
+      return static_cast<bool>(partition::solve(other, "chain"));
     };
     EXPECT_TRUE(raised(reason.short_by)) << seed;
     EXPECT_FALSE(raised(reason.short_by - Bytes{1})) << seed;
@@ -275,7 +275,7 @@ TEST(Chain, SaysExactlyHowMuchMemoryIsShort) {
 TEST(Chain, KeepsTheOrderGivenWhereDevicesAreEqual) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Problem problem = random_problem(seed, {.num_devices = 4});
-    const auto single = plan(problem, "single");
+    const auto single = partition::solve(problem, "single");
     const bool share = seed % 3 == 0;
     for (Device& device : problem.cluster.devices) {
       device.speed = 2;

@@ -15,8 +15,7 @@
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/compare_methods.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/simulate/make_plan.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/limited_problem.h"
@@ -48,7 +47,7 @@ Outcome<Plan, Infeasible> plan_within(const Problem& problem, const std::string&
                                       double seconds) {
   partition::Options options;
   options.time_budget = seconds;
-  return plan(problem, method, options);
+  return partition::solve(problem, method, options);
 }
 
 struct Checked {
@@ -64,7 +63,7 @@ void check_against_exact(const Problem& problem, Checked& checked) {
     ++checked.proved;
   }
   const double best = exact->gap() <= 1e-5 ? exact->objective_value() : exact->lower_bound.value;
-  for (const std::string& method : comparable_methods()) {
+  for (const std::string& method : partition::comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     if (!outcome) continue;
     ++checked.found;
@@ -77,7 +76,7 @@ void check_against_exact(const Problem& problem, Checked& checked) {
 class Families : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Families, NoMethodBeatsTheExactOne) {
-  const auto methods = static_cast<int>(comparable_methods().size());
+  const auto methods = static_cast<int>(partition::comparable_methods().size());
   Checked checked;
   for (const int devices : {2, 3}) {
     SCOPED_TRACE(devices);
@@ -107,7 +106,7 @@ TEST_P(Families, NoMethodBeatsTheExactOneWhereMemoryIsShort) {
 TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodes) {
   const families::Model model = families::make(GetParam(), 300, 1);
   const Problem problem = make_problem(model, "4x80GiB");
-  for (const std::string& method : comparable_methods()) {
+  for (const std::string& method : partition::comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     ASSERT_TRUE(static_cast<bool>(outcome)) << method << ": " << outcome.reason().message();
     expect_sound(problem, *outcome);
@@ -119,7 +118,7 @@ TEST_P(Families, EveryMethodIsSoundOnHundredsOfNodesWhereMemoryIsShort) {
   Problem problem = make_problem(model, "4x80GiB");
   limit_every_device(problem, 0.6 * bytes_on_one_device(problem));
   int found = 0;
-  for (const std::string& method : comparable_methods()) {
+  for (const std::string& method : partition::comparable_methods()) {
     const auto outcome = plan_within(problem, method, kSeconds);
     if (!outcome) continue;
     ++found;
@@ -227,7 +226,7 @@ TEST(FamilyModels, T5LargeFitsInPairsWhereNoRunOfBlocksDoes) {
   EXPECT_NEAR(weights / 4, 2884e6, 1e6);
   Problem problem = make_problem(model, "8x80GiB");
   limit_every_device(problem, 1.05 * weights / 8);
-  EXPECT_FALSE(static_cast<bool>(plan(problem, "chain")));
+  EXPECT_FALSE(static_cast<bool>(partition::solve(problem, "chain")));
   const Plan pairs = paired_plan(problem);
   EXPECT_FALSE(find_overflow(pairs));
   EXPECT_LE(pairs.busiest.count * 8 / model.profile.total_forward().count, 1.02);

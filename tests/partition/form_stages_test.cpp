@@ -14,7 +14,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
@@ -39,7 +39,7 @@ TEST(OneStageEach, IsWhatEveryMethodGivesOrRefuses) {
     wanted.equal_links = seed % 2 == 0;
     Problem problem = random_problem(seed, wanted);
     if (seed % 3 == 0) {
-      const auto alone = plan(problem, "single");
+      const auto alone = partition::solve(problem, "single");
       const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
       limit_memory(problem, seed, Bytes{need.count * 4 / 5});
     }
@@ -50,7 +50,7 @@ TEST(OneStageEach, IsWhatEveryMethodGivesOrRefuses) {
       options.mixed = false;
       options.time_budget = 0.02;
       try {
-        const auto outcome = plan(problem, entry.name, options);
+        const auto outcome = partition::solve(problem, entry.name, options);
         if (!outcome) continue;
         ++plans;
         EXPECT_FALSE(has_mixed_stages(*outcome));

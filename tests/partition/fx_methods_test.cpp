@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 
@@ -21,7 +21,7 @@ Problem some_problem(std::uint64_t seed, bool limited) {
                                           .equal_links = seed % 2 == 0,
                                           .shared_memory = seed % 5 == 0});
   if (!limited) return problem;
-  const auto whole = plan(problem, "single");
+  const auto whole = partition::solve(problem, "single");
   Bytes most;
   for (const DeviceMemory& memory : whole->memory) most = std::max(most, memory.predicted);
   limit_memory(problem, seed, most);
@@ -33,7 +33,7 @@ TEST(FxMethods, GiveSoundPlansWithinMemory) {
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     const Problem problem = some_problem(seed, seed % 3 != 0);
     for (const char* method : {"size", "sparse_nn", "cost_aware", "kl"}) {
-      const auto outcome = plan(problem, method);
+      const auto outcome = partition::solve(problem, method);
       if (!outcome) continue;
       const auto violations = verify_plan(problem.graph, &problem.profile, *outcome);
       EXPECT_TRUE(violations.empty())
@@ -49,10 +49,10 @@ TEST(FxMethods, FitWhereverOneDeviceHoldsEverything) {
   int held = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Problem problem = some_problem(seed, true);
-    if (!plan(problem, "single")) continue;
+    if (!partition::solve(problem, "single")) continue;
     ++held;
     for (const char* method : {"size", "sparse_nn", "cost_aware", "kl"}) {
-      const auto outcome = plan(problem, method);
+      const auto outcome = partition::solve(problem, method);
       EXPECT_TRUE(outcome) << seed << ' ' << method << ": " << outcome.reason().message();
     }
   }
@@ -72,7 +72,7 @@ class AnAotPlan : public ::testing::Test {
       options_.partition_to_device[static_cast<std::int64_t>(d) * 5] =
           problem_.cluster.devices[d].name;
     }
-    const auto chain = plan(problem_, "even");
+    const auto chain = partition::solve(problem_, "even");
     for (const Stage& stage : chain->stages) {
       for (const NodeId node : stage.nodes) {
         options_.node_to_partition[problem_.graph.node(node).name] =
@@ -83,7 +83,7 @@ class AnAotPlan : public ::testing::Test {
   }
   std::string refusal() {
     try {
-      plan(problem_, "aot", options_);
+      partition::solve(problem_, "aot", options_);
     } catch (const Error& error) {
       return error.what();
     }
@@ -95,7 +95,7 @@ class AnAotPlan : public ::testing::Test {
 };
 
 TEST_F(AnAotPlan, IsWhatWasGiven) {
-  const auto outcome = plan(problem_, "aot", options_);
+  const auto outcome = partition::solve(problem_, "aot", options_);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->stage_of_nodes(), expected_);
   EXPECT_TRUE(verify_plan(problem_.graph, &problem_.profile, *outcome).empty());
@@ -134,7 +134,7 @@ TEST_F(AnAotPlan, KeepsTheMemoryLimits) {
     device.memory = Bytes{8};
     device.memory_limited = true;
   }
-  const auto outcome = plan(problem_, "aot", options_);
+  const auto outcome = partition::solve(problem_, "aot", options_);
   ASSERT_FALSE(outcome);
   EXPECT_GT(outcome.reason().short_by, Bytes{0});
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every method on hundreds of small random problems, against brute force and against each other.
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 // What devices need when nodes are spread evenly: limits around it are sometimes enough.
 Bytes typical_need(const Problem& problem) {
-  const auto outcome = plan(problem, "single");
+  const auto outcome = partition::solve(problem, "single");
   return Bytes{outcome->memory[outcome->stages[0].device.index()].predicted.count};
 }
 
@@ -50,10 +50,10 @@ TEST(EveryMethod, IsSoundAndNeverBeatsExact) {
                                                    .shared_memory = seed % 5 == 0});
     partition::Options patient;
     patient.time_budget = 60;
-    const auto best = plan(problem, "exact", patient);
+    const auto best = partition::solve(problem, "exact", patient);
     if (best) expect_sound(problem, *best, seed);
     for (const char* method : {"single", "even", "chain"}) {
-      const auto outcome = plan(problem, method);
+      const auto outcome = partition::solve(problem, method);
       if (!outcome) continue;
       expect_sound(problem, *outcome, seed);
       ASSERT_TRUE(best) << "seed " << seed << ": " << method << " fits and exact says nothing does";
@@ -78,8 +78,8 @@ TEST(EveryMethod, GivesTheSamePlanAgain) {
         options.partition_to_device[0] = problem.cluster.devices.front().name;
         for (const Node& node : problem.graph.nodes()) options.node_to_partition[node.name] = 0;
       }
-      const auto first = plan(problem, entry.name, options);
-      const auto second = plan(problem, entry.name, options);
+      const auto first = partition::solve(problem, entry.name, options);
+      const auto second = partition::solve(problem, entry.name, options);
       ASSERT_EQ(static_cast<bool>(first), static_cast<bool>(second));
       if (first) {
         if (first->timed_out || second->timed_out) {
@@ -99,7 +99,7 @@ TEST(EveryMethod, GivesTheSamePlanAgain) {
 
 TEST(Planning, RefusesAnUnknownMethodWithTheNamesOfTheOthers) {
   try {
-    plan(random_problem(1), "tarot");
+    partition::solve(random_problem(1), "tarot");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
@@ -113,21 +113,21 @@ TEST(Planning, RefusesAnUnknownMethodWithTheNamesOfTheOthers) {
 TEST(Planning, RefusesAnEmptyGraphAndObjectivesNobodyMinimises) {
   Problem problem = random_problem(1);
   problem.objective = Objective::memory;
-  EXPECT_THROW(plan(problem), Error);
+  EXPECT_THROW(partition::solve(problem), Error);
   problem = random_problem(1);
   problem.graph = Graph();
   problem.profile = {};
   problem.profile.graph_hash = problem.graph.hash();
   problem.batch = 0;
   problem.n_microbatches = 1;
-  EXPECT_THROW(plan(problem), Error);
+  EXPECT_THROW(partition::solve(problem), Error);
 }
 
 TEST(ReplacingTheProblem, ResimulatesTheSameStagesAndChecksMemoryAgain) {
   Problem problem = random_problem(4);
   problem.batch = 8;
   problem.n_microbatches = 2;
-  const auto before = plan(problem, "even");
+  const auto before = partition::solve(problem, "even");
   ASSERT_TRUE(before);
   problem.n_microbatches = 8;
   const auto after = replace_problem(*before, problem);

@@ -12,8 +12,7 @@
 #include "kerf/partition/lower/units.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/raise/form_stages.h"
-#include "kerf/partition/registry/compare_methods.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/methods.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_starts.h"
@@ -49,7 +48,7 @@ Problem make_problem(std::uint64_t seed, const Case& wanted) {
     if (wanted.comm_model == "host_staged" && d == 1) problem.cluster.devices[d].host = true;
   }
   if (wanted.limited) {
-    const auto alone = plan(problem, "single");
+    const auto alone = partition::solve(problem, "single");
     const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
     limit_memory(problem, seed, Bytes{need.count * 3 / 4});
   }
@@ -79,7 +78,7 @@ void check_methods(std::uint64_t seed, const Problem& problem, Tally& tally) {
   for (const std::string method : {"exact", "auto", "refine", "ideals", "chain"}) {
     partition::Options options;
     options.time_budget = method == "exact" ? 20 : 0.02;
-    const auto outcome = plan(problem, method, options);
+    const auto outcome = partition::solve(problem, method, options);
     if (!outcome) {
       // The planners that know all splits must not give up where there is one.
       if (method == "exact") {
@@ -158,7 +157,7 @@ TEST(Planners, MinimiseEveryObjective) {
       for (const std::string method : {"exact", "auto", "refine"}) {
         partition::Options options;
         options.time_budget = method == "exact" ? 20 : 0.1;
-        const auto outcome = plan(problem, method, options);
+        const auto outcome = partition::solve(problem, method, options);
         ASSERT_TRUE(static_cast<bool>(outcome)) << seed;
         expect_sound(problem, *outcome, seed);
         // Other methods may form a device's stages in other ways still.
@@ -191,8 +190,8 @@ TEST(Planners, GiveTheSamePlanOnAnyNumberOfThreads) {
       one.time_budget = 0.2;
       partition::Options two = one;
       two.threads = 2;
-      const auto a = plan(problem, method, one);
-      const auto b = plan(problem, method, two);
+      const auto a = partition::solve(problem, method, one);
+      const auto b = partition::solve(problem, method, two);
       ASSERT_TRUE(a && b);
       if (a->timed_out || b->timed_out) continue;  // and say so
       EXPECT_EQ(*a, *b) << method << ' ' << seed;
@@ -200,27 +199,6 @@ TEST(Planners, GiveTheSamePlanOnAnyNumberOfThreads) {
     }
   }
   EXPECT_GT(compared, 12) << "of 18";
-}
-
-TEST(CompareMethods, ScoresAllForTheSameObjectiveAndBound) {
-  Problem problem = make_problem(3, {.num_devices = 3, .equal_speeds = false});
-  problem.objective = Objective::latency;
-  partition::Options options;
-  options.time_budget = 0.05;
-  const Comparison comparison = compare_methods(problem, {}, options);
-  EXPECT_EQ(comparison.methods.size(), comparable_methods().size());
-  std::size_t found = 0;
-  for (const ComparedMethod& row : comparison.methods) {
-    if (!row.found) continue;
-    ++found;
-    EXPECT_EQ(row.plan.objective, Objective::latency);
-    EXPECT_EQ(row.plan.lower_bound, comparison.bound);
-    expect_sound(problem, row.plan, 3);
-  }
-  EXPECT_GE(found, comparable_methods().size() / 2);
-  EXPECT_THROW(compare_methods(problem, {"best"}, options), Error);
-  EXPECT_THROW(compare_methods(problem, {"aot"}, options), Error);
-  EXPECT_THROW(compare_methods(problem, {"chain", "chain"}, options), Error);
 }
 
 TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {

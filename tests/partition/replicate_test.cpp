@@ -8,8 +8,7 @@
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/registry.h"
-#include "kerf/partition/registry/replan.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
@@ -120,7 +119,7 @@ output "y" = %y
 
 // Always verified.
 Plan saturated(const Problem& problem, std::string_view method) {
-  const auto outcome = plan(problem, method, {.saturate_host = true});
+  const auto outcome = partition::solve(problem, method, {.saturate_host = true});
   check_plan(problem.graph, &problem.profile, *outcome);
   return *outcome;
 }
@@ -129,7 +128,7 @@ TEST(SaturateHost, FillsTheHostWithCopiesAfterAnyMethod) {
   const Problem problem = small_problem("cuda:0=1MiB,cuda:1=1MiB,cuda:2=20KiB,cuda:3=1MiB");
   EXPECT_THAT(saturated(problem, "single").replica_names(),
               ElementsAre(ElementsAre("cuda:1"), ElementsAre("cuda:3")));
-  EXPECT_THAT(plan(problem, "single")->replicas, IsEmpty()) << "only when asked";
+  EXPECT_THAT(partition::solve(problem, "single")->replicas, IsEmpty()) << "only when asked";
 }
 
 TEST(SaturateHost, SaysWhenThereIsNoRoom) {
@@ -173,10 +172,10 @@ TEST(SaturateHost, MakesSoundPlansOfRandomProblems) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Problem problem = random_problem(
         seed, {.num_devices = 6, .equal_links = false, .shared_memory = seed % 2 == 0});
-    const Bytes need = plan(problem, "single")->memory[0].predicted;
+    const Bytes need = partition::solve(problem, "single")->memory[0].predicted;
     limit_memory(problem, seed, Bytes{need.count * 2 + 100});
     for (const std::string_view method : {"single", "chain"}) {
-      const auto outcome = plan(problem, method, {.saturate_host = true});
+      const auto outcome = partition::solve(problem, method, {.saturate_host = true});
       if (!outcome) continue;
       check_plan(problem.graph, &problem.profile, *outcome);
       copies += outcome->replicas.size();
@@ -189,22 +188,8 @@ TEST(SaturateHost, MakesSoundPlansOfRandomProblems) {
   EXPECT_GT(copies, 100U);
 }
 
-TEST(Replanning, KeepsReplicasAndChecksTheirMemory) {
-  const Problem problem = small_problem("cuda:0=1MiB,cuda:1=40KiB");
-  const Plan plan = saturated(problem, "single");
-  ASSERT_EQ(plan.replica_names(), (std::vector<std::vector<std::string>>{{"cuda:1"}}));
-  const auto same = replan(plan, problem.graph, &problem.profile, 4, {});
-  ASSERT_TRUE(same);
-  EXPECT_EQ(same->replicas, plan.replicas);
-  check_plan(problem.graph, &problem.profile, *same);
-  const auto larger = replan(plan, problem.graph, &problem.profile, 1, 64);
-  ASSERT_FALSE(larger) << "the copy's device is too small for this batch";
-  EXPECT_EQ(larger.reason().device, "cuda:1");
-  EXPECT_THAT(larger.reason().message(), HasSubstr("drop the replicas"));
-}
-
 // A plan that was numbered otherwise, by hand: copies follow their stages.
-TEST(Replanning, KeepsReplicasOfStagesThatAreNumberedAnew) {
+TEST(ReplacingTheProblem, KeepsReplicasOfStagesThatAreNumberedAnew) {
   Problem problem = small_problem("6xcuda");
   problem.graph = parse_graph(R"(kerf-graph 1.0
 graph "two"
@@ -230,7 +215,7 @@ TEST(AnAssignment, BelongsToTheMethodAotAndItToAnAssignment) {
   const Problem problem = small_problem("cpu:0,cpu:1");
   const auto error_of = [&](std::string_view method, const partition::Options& options) {
     try {
-      (void)plan(problem, method, options);
+      (void)partition::solve(problem, method, options);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
       return std::string(error.what());

@@ -18,7 +18,7 @@
 #include "kerf/partition/lower/shared_weights.h"
 #include "kerf/partition/lower/units.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "tests/support/limited_problem.h"
 #include "tests/support/random_problem.h"
 
@@ -360,7 +360,7 @@ TEST(JoinWeightSharers, LeavesADeviceAChoiceWhereSpansOverlap) {
   EXPECT_GE(unit_of.back() + 1, 8U);
   expect_acyclic(problem, unit_of);
   for (const std::string_view method : {"chain", "mixed_pipe", "auto", "multilevel", "refine"}) {
-    const auto outcome = plan(problem, method);
+    const auto outcome = partition::solve(problem, method);
     EXPECT_TRUE(static_cast<bool>(outcome)) << method;
   }
 }
@@ -378,7 +378,7 @@ TEST(JoinWeightSharers, KeepsNothingFromBeingProved) {
   for (std::size_t n = 0; n < 8; ++n) problem.profile.nodes[n].forward = Nanoseconds{times[n]};
   ASSERT_EQ(joined(problem)[1], joined(problem)[0]);
   for (const std::string_view method : {"exact", "auto"}) {
-    const auto outcome = plan(problem, method);
+    const auto outcome = partition::solve(problem, method);
     ASSERT_TRUE(static_cast<bool>(outcome)) << method;
     EXPECT_DOUBLE_EQ(outcome->busiest.count, 4000) << method;
     EXPECT_LE(outcome->lower_bound.value, 4000) << method;

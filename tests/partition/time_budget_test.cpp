@@ -13,8 +13,7 @@
 #include "kerf/base/interrupt.h"
 #include "kerf/graph/text.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/compare_methods.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/simulate/simulate.h"
 
@@ -72,7 +71,7 @@ double seconds_of(const Problem& problem, const std::string& method) {
   partition::Options options;
   options.time_budget = kBudget;
   const double start = cpu_seconds();
-  const auto outcome = plan(problem, method, options);
+  const auto outcome = partition::solve(problem, method, options);
   if (!outcome) {
     EXPECT_FALSE(outcome.reason().message().empty());
   }
@@ -82,7 +81,7 @@ double seconds_of(const Problem& problem, const std::string& method) {
 TEST(TimeBudget, IsKeptWithManyMicroBatches) {
   for (const bool unlike : {false, true}) {
     Problem problem = make_problem(200, 1 << 16, unlike);
-    for (const std::string& method : comparable_methods()) {
+    for (const std::string& method : partition::comparable_methods()) {
       if (method == "metis") continue;  // not everywhere; see below
       EXPECT_LT(seconds_of(problem, method), kMost) << method << (unlike ? ", unlike" : "");
     }
@@ -132,7 +131,7 @@ TEST(AnInterrupt, StopsEveryMethodThatSearches) {
       for (const char* method : {"auto", "refine", "exact"}) {
         // Again and again: on a fast machine one search may end before it is asked to stop.
         const auto search = [&] {
-          for (;;) plan(its, method, options);
+          for (;;) partition::solve(its, method, options);
         };
         EXPECT_LT(seconds_to_stop(search), 1) << method;
       }

@@ -8,8 +8,7 @@
 
 #include <cmath>
 
-#include "kerf/partition/registry/compare_methods.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/methods.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/plan/metrics.h"
@@ -58,11 +57,11 @@ TEST_P(TracedCostSizes, GiveFinitePlansAndTrueBounds) {
     for (const LowerBound& bound : partition::strong_bounds(problem, 0.1)) {
       EXPECT_LE(bound.value, *best * (1 + 1e-9)) << bound.name << ", seed " << seed;
     }
-    for (const std::string& method : comparable_methods()) {
+    for (const std::string& method : partition::comparable_methods()) {
       if (method == "metis" && !place::has_metis()) continue;
       partition::Options options;
       options.time_budget = 0.05;
-      const auto outcome = plan(problem, method, options);
+      const auto outcome = partition::solve(problem, method, options);
       ASSERT_TRUE(outcome) << method << ", seed " << seed;
       EXPECT_TRUE(std::isfinite(outcome->objective_value())) << method << ", seed " << seed;
       EXPECT_GE(outcome->objective_value(), *best * (1 - 1e-9)) << method << ", seed " << seed;

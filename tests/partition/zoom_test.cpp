@@ -15,7 +15,7 @@
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/chain/device_model.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/traced_search.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/limited_problem.h"
@@ -120,7 +120,7 @@ TEST(ZoomIn, SplitsLargeGraphsWithinAPercentOfTheBound) {
     SCOPED_TRACE(family);
     const Problem problem = make_problem(family, kManyNodes, "16x80GiB");
     ASSERT_GT(problem.graph.num_nodes(), partition::kMostChainNodes);
-    const auto outcome = plan(problem, "chain");
+    const auto outcome = partition::solve(problem, "chain");
     ASSERT_TRUE(static_cast<bool>(outcome));
     expect_true(problem, *outcome);
     EXPECT_LE(outcome->gap(), 0.01);
@@ -133,11 +133,11 @@ TEST(ZoomIn, SplitsLargeGraphsWithinAPercentOfTheBound) {
 // Several passes, ever closer.
 TEST(ZoomIn, SplitsHugeGraphsWithinAPercentOfTheBound) {
   Problem problem = make_problem("transformer", 120'000, "16x80GiB");
-  const auto ample = plan(problem, "chain");
+  const auto ample = partition::solve(problem, "chain");
   ASSERT_TRUE(static_cast<bool>(ample));
   EXPECT_LE(ample->gap(), 0.01);
   limit_every_device(problem, 1.05 * bytes_on_one_device(problem) / 16);
-  const auto tight = plan(problem, "chain");
+  const auto tight = partition::solve(problem, "chain");
   ASSERT_TRUE(static_cast<bool>(tight)) << tight.reason().message();
   EXPECT_FALSE(find_overflow(*tight));
   EXPECT_LE(tight->gap(), 0.1);
@@ -149,7 +149,7 @@ TEST(ZoomIn, MindsUnlikeDevices) {
   Problem problem = make_problem("transformer", kManyNodes, "4x80GiB");
   problem.cluster.devices[0].speed = 0.5;
   problem.cluster.devices[2].speed = 2;
-  const auto outcome = plan(problem, "chain");
+  const auto outcome = partition::solve(problem, "chain");
   ASSERT_TRUE(static_cast<bool>(outcome));
   expect_true(problem, *outcome);
   EXPECT_LE(outcome->gap(), 0.03);

@@ -16,6 +16,7 @@
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mincut/prove.h"
 #include "kerf/place/portfolio/load_methods.h"
+#include "kerf/place/portfolio/published_bounds.h"
 #include "tests/place/random_load.h"
 
 namespace kerf::place {

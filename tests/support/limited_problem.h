@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf {
@@ -15,7 +15,7 @@ inline void limit_every_device(Problem& problem, double bytes) {
 }
 
 inline double bytes_on_one_device(const Problem& problem) {
-  const auto alone = plan(problem, "single");
+  const auto alone = partition::solve(problem, "single");
   return static_cast<double>(alone->memory[alone->stages[0].device.index()].predicted.count);
 }
 

@@ -13,13 +13,12 @@
 #include "kerf/partition/fx/methods.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/raise/replicate.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/exact.h"
 #include "kerf/partition/search/methods.h"
 #include "kerf/place/portfolio/families.h"
 
-namespace kerf {
-namespace partition {
-
+namespace kerf::partition {
 namespace {
 
 // A family's method: the name is all that tells them apart.
@@ -37,6 +36,7 @@ constexpr char kBinpack2d[] = "binpack2d";
 
 constexpr bool kAnyObjective = true;
 constexpr bool kSearches = true;
+constexpr bool kNeedsAssignment = true;
 
 }  // namespace
 
@@ -68,7 +68,7 @@ std::vector<Entry> methods() {
       {"sparse_nn", "embeddings one device each, beside all the rest (fx)", sparse_nn},
       {"cost_aware", "shortest run of one micro-batch, many starts (fx)", cost_aware},
       {"kl", "shortest run of one micro-batch, moves and swaps (fx)", kl},
-      {"aot", "partitions and devices as given, checked (fx)", aot},
+      {"aot", "partitions and devices as given, checked (fx)", aot, false, false, kNeedsAssignment},
   };
 }
 
@@ -80,30 +80,46 @@ const Entry* find_method(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace partition
+const Entry& get_method(std::string_view name) {
+  if (const Entry* entry = find_method(name)) return *entry;
+  std::vector<std::string_view> names;
+  for (const Entry& known : methods()) names.push_back(known.name);
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.plan] unknown method '{}'; expected one of {}", name,
+                          fmt::join(names, ", ")));
+}
+
+std::vector<std::string> comparable_methods() {
+  std::vector<std::string> names;
+  for (const Entry& entry : methods()) {
+    if (!entry.needs_assignment) names.emplace_back(entry.name);
+  }
+  return names;
+}
 
 namespace {
 
 // An assignment and the one method that takes it come together.
-void check_assignment(std::string_view method, const partition::Options& options) {
+void check_assignment(const Entry& method, const Options& options) {
   const bool given = !options.node_to_partition.empty() || !options.partition_to_device.empty();
   const bool whole = !options.node_to_partition.empty() && !options.partition_to_device.empty();
-  if (method == "aot" && !whole) {
+  if (method.needs_assignment && !whole) {
     throw Error(ErrorKind::invalid_argument,
-                "[partition.plan] method 'aot' without an assignment; expected the partition of "
-                "every node and the device of every partition; give node_to_partition and "
-                "partition_to_device (--assignment)");
+                fmt::format("[partition.plan] method '{}' without an assignment; expected the "
+                            "partition of every node and the device of every partition; give "
+                            "node_to_partition and partition_to_device (--assignment)",
+                            method.name));
   }
-  if (method != "aot" && given) {
+  if (!method.needs_assignment && given) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] an assignment for method '{}', which makes its "
                             "own; leave out node_to_partition and partition_to_device "
                             "(--assignment), or use method aot",
-                            method));
+                            method.name));
   }
 }
 
-void check_budget(const partition::Options& options) {
+void check_budget(const Options& options) {
   if (!(options.time_budget > 0) || options.time_budget > 1e6) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] a time budget of {} s; expected more than 0 and at "
@@ -128,7 +144,7 @@ void check_unmixed(std::string_view method, const Plan& plan) {
 
 std::string any_objective_names() {
   std::vector<std::string_view> names;
-  for (const partition::Entry& entry : partition::methods()) {
+  for (const Entry& entry : methods()) {
     if (entry.any_objective) names.push_back(entry.name);
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -136,17 +152,9 @@ std::string any_objective_names() {
 
 }  // namespace
 
-Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
-                               const partition::Options& options) {
+Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
+                                const Options& options) {
   check_assignment(method, options);
-  const partition::Entry* entry = partition::find_method(method);
-  if (entry == nullptr) {
-    std::vector<std::string_view> names;
-    for (const partition::Entry& known : partition::methods()) names.push_back(known.name);
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.plan] unknown method '{}'; expected one of {}", method,
-                            fmt::join(names, ", ")));
-  }
   check_problem(problem);
   check_budget(options);
   // What only some methods know must not be lost on the others in silence.
@@ -154,12 +162,12 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   its.stages = options.stages;
   its.minimise = options.minimise;
   its.imbalance = options.imbalance;
-  place::check_family_options(method, its);
-  if (problem.objective != Objective::throughput && !entry->any_objective) {
+  place::check_family_options(method.name, its);
+  if (problem.objective != Objective::throughput && !method.any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
                             "the method {}",
-                            method, to_string(problem.objective), any_objective_names()));
+                            method.name, to_string(problem.objective), any_objective_names()));
   }
   if (problem.graph.num_nodes() == 0) {
     throw Error(ErrorKind::invalid_graph,
@@ -171,11 +179,16 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
   constexpr double kMoreAtLeast = 0.07;  // seconds
   const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
   const DeadlineScope deadline(options.time_budget + more);
-  Outcome<Plan, Infeasible> outcome = entry->method(problem, options);
+  Outcome<Plan, Infeasible> outcome = method.method(problem, options);
   if (outcome) outcome->timed_out = deadline.timed_out();
-  if (outcome && !options.mixed) check_unmixed(method, *outcome);
+  if (outcome && !options.mixed) check_unmixed(method.name, *outcome);
   if (!outcome || !options.saturate_host) return outcome;
   return saturate_host(problem, std::move(*outcome));
 }
 
-}  // namespace kerf
+Outcome<Plan, Infeasible> solve(const Problem& problem, std::string_view method,
+                                const Options& options) {
+  return solve(problem, get_method(method), options);
+}
+
+}  // namespace kerf::partition

@@ -12,9 +12,10 @@
 namespace kerf {
 
 // The same stages on the same devices, replicas included, with another number of micro-batches or
-// another batch, simulated and checked for memory again. Without a profile (nullptr) the plan's own
-// figures stand in: an estimate is made again, measured stage times are spread over their nodes,
-// and a note says so. Throws Error(invalid_plan) when the plan is of another graph.
+// another batch, simulated, checked for memory and verified again. Without a profile (nullptr) the
+// plan's own figures stand in: an estimate is made again, measured stage times are spread over
+// their nodes, and a note says so. Throws Error(invalid_plan) when the plan is of another graph or
+// not sound: it may come from a file.
 Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Profile* profile,
                                  std::optional<int> n_microbatches,
                                  std::optional<std::int64_t> batch);

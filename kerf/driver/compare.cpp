@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/registry/compare_methods.h"
+#include "kerf/driver/compare.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,26 +8,30 @@
 #include <algorithm>
 
 #include "kerf/base/cpu_seconds.h"
+#include "kerf/driver/refuse_unsound.h"
 #include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/place/check_bound.h"
 
 namespace kerf {
 namespace {
 
 void check_names(const std::vector<std::string>& methods) {
-  const std::vector<std::string> known = comparable_methods();
+  const std::vector<std::string> known = partition::comparable_methods();
+  if (methods.empty()) {
+    throw Error(ErrorKind::invalid_argument,
+                "[driver.compare] an empty list of methods; expected all, or at least one name");
+  }
   for (std::size_t i = 0; i < methods.size(); ++i) {
     if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
-      throw Error(
-          ErrorKind::invalid_argument,
-          fmt::format("[partition.compare_methods] method '{}'; expected some of {}, or all",
-                      methods[i], fmt::join(known, ", ")));
+      throw Error(ErrorKind::invalid_argument,
+                  fmt::format("[driver.compare] method '{}'; expected some of {}, or all",
+                              methods[i], fmt::join(known, ", ")));
     }
     const auto here = methods.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(methods.begin(), here, methods[i]) == here) continue;
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.compare_methods] method '{}' twice; expected each once",
-                            methods[i]));
+                fmt::format("[driver.compare] method '{}' twice; expected each once", methods[i]));
   }
 }
 
@@ -38,14 +42,13 @@ bool is_only_this_method(const Error& error, const partition::Options& options) 
 }
 
 // The method's plan under the problem's objective.
-Outcome<Plan, Infeasible> plan_with(const Problem& problem, const std::string& method,
-                                    const partition::Options& options) {
-  const bool can =
-      problem.objective == Objective::throughput || partition::find_method(method)->any_objective;
-  if (can) return plan(problem, method, options);
+Outcome<Plan, Infeasible> solve_with(const Problem& problem, const partition::Entry& method,
+                                     const partition::Options& options) {
+  const bool can = problem.objective == Objective::throughput || method.any_objective;
+  if (can) return partition::solve(problem, method, options);
   Problem own = problem;
   own.objective = Objective::throughput;
-  auto outcome = plan(own, method, options);
+  auto outcome = partition::solve(own, method, options);
   if (!outcome) return outcome;
   auto scored = replace_problem(*outcome, problem);
   if (scored) {
@@ -57,27 +60,40 @@ Outcome<Plan, Infeasible> plan_with(const Problem& problem, const std::string& m
 
 }  // namespace
 
-std::vector<std::string> comparable_methods() {
+std::vector<std::string> parse_methods(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
   std::vector<std::string> names;
-  for (const partition::Entry& entry : partition::methods()) {
-    if (entry.name != "aot") names.emplace_back(entry.name);
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    std::string_view name = text.substr(start, end - start);
+    name.remove_prefix(std::min(name.find_first_not_of(kBlanks), name.size()));
+    name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+    names.emplace_back(name);
+    start = end + 1;
   }
   return names;
 }
 
-Comparison compare_methods(const Problem& problem, std::vector<std::string> methods,
-                           const partition::Options& options) {
+Comparison compare(const Problem& problem, std::vector<std::string> methods,
+                   const partition::Options& options) {
+  if (methods == std::vector<std::string>{"all"}) methods = partition::comparable_methods();
   check_names(methods);
-  if (methods.empty()) methods = comparable_methods();
+  std::vector<partition::Entry> entries;
+  for (const std::string& name : methods) entries.push_back(partition::get_method(name));
+  return compare(problem, entries, options);
+}
+
+Comparison compare(const Problem& problem, std::span<const partition::Entry> methods,
+                   const partition::Options& options) {
   check_problem(problem);
   Comparison comparison;
   comparison.objective = problem.objective;
-  for (const std::string& method : methods) {
+  for (const partition::Entry& method : methods) {
     ComparedMethod& row = comparison.methods.emplace_back();
-    row.method = method;
+    row.method = method.name;
     const double start = cpu_seconds();
     try {
-      auto outcome = plan_with(problem, method, options);
+      auto outcome = solve_with(problem, method, options);
       row.found = static_cast<bool>(outcome);
       if (outcome) {
         row.plan = std::move(*outcome);
@@ -98,6 +114,7 @@ Comparison compare_methods(const Problem& problem, std::vector<std::string> meth
     if (!row.found) continue;
     place::check_bound(comparison.bound.name, comparison.bound.value, row.plan.objective_value());
     row.plan.lower_bound = comparison.bound;
+    refuse_unsound(problem, row.plan);
   }
   return comparison;
 }

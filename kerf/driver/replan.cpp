@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/registry/replan.h"
+#include "kerf/driver/replan.h"
 
 #include <algorithm>
 
 #include "kerf/device/kind.h"
+#include "kerf/driver/refuse_unsound.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/profile/estimate.h"
+#include "kerf/verify/verify_plan.h"
 
 namespace kerf {
 namespace {
@@ -40,6 +42,7 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
                                  std::optional<int> n_microbatches,
                                  std::optional<std::int64_t> batch) {
   check_plan_matches(plan, graph);
+  check_plan(graph, nullptr, plan);  // it may come from a file
   Problem problem{graph,
                   {},
                   plan.cluster,
@@ -55,6 +58,7 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
   }
   check_problem(problem);
   auto outcome = replace_problem(plan, problem);
+  if (outcome) refuse_unsound(problem, *outcome);
   if (outcome && recovered && plan.profile_source != Source::estimated) {
     outcome->notes.push_back(
         "made again without its profile: the stages' times, in proportion to the micro-batch; "

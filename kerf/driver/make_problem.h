@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kerf/plan/problem.h"
+
+namespace kerf {
+
+// What is asked of a plan, beside the graph, its costs and the devices: fields of Problem.
+struct ProblemSettings {
+  Objective objective = Objective::throughput;
+  std::string comm_model = "link";
+  std::string schedule = "fill_drain";
+  int n_microbatches = 1;
+  std::int64_t batch = 0;
+  std::uint64_t seed = 0;
+};
+
+// The problem as every face poses it. Without a profile the costs are estimated from shapes, for
+// profiled_kind(cluster) at the micro-batch. Devices of another kind than the profile's get their
+// relative speeds (profile/speeds.h). Throws Error(invalid_argument) when there is no device or
+// n_microbatches is out of range; the rest is checked by who plans it (check_problem).
+Problem make_problem(Graph graph, Cluster cluster, std::optional<Profile> profile = std::nullopt,
+                     const ProblemSettings& settings = {});
+
+}  // namespace kerf

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/driver/plan_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kerf/driver/refuse_unsound.h"
+#include "kerf/place/portfolio/load_methods.h"
+#include "kerf/place/portfolio/published_bounds.h"
+
+namespace kerf {
+namespace {
+
+NoSplit why_none(const LoadProblem& problem, const place::LoadRequest& request) {
+  double largest = 0;
+  for (const place::LoadBound& bound : place::load_bounds(problem)) {
+    largest = std::max(largest, bound.value);
+  }
+  if (std::isinf(largest)) {
+    return {fmt::format(
+        "[partition.{}] no split fits the memory of {:.6g} that each of {} accelerators has; raise "
+        "maxSizePerFPGA, or add accelerators or a CPU",
+        request.method, problem.memory, problem.num_accelerators)};
+  }
+  const bool contiguous =
+      request.contiguous || request.method == "ideals" || request.method == "chain";
+  return {fmt::format(
+      "[partition.{}] no {}split was found in {:.3g} s that fits the memory of {:.6g} of each "
+      "accelerator and waits for itself nowhere, which does not prove that there is none; raise "
+      "--time-budget or maxSizePerFPGA, or try --method auto",
+      request.method, contiguous ? "contiguous " : "", request.options.time_budget,
+      problem.memory)};
+}
+
+}  // namespace
+
+Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadRequest& request,
+                                LoadSearch search) {
+  std::optional<LoadPlan> found = search(problem, request);
+  if (!found) return why_none(problem, request);
+  refuse_unsound(problem, *found, request.serial);
+  return *std::move(found);
+}
+
+Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadRequest& request) {
+  return plan(problem, request, place::plan_load);
+}
+
+}  // namespace kerf

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/driver/refuse_unsound.h"
+
+#include <fmt/format.h>
+
+#include "kerf/verify/verify_load.h"
+#include "kerf/verify/verify_plan.h"
+
+namespace kerf {
+namespace {
+
+void refuse(const std::string& method, const std::vector<Violation>& violations) {
+  if (violations.empty()) return;
+  throw Error(ErrorKind::internal,
+              fmt::format("[driver.plan] what method '{}' made breaks {}; expected a sound plan; "
+                          "this is a bug in Kerf, please report it, and use another method",
+                          method, list_violations(violations)));
+}
+
+}  // namespace
+
+void refuse_unsound(const Problem& problem, const Plan& plan) {
+  refuse(plan.method, verify_plan(problem.graph, &problem.profile, plan));
+}
+
+void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan, bool serial) {
+  refuse(plan.method, verify_load_plan(problem, plan, serial));
+}
+
+}  // namespace kerf
