@@ -91,6 +91,17 @@ foreach(source IN LISTS refused)
   set_tests_properties(must_not_compile.${name} PROPERTIES LABELS must_not_compile)
 endforeach()
 
+# A sanitizer's flags are not passed on to users.
+if(NOT KERF_SANITIZE)
+  add_test(NAME package
+           COMMAND "${CMAKE_COMMAND}" "-DBUILD=${PROJECT_BINARY_DIR}"
+                   "-DEXAMPLES=${PROJECT_SOURCE_DIR}/examples"
+                   "-DGRAPH=${PROJECT_SOURCE_DIR}/examples/mlp.graph"
+                   "-DCOMPILER=${CMAKE_CXX_COMPILER}" "-DGENERATOR=${CMAKE_GENERATOR}"
+                   "-DWORK=${PROJECT_BINARY_DIR}/package_test"
+                   -P "${PROJECT_SOURCE_DIR}/cmake/InstalledPackage.cmake")
+endif()
+
 if(Python_EXECUTABLE)
   add_test(NAME layers COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/check_layers.py")
 endif()

@@ -3,7 +3,7 @@
 //
 // Planning in C++, without Python and PyTorch: loads a graph and prints a plan for it.
 //
-//   plan_graph out/model.graph cpu:0=2GiB,cpu:1=1GiB 4
+//   plan_graph examples/mlp.graph cpu:0=2GiB,cpu:1=1GiB 4
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
