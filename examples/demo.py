@@ -50,7 +50,7 @@ def main():
         print(f"largest difference from the model: {difference:.3g} (logits and cache)\n")
         timeline, step_time = measure(pipe, ids, options.calls)
 
-    print(kerf.compare(kerf.simulate(plan), timeline))
+    print(kerf.compare_timelines(kerf.simulate(plan), timeline))
     print(f"\n{timeline}\n")
     print(
         f"predicted step {plan.predicted_step_time * 1e3:.1f} ms, measured {step_time * 1e3:.1f} ms"

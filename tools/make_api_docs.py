@@ -28,12 +28,12 @@ GROUPS = {
     "Costs": ["profile", "estimate", "Profile", "NodeCost", "load_profile"],
     "Devices": ["make_cluster", "Cluster", "Device", "Link", "load_cluster"],
     "Planning": [
-        *("plan", "methods", "compare_methods", "Comparison", "ComparedMethod", "replan", "verify"),
+        *("plan", "methods", "compare", "Comparison", "ComparedMethod", "replan", "verify"),
         *("Violation", "Plan", "Stage", "Cut", "DeviceUse", "LowerBound", "Infeasible"),
         *("load_plan",),
     ],
     "Running": ["Pipeline", "allow_output_class"],
-    "Timelines": ["simulate", "compare", "Timeline", "Event", "load_timeline"],
+    "Timelines": ["simulate", "compare_timelines", "Timeline", "Event", "load_timeline"],
     "Errors and warnings": ["ExportError", "InfeasibleError"],  # and what else is public
 }
 WIDTH = 96

@@ -27,7 +27,7 @@ from kerf._core import (
     Profile,
     Timeline,
     __version__,
-    compare,
+    compare_timelines,
     estimate,
     load_cluster,
     load_graph,
@@ -38,7 +38,7 @@ from kerf._core import (
     simulate,
 )
 from kerf._errors import ExportError, KerfWarning
-from kerf._plan import InfeasibleError, compare_methods, make_cluster, plan, replan, verify
+from kerf._plan import InfeasibleError, compare, make_cluster, plan, replan, verify
 
 if TYPE_CHECKING:
     from kerf._pipeline import Pipeline
@@ -60,7 +60,7 @@ __all__ = [
     "__version__",
     "allow_output_class",
     "compare",
-    "compare_methods",
+    "compare_timelines",
     "estimate",
     "load_cluster",
     "load_graph",

@@ -22,7 +22,7 @@ from kerf._arguments import KINDS, bind, check, found, is_whole, shown
 _MISMATCH = ("incompatible function arguments", "incompatible constructor arguments")
 # What the package offers as it is: checked before the call, for bounds too.
 _PUBLIC = {
-    *("simulate", "estimate", "compare", "load_graph", "load_plan", "load_profile"),
+    *("simulate", "estimate", "compare_timelines", "load_graph", "load_plan", "load_profile"),
     *("load_cluster", "load_timeline"),
 }
 _NO_CONSTRUCTOR = "cannot be made directly; expected one from {}; call that"
@@ -32,7 +32,7 @@ _MADE_BY = {
     "Profile": "kerf.profile, kerf.estimate, kerf.load_profile or kerf.Profile.from_times",
     "Timeline": "kerf.simulate, kerf.load_timeline or a recorded call of a kerf.Pipeline",
     "Infeasible": "kerf.InfeasibleError.infeasible",
-    "Comparison": "kerf.compare_methods",
+    "Comparison": "kerf.compare",
 }
 
 

@@ -239,8 +239,8 @@ def plan(
     return _feasible(answer, graph)
 
 
-@checked("kerf.compare_methods", profile=PROFILE_OR_SOURCE)
-def compare_methods(
+@checked("kerf.compare", profile=PROFILE_OR_SOURCE)
+def compare(
     graph: Graph,
     devices: Cluster | Sequence[str] | str,
     max_memory: Mapping[str | int, str | int] | None = None,
@@ -270,7 +270,7 @@ def compare_methods(
     """
     n_microbatches = _one_count(n_microbatches, chunks)
     cluster = make_cluster(devices, max_memory)
-    return _core.compare_methods(
+    return _core.compare(
         graph,
         _find_profile(profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs),
         cluster,

@@ -174,7 +174,7 @@ void init_partition(py::module_& m) {
       .def("__repr__", [](const Comparison& c) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
       });
-  m.def("compare_methods", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
+  m.def("compare", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("methods") = "all", py::arg("objective") = "throughput",
         py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
         py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,

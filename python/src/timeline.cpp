@@ -147,7 +147,7 @@ void init_timeline(py::module_& m) {
       "load_timeline", [](const std::filesystem::path& path) { return load_timeline(path); },
       py::arg("path"), "Reads a timeline that Timeline.save wrote.");
   m.def(
-      "compare",
+      "compare_timelines",
       [](const Timeline& predicted, const Timeline& measured) {
         return without_newline(compare_timelines(predicted, measured));
       },

@@ -49,7 +49,7 @@ PROGRAM = textwrap.dedent(
     [
         'kerf.plan(graph, devices, method="auto", objective="step", n_microbatches=4, **long)',
         'kerf.plan(graph, devices, method="exact", n_microbatches=2, **long)',
-        'kerf.compare_methods(graph, devices, methods=["refine", "exact"], **long)',
+        'kerf.compare(graph, devices, methods=["refine", "exact"], **long)',
         "kerf.simulate(plan, 20000)",
     ],
 )

@@ -106,14 +106,14 @@ def test_the_same_plan_on_one_and_two_threads(traced):
 
 def test_methods_are_compared_under_one_bound(traced):
     _, _, graph = traced
-    comparison = kerf.compare_methods(graph, DEVICES, n_microbatches=2, time_budget=0.1)
+    comparison = kerf.compare(graph, DEVICES, n_microbatches=2, time_budget=0.1)
     names = [row.method for row in comparison.methods]
     assert names == [name for name, _ in kerf.methods() if name != "aot"]
     bounds = {row.plan.lower_bound.value for row in comparison.methods if row.plan is not None}
     assert len(bounds) == 1
     assert "lower bound" in str(comparison)
     assert json.loads(comparison.to_json())["format"] == "kerf-comparison"
-    impossible = kerf.compare_methods(graph, DEVICES, {"cpu": 100}, methods="auto", time_budget=0.1)
+    impossible = kerf.compare(graph, DEVICES, {"cpu": 100}, methods="auto", time_budget=0.1)
     assert impossible.methods[0].plan is None
     assert "memory" in impossible.methods[0].reason
 
@@ -140,7 +140,7 @@ def test_wrong_requests_are_refused_with_what_to_do(traced, wrong, error, words)
 def test_wrong_methods_are_not_compared(traced, methods):
     _, _, graph = traced
     with pytest.raises(ValueError, match="expected"):
-        kerf.compare_methods(graph, DEVICES, methods=methods)
+        kerf.compare(graph, DEVICES, methods=methods)
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")

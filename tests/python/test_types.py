@@ -25,7 +25,7 @@ names: list[str] = plan.stages[0].nodes
 kerf.plan(graph, ["cpu:0"], saturate_host=True, node_to_partition={}, partition_to_device={0: "a"})
 copies: list[list[str]] = plan.replicas
 timeline: kerf.Timeline = kerf.simulate(plan)
-text: str = kerf.compare(timeline, timeline)
+text: str = kerf.compare_timelines(timeline, timeline)
 profile: kerf.Profile = kerf.estimate(graph, "cpu", batch=3)
 profile.save("profile.json", graph)
 try:

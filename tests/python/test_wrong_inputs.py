@@ -139,7 +139,7 @@ WRONG = {
             "nothing": [3],
         },
     ),
-    "compare_methods": (
+    "compare": (
         lambda t: {"graph": t.graph, "devices": TWO, "methods": "chain"},
         PLAN_OPTIONS
         | {"graph": GRAPHS, "methods": [3, [], [3], "", "best", ["chain"] * 2, Odd(), object()]},
@@ -162,7 +162,7 @@ WRONG = {
         lambda t: {"plan": t.plan},
         {"plan": GRAPHS, "n_microbatches": [v for v in COUNT if v is not None]},
     ),
-    "compare": (
+    "compare_timelines": (
         lambda t: {"predicted": t.timeline, "measured": t.timeline},
         {"predicted": GRAPHS, "measured": GRAPHS},
     ),
