@@ -135,14 +135,20 @@ std::vector<std::pair<std::string, std::string>> list_methods() {
 }  // namespace
 
 void init_partition(py::module_& m) {
+  const ProblemSettings settings;
+  const partition::Options options;
+  const std::string objective(to_string(settings.objective));
+  const std::string minimise(to_string(options.minimise));
   m.def("plan", interruptible(&plan_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("method") = std::string(kDefaultMethod),
-        py::arg("objective") = "throughput", py::arg("comm_model") = "link",
-        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0,
-        py::arg("seed") = 0, py::arg("work_limit") = 0, py::arg("time_budget") = 1.0,
-        py::arg("threads") = 1, py::arg("mixed") = true, py::arg("stages") = 0,
-        py::arg("minimise") = "stage_time", py::arg("imbalance") = partition::Options{}.imbalance,
-        py::arg("saturate_host") = false,
+        py::arg("objective") = objective, py::arg("comm_model") = settings.comm_model,
+        py::arg("schedule") = settings.schedule,
+        py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
+        py::arg("seed") = settings.seed, py::arg("work_limit") = options.work_limit,
+        py::arg("time_budget") = options.time_budget, py::arg("threads") = options.threads,
+        py::arg("mixed") = options.mixed, py::arg("stages") = options.stages,
+        py::arg("minimise") = minimise, py::arg("imbalance") = options.imbalance,
+        py::arg("saturate_host") = options.saturate_host,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{});
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
@@ -175,13 +181,15 @@ void init_partition(py::module_& m) {
         return fmt::format("Comparison({} methods, {})", c.methods.size(), to_string(c.objective));
       });
   m.def("compare", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
-        py::arg("cluster"), py::arg("methods") = "all", py::arg("objective") = "throughput",
-        py::arg("comm_model") = "link", py::arg("schedule") = "fill_drain",
-        py::arg("n_microbatches") = 1, py::arg("batch") = 0, py::arg("seed") = 0,
-        py::arg("time_budget") = 1.0, py::arg("threads") = 1, py::arg("mixed") = true);
+        py::arg("cluster"), py::arg("methods") = "all", py::arg("objective") = objective,
+        py::arg("comm_model") = settings.comm_model, py::arg("schedule") = settings.schedule,
+        py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
+        py::arg("seed") = settings.seed, py::arg("time_budget") = options.time_budget,
+        py::arg("threads") = options.threads, py::arg("mixed") = options.mixed);
   m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
-        py::arg("cluster"), py::arg("stages"), py::arg("devices"), py::arg("comm_model") = "link",
-        py::arg("schedule") = "fill_drain", py::arg("n_microbatches") = 1, py::arg("batch") = 0);
+        py::arg("cluster"), py::arg("stages"), py::arg("devices"),
+        py::arg("comm_model") = settings.comm_model, py::arg("schedule") = settings.schedule,
+        py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch);
   m.def("replan", interruptible(&replan_graph), py::arg("plan"), py::arg("graph"),
         py::arg("profile") = nullptr, py::arg("n_microbatches") = py::none(),
         py::arg("batch") = py::none());

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planning from Python: kerf.plan and the values it takes and gives."""
 
+import ast
+import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -284,6 +287,18 @@ def test_the_micro_batch_and_the_profiled_kind_have_one_place(graph):
         _core.micro_batch_size(graph, 9, 0)
     assert _core.profiled_kind(kerf.make_cluster(["cpu:0", "h200:0"])) == "h200"
     assert kerf.plan(graph, ["cpu:0", "h200:0"]).profile_kind == "h200"
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_defaults_are_those_of_the_library(verb):
+    """The signature of the package shows them again, for readers; it must not choose others."""
+    signature = getattr(_core, verb).__doc__.splitlines()[0]
+    library = dict(re.findall(r"(\w+): [^=,()]+ = ('\w*'|[\w.]+)", signature))
+    shown = inspect.signature(getattr(kerf, verb)).parameters
+    same = [name for name in library if name in shown and shown[name].default is not None]
+    assert len(same) >= 8
+    for name in same:
+        assert shown[name].default == ast.literal_eval(library[name]), name
 
 
 def test_plans_by_hand(graph):
