@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "kerf/partition/registry/compare_methods.h"
 #include "kerf/partition/registry/registry.h"
 #include "tests/support/limited_problem.h"
 #include "tests/support/random_problem.h"
@@ -45,13 +44,13 @@ struct Answer {
 std::vector<Answer> plan_all(const std::vector<Problem>& problems) {
   std::vector<Answer> answers;
   for (const Problem& problem : problems) {
-    for (const std::string& method : comparable_methods()) {
+    for (const std::string& method : partition::comparable_methods()) {
       partition::Options options;
       options.time_budget = 0.05;
       const bool can = problem.objective == Objective::throughput ||
                        partition::find_method(method)->any_objective;
       if (!can) continue;
-      const auto outcome = plan(problem, method, options);
+      const auto outcome = partition::solve(problem, method, options);
       answers.push_back(outcome ? Answer{print_plan(*outcome), outcome->timed_out}
                                 : Answer{outcome.reason().message(), false});
     }

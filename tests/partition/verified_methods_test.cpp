@@ -34,7 +34,7 @@ Problem make_problem(std::uint64_t seed, const std::string& comm_model) {
   const bool wired = rng.below(3) == 0;
   for (Link& link : problem.cluster.links) link.shared = wired;
   if (seed % 5 == 0) {
-    const auto alone = plan(problem, "single");
+    const auto alone = partition::solve(problem, "single");
     const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
     limit_memory(problem, seed, Bytes{need.count * 4 / 5});
   }
@@ -52,7 +52,7 @@ TEST(EveryMethod, HasTheFiguresThatTheVerifierDerives) {
         partition::Options options;
         options.time_budget = 0.02;
         problem.objective = entry.any_objective ? kObjectives[seed % 4] : Objective::throughput;
-        const auto outcome = plan(problem, entry.name, options);
+        const auto outcome = partition::solve(problem, entry.name, options);
         if (!outcome) continue;
         ++plans[entry.name];
         for (const Violation& violation : verify_plan(problem.graph, &problem.profile, *outcome)) {
