@@ -16,29 +16,27 @@ namespace {
 
 using Split = std::vector<std::uint32_t>;
 
-double time_where_it_runs(const UnitProblem& problem, std::uint32_t unit, std::uint32_t device) {
-  return problem.runs_on(unit, device) ? problem.time_on(unit, device) : kInfinity;
+double time_where_it_runs(const Instance& problem, std::uint32_t unit, std::uint32_t device) {
+  return problem.runs_on(unit, device) ? problem.time(unit, device) : kInfinity;
 }
 
 // One device of each kind: the fastest accelerators first, the CPU.
-Split typical_devices(const UnitProblem& problem) {
+Split typical_devices(const Instance& problem) {
   constexpr std::size_t kMostKinds = 8;
-  Split devices(static_cast<std::size_t>(problem.num_accelerators));
+  Split devices(problem.cpu);
   std::iota(devices.begin(), devices.end(), 0U);
   if (problem.has_equal_accelerators()) devices.resize(std::min<std::size_t>(devices.size(), 1));
-  if (!problem.slowness.empty()) {
-    std::stable_sort(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return problem.slowness[a] < problem.slowness[b];
-    });
-  }
+  std::stable_sort(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return problem.slowness[a] < problem.slowness[b];
+  });
   devices.resize(std::min(devices.size(), kMostKinds));
-  if (problem.has_cpu) devices.push_back(problem.cpu());
+  if (problem.has_cpu()) devices.push_back(problem.cpu);
   return devices;
 }
 
-Split each_where_fastest(const UnitProblem& problem, const Split& devices) {
+Split each_where_fastest(const Instance& problem, const Split& devices) {
   Split out;
-  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
     out.push_back(
         *std::min_element(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
           return time_where_it_runs(problem, u, a) < time_where_it_runs(problem, u, b);
@@ -53,22 +51,22 @@ struct Clump {
   double bytes = 0;
 };
 
-std::vector<Clump> clump_by_nets(const UnitProblem& problem, double dearest_cut) {
-  Split root(problem.units.size());
+std::vector<Clump> clump_by_nets(const Instance& problem, double dearest_cut) {
+  Split root(problem.num_tasks());
   std::iota(root.begin(), root.end(), 0U);
   const auto find = [&](std::uint32_t u) {
     while (root[u] != u) u = root[u] = root[root[u]];
     return u;
   };
-  for (const LoadNet& net : problem.nets) {
-    if (net.cost <= dearest_cut) continue;
-    for (const std::uint32_t u : net.units) root[find(u)] = find(net.source);
+  for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
+    if (problem.cost[net] <= dearest_cut) continue;
+    for (const std::uint32_t u : problem.pins[net]) root[find(u)] = find(problem.source[net]);
   }
-  std::vector<Clump> all(problem.units.size());
-  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
+  std::vector<Clump> all(problem.num_tasks());
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
     Clump& clump = all[find(u)];
     clump.units.push_back(u);
-    clump.bytes += problem.units[u].bytes;
+    clump.bytes += problem.bytes[u];
   }
   std::erase_if(all, [](const Clump& clump) { return clump.units.empty(); });
   std::stable_sort(all.begin(), all.end(),
@@ -77,16 +75,16 @@ std::vector<Clump> clump_by_nets(const UnitProblem& problem, double dearest_cut)
 }
 
 // The largest first, each where it is done first of where it has room; nothing: one has none.
-std::optional<Split> fill(const UnitProblem& problem, const std::vector<Clump>& clumps) {
-  const std::size_t devices = problem.num_devices();
+std::optional<Split> fill(const Instance& problem, const std::vector<Clump>& clumps) {
+  const std::size_t devices = problem.num_devices;
   std::vector<double> load(devices, 0);
   std::vector<double> bytes(devices, 0);
-  Split out(problem.units.size());
+  Split out(problem.num_tasks());
   for (const Clump& clump : clumps) {
     double least = kInfinity;
     std::uint32_t best = 0;
     for (std::uint32_t d = 0; d < devices; ++d) {
-      if (bytes[d] + clump.bytes > problem.memory_of(d)) continue;
+      if (bytes[d] + clump.bytes > problem.memory[d]) continue;
       double end = load[d];
       for (const std::uint32_t u : clump.units) end += time_where_it_runs(problem, u, d);
       if (end >= least) continue;
@@ -102,11 +100,10 @@ std::optional<Split> fill(const UnitProblem& problem, const std::vector<Clump>& 
 }
 
 // Costs of nets from the largest down, far apart: above which of them none is to be cut.
-std::vector<double> dearest_cuts(const UnitProblem& problem) {
+std::vector<double> dearest_cuts(const Instance& problem) {
   constexpr double kFarApart = 16;
   constexpr std::size_t kMost = 24;
-  std::vector<double> costs;
-  for (const LoadNet& net : problem.nets) costs.push_back(net.cost);
+  std::vector<double> costs = problem.cost;
   std::sort(costs.begin(), costs.end(), std::greater<>());
   std::vector<double> out{kInfinity};
   for (const double cost : costs) {
@@ -115,19 +112,19 @@ std::vector<double> dearest_cuts(const UnitProblem& problem) {
   return out;
 }
 
-double best_of_simple_splits(const UnitProblem& problem) {
+double best_of_simple_splits(const Instance& problem) {
   double best = kInfinity;
   const auto offer = [&](const Split& split) {
     const Loads loads = find_loads(problem, split);
     if (loads.fits) best = std::min(best, loads.busiest);
   };
   const Split devices = typical_devices(problem);
-  for (const std::uint32_t device : devices) offer(Split(problem.units.size(), device));
+  for (const std::uint32_t device : devices) offer(Split(problem.num_tasks(), device));
   offer(each_where_fastest(problem, devices));
   constexpr std::size_t kMostSteps = 20'000'000;
   std::size_t steps = 0;
   for (const double dearest : dearest_cuts(problem)) {
-    steps += problem.units.size() * problem.num_devices() + problem.nets.size();
+    steps += std::size_t{problem.num_tasks()} * problem.num_devices + problem.num_nets();
     if (steps > kMostSteps) break;
     if (const auto filled = fill(problem, clump_by_nets(problem, dearest))) offer(*filled);
   }
@@ -135,15 +132,16 @@ double best_of_simple_splits(const UnitProblem& problem) {
 }
 
 // What everything would cost, each unit where it is slowest and every tensor moved.
-double sum_of_costs(const UnitProblem& problem) {
+double sum_of_costs(const Instance& problem) {
   double slowest = 1;
   for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
   double sum = 0;
-  for (const LoadUnit& unit : problem.units) {
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    const Task unit = problem.task(u);
     const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
-    sum += std::max(there, unit.on_cpu && problem.has_cpu ? unit.cpu_time : 0);
+    sum += std::max(there, unit.on_cpu && problem.has_cpu() ? unit.cpu_time : 0);
   }
-  for (const LoadNet& net : problem.nets) sum += net.cost;
+  for (const double cost : problem.cost) sum += cost;
   return sum;
 }
 
@@ -159,7 +157,7 @@ void scale_slowness(std::vector<double>& slowness, int shift) {
   for (double& each : slowness) each = std::min(std::ldexp(each, shift), kMostTimesSlower);
 }
 
-// LoadNode or LoadUnit.
+// LoadNode or Task.
 template <class Placed>
 void scale_times(Placed& placed, const CostScale& scale, int shift) {
   const double there = scale.to_scale(std::ldexp(placed.accelerator_time, -shift));
@@ -174,12 +172,12 @@ void scale_times(Placed& placed, const CostScale& scale, int shift) {
 double CostScale::to_scale(double cost) const { return std::ldexp(std::min(cost, most), shift); }
 double CostScale::from_scale(double value) const { return std::ldexp(value, -shift); }
 
-CostScale find_cost_scale(const UnitProblem& problem) {
+CostScale find_cost_scale(const Instance& problem) {
   // Room above the ceiling, so that what memory forces upon a split still counts for what it is.
   constexpr double kRoom = 0x1p16;
   constexpr int kMostShift = 1000;
   CostScale out;
-  if (problem.units.empty() || problem.num_devices() == 0) return out;
+  if (problem.num_tasks() == 0 || problem.num_devices == 0) return out;
   out.ceiling = best_of_simple_splits(problem);
   if (!std::isfinite(out.ceiling)) {
     out.ceiling = std::min(sum_of_costs(problem), std::numeric_limits<double>::max());
@@ -189,8 +187,6 @@ CostScale find_cost_scale(const UnitProblem& problem) {
   out.shift = std::clamp(-std::ilogb(out.ceiling), -kMostShift, kMostShift);
   return out;
 }
-
-CostScale find_cost_scale(const LoadProblem& problem) { return find_cost_scale(to_units(problem)); }
 
 LoadProblem scale_costs(const LoadProblem& problem, const CostScale& scale) {
   LoadProblem out = problem;
@@ -203,12 +199,17 @@ LoadProblem scale_costs(const LoadProblem& problem, const CostScale& scale) {
   return out;
 }
 
-UnitProblem scale_costs(const UnitProblem& problem, const CostScale& scale) {
-  UnitProblem out = problem;
+Instance scale_costs(const Instance& problem, const CostScale& scale) {
+  Instance out = problem;
   const int shift = slowness_shift(problem.slowness);
   scale_slowness(out.slowness, shift);
-  for (LoadUnit& unit : out.units) scale_times(unit, scale, shift);
-  for (LoadNet& net : out.nets) net.cost = scale.to_scale(net.cost);
+  for (std::uint32_t t = 0; t < out.num_tasks(); ++t) {
+    Task task = problem.task(t);
+    scale_times(task, scale, shift);
+    out.accelerator_time[t] = task.accelerator_time;
+    out.cpu_time[t] = task.cpu_time;
+  }
+  for (double& cost : out.cost) cost = scale.to_scale(cost);
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include <limits>
 
+#include "kerf/place/instance.h"
 #include "kerf/place/load_problem.h"
 
 namespace kerf::place {
@@ -24,12 +25,11 @@ struct CostScale {
 
 // From the best of a few simple splits that fit; where none does, from the sum of all costs. Linear
 // in units and devices, but for sorting.
-CostScale find_cost_scale(const UnitProblem& problem);
-CostScale find_cost_scale(const LoadProblem& problem);
+CostScale find_cost_scale(const Instance& instance);
 
 // Times of devices that cannot run a node are set to what is known to be too much (CPU) or to its
 // time elsewhere (accelerators, whose times are added up in many places).
 LoadProblem scale_costs(const LoadProblem& problem, const CostScale& scale);
-UnitProblem scale_costs(const UnitProblem& problem, const CostScale& scale);
+Instance scale_costs(const Instance& instance, const CostScale& scale);
 
 }  // namespace kerf::place

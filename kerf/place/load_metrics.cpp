@@ -13,33 +13,6 @@
 namespace kerf {
 namespace {
 
-Loads empty_loads(std::size_t devices) {
-  Loads loads;
-  loads.compute.assign(devices, 0);
-  loads.transfer.assign(devices, 0);
-  loads.bytes.assign(devices, 0);
-  return loads;
-}
-
-template <class AnyProblem>
-void sum_up(Loads& loads, const AnyProblem& problem) {
-  for (std::uint32_t d = 0; d < loads.compute.size(); ++d) {
-    loads.busiest = std::max(loads.busiest, loads.compute[d] + loads.transfer[d]);
-    if (loads.bytes[d] > problem.memory_of(d)) loads.fits = false;
-  }
-}
-
-// Devices that pay for a tensor: those that hold or read it, as far as they are charged.
-template <class AnyProblem>
-void charge(Loads& loads, const AnyProblem& problem, double cost, std::uint32_t source,
-            const std::vector<bool>& touches) {
-  const bool link = problem.charging == Charging::link;
-  for (std::uint32_t d = 0; d < loads.transfer.size(); ++d) {
-    const bool free = link ? d == source : d == problem.cpu();
-    if (touches[d] && !free) loads.transfer[d] += cost;
-  }
-}
-
 // piece[node]: how often paths to it have left its accelerator and come back, at most. Pieces of
 // one accelerator are numbered by it.
 std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
@@ -150,7 +123,7 @@ std::vector<std::string> find_faults(const LoadProblem& problem,
 }
 
 Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device) {
-  Loads loads = empty_loads(problem.num_devices());
+  Loads loads(problem.num_devices());
   std::vector<bool> reads(problem.num_devices());
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     const LoadNode& node = problem.nodes[n];
@@ -165,33 +138,12 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
       reads[device[next]] = true;
     }
     reads[own] = true;
-    if (leaves) charge(loads, problem, node.transfer, own, reads);
+    if (leaves) loads.charge(problem.charging, problem.cpu(), node.transfer, own, reads);
   }
   if (problem.num_cpus > 1) loads.compute[problem.cpu()] = share_among_cpus(problem, device);
-  sum_up(loads, problem);
-  return loads;
-}
-
-Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device) {
-  const std::size_t devices = problem.num_devices();
-  Loads loads = empty_loads(devices);
-  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
-    const std::uint32_t own = device[u];
-    loads.compute[own] += problem.time_on(u, own);
-    loads.bytes[own] += problem.units[u].bytes;
-    loads.fits = loads.fits && problem.runs_on(u, own);
-  }
-  std::vector<bool> touches(devices);
-  for (const LoadNet& net : problem.nets) {
-    std::fill(touches.begin(), touches.end(), false);
-    std::size_t count = 0;
-    for (const std::uint32_t u : net.units) {
-      if (!touches[device[u]]) ++count;
-      touches[device[u]] = true;
-    }
-    if (count > 1) charge(loads, problem, net.cost, device[net.source], touches);
-  }
-  sum_up(loads, problem);
+  std::vector<double> memory;
+  for (std::uint32_t d = 0; d < problem.num_devices(); ++d) memory.push_back(problem.memory_of(d));
+  loads.sum_up(memory);
   return loads;
 }
 

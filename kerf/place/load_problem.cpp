@@ -11,6 +11,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/quantity.h"
+#include "kerf/place/lower_load.h"
 
 namespace kerf {
 namespace {
@@ -91,6 +92,16 @@ void check_acyclic(const LoadProblem& problem) {
 
 }  // namespace
 
+double LoadProblem::memory_of(std::uint32_t device) const {
+  if (device == cpu()) return cpu_memory;
+  return memories.empty() ? memory : memories[device];
+}
+
+double LoadProblem::time_on(const LoadNode& node, std::uint32_t device) const {
+  if (device == cpu()) return node.cpu_time;
+  return node.accelerator_time * (slowness.empty() ? 1 : slowness[device]);
+}
+
 void check_load_problem(const LoadProblem& problem) {
   if (problem.num_accelerators < 0 || problem.num_cpus < 0 ||
       problem.num_accelerators + problem.num_cpus == 0) {
@@ -127,32 +138,26 @@ void check_load_problem(const LoadProblem& problem) {
 }
 
 void forbid_large_times(LoadProblem& problem) {
-  struct Times {
-    double accelerator = 0;
-    double cpu = 0;
-    bool on_accelerator = true;
-    bool on_cpu = true;
-  };
   if (problem.num_accelerators == 0 || problem.num_cpus == 0) return;  // there is no choice
-  const UnitProblem units = to_units(problem);
+  const place::LoweredLoad lowered = place::lower_load(problem);
   const double fastest = problem.slowness.empty()
                              ? 1
                              : *std::min_element(problem.slowness.begin(), problem.slowness.end());
-  std::vector<Times> times;
+  std::vector<place::Task> tasks;
   double best = 0;
-  for (const LoadUnit& unit : units.units) {
-    const Times& its = times.emplace_back(
-        Times{unit.accelerator_time * fastest, unit.cpu_time, unit.on_accelerator, unit.on_cpu});
-    best += !its.on_cpu           ? its.accelerator
-            : !its.on_accelerator ? its.cpu
-                                  : std::min(its.accelerator, its.cpu);
+  for (std::uint32_t t = 0; t < lowered.instance.num_tasks(); ++t) {
+    place::Task& task = tasks.emplace_back(lowered.instance.task(t));
+    task.accelerator_time *= fastest;
+    best += !task.on_cpu           ? task.accelerator_time
+            : !task.on_accelerator ? task.cpu_time
+                                   : std::min(task.accelerator_time, task.cpu_time);
   }
   if (!(best > 0)) return;  // nothing to compare with
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    const Times& its = times[units.unit_of[n]];
+    const place::Task& task = tasks[lowered.task_of[n]];
     LoadNode& node = problem.nodes[n];
-    if (its.on_cpu && its.accelerator / best > kForbiddenTime) node.on_accelerator = false;
-    if (its.on_accelerator && its.cpu / best > kForbiddenTime) node.on_cpu = false;
+    if (task.on_cpu && task.accelerator_time / best > kForbiddenTime) node.on_accelerator = false;
+    if (task.on_accelerator && task.cpu_time / best > kForbiddenTime) node.on_cpu = false;
   }
 }
 

@@ -3,8 +3,8 @@
 //
 // Placement as a plain optimisation problem: nodes with a time on an accelerator and on a CPU,
 // tensors with the time it takes to move them, k accelerators with memory limits, some CPUs.
-// Published problems come in this form (ingest/dnn_partitioning.h), and traced ones are brought
-// into it (partition/lower/split_model.h). Times are in the file's own unit.
+// Published problems come in this form (ingest/dnn_partitioning.h), times in the file's own unit.
+// Searches take it as an Instance (place/lower_load.h).
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,9 @@
 #include <utility>
 #include <vector>
 
-namespace kerf {
+#include "kerf/place/loads.h"
 
-// Who pays for a tensor that somebody needs on another device than the one that makes it. Compute
-// and communication of a device add up.
-enum class Charging : std::uint8_t {
-  host_staged,  // the accelerator that makes it, once, and each other accelerator that needs it,
-                // once; a CPU pays nothing: host memory is its own
-  link,         // each other device that needs it, once, a CPU too; its maker nothing
-};
+namespace kerf {
 
 struct LoadNode {
   std::int64_t id = 0;  // the file's
@@ -76,16 +70,8 @@ void forbid_large_times(LoadProblem& problem);
 // All nodes, each after its predecessors.
 std::vector<std::uint32_t> topological_order(const LoadProblem& problem);
 
-// device[node]. What every device pays a sample; the largest is the objective `throughput`. Several
-// CPUs share what is on the CPU: colour classes, the longest first, each to the CPU with least; the
-// figure is that of the fullest.
-struct Loads {
-  std::vector<double> compute;   // by device
-  std::vector<double> transfer;  // by device
-  std::vector<double> bytes;     // by device
-  double busiest = 0;
-  bool fits = true;  // memory, and every node on a device that can run it
-};
+// device[node]. Several CPUs share what is on the CPU: colour classes, the longest first, each to
+// the CPU with least; the figure is that of the fullest.
 Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device);
 
 // One sample alone, charged as host_staged. A CPU node ends its time after its inputs; CPUs never
@@ -106,52 +92,5 @@ std::vector<std::string> find_faults(const LoadProblem& problem,
 
 // Each device's forward nodes: no path leaves them and comes back.
 bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device);
-
-// The problem in units (colour classes) and nets (tensors), as searches see it.
-struct LoadUnit {
-  std::vector<std::uint32_t> nodes;  // ascending
-  double accelerator_time = 0;
-  double cpu_time = 0;
-  double bytes = 0;
-  bool on_accelerator = true;
-  bool on_cpu = true;
-  std::vector<std::uint32_t> nets;  // ascending
-};
-struct LoadNet {
-  double cost = 0;
-  std::uint32_t source = 0;          // unit that makes the tensor
-  std::vector<std::uint32_t> units;  // all that hold or read it, source included, ascending; >= 2
-};
-struct UnitProblem {
-  std::vector<LoadUnit> units;
-  std::vector<LoadNet> nets;  // equal ones (link: of one source too) are one, their costs added
-  std::vector<std::uint32_t> unit_of;  // by node
-  int num_accelerators = 1;
-  bool has_cpu = true;
-  Charging charging = Charging::host_staged;
-  double memory = 0;  // this and what follows as in LoadProblem
-  std::vector<double> slowness = {};
-  std::vector<double> memories = {};
-  double cpu_memory = std::numeric_limits<double>::infinity();
-
-  std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
-  std::size_t num_devices() const { return cpu() + (has_cpu ? std::size_t{1} : std::size_t{0}); }
-  double memory_of(std::uint32_t device) const;
-  double time_on(std::uint32_t unit, std::uint32_t device) const;
-  bool runs_on(std::uint32_t unit, std::uint32_t device) const {
-    return device == cpu() ? units[unit].on_cpu : units[unit].on_accelerator;
-  }
-  bool has_equal_accelerators() const { return slowness.empty() && memories.empty(); }
-  double total_accelerator_time() const;  // slowness 1
-};
-// Every accelerator as fast as the fastest and as large as the largest: no split of `problem` has a
-// smaller max load than the best of this one.
-UnitProblem with_equal_accelerators(const UnitProblem& problem);
-UnitProblem to_units(const LoadProblem& problem);
-// From device[unit] to device[node].
-std::vector<std::uint32_t> to_nodes(const UnitProblem& units,
-                                    std::span<const std::uint32_t> device);
-// The same figures from units: what searches keep up incrementally is checked against this.
-Loads find_loads(const UnitProblem& problem, std::span<const std::uint32_t> device);
 
 }  // namespace kerf

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the searches over a LoadProblem take and give. Deterministic: counted work decides, the
+// What the searches over an Instance take and give. Deterministic: counted work decides, the
 // clock is only a safety stop, and an answer that it cut short says so.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
 
@@ -42,7 +42,7 @@ struct LoadOptions {
 };
 
 struct LoadAnswer {
-  std::vector<std::uint32_t> device;  // by unit; UnitProblem::cpu() for the CPU
+  std::vector<std::uint32_t> device;  // by task; Instance::cpu for the CPU
   double objective = 0;               // max load
   bool optimal = false;               // proved, within the space the method searches
   bool truncated = false;             // the clock stopped it

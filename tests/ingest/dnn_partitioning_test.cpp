@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/place/lower_load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +63,7 @@ TEST(DnnPartitioning, IsScoredOncePerTensorAndDevice) {
   EXPECT_EQ(loads.transfer[1], 0.75);
   EXPECT_EQ(loads.transfer[2], 0);
   EXPECT_EQ(loads.busiest, 10);
-  const UnitProblem units = to_units(problem);
+  const place::Instance units = place::to_instance(problem);
   EXPECT_EQ(find_loads(units, device).busiest, loads.busiest);
   // 7: 2 + 0.5 out; 8: 0.5 in + 2 + 0.25 out; 9 on the CPU: 10.
   EXPECT_EQ(find_latency(problem, device, false), 2.5 + 2.75 + 10);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/lower/units.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/raise/form_stages.h"
@@ -228,21 +229,24 @@ TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {
 
 TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
   if (!place::has_metis()) GTEST_SKIP() << "built without METIS";
-  UnitProblem problem;
-  problem.num_accelerators = 3;
-  problem.has_cpu = true;
+  place::Devices devices;
+  devices.cpu = 3;
+  devices.num_devices = 4;
+  devices.slowness.assign(3, 1);
+  devices.memory.assign(4, kInfinity);
+  place::InstanceBuilder builder(devices);
   constexpr std::uint32_t kUnits = 60;
   for (std::uint32_t u = 0; u < kUnits; ++u) {
-    problem.units.push_back({.nodes = {u}, .accelerator_time = 1, .cpu_time = 10, .nets = {}});
+    builder.add_task({.accelerator_time = 1, .cpu_time = 10, .on_accelerator = u != 5});
   }
-  problem.units[5].on_accelerator = false;
-  for (std::uint32_t u = 0; u + 1 < kUnits; ++u) problem.nets.push_back({1, u, {u, u + 1}});
+  for (std::uint32_t u = 0; u + 1 < kUnits; ++u) builder.add_net(1, u, {{u + 1}});
+  const place::Instance problem = std::move(builder).build();
   const auto starts = place::metis_starts(problem, 1);
   ASSERT_EQ(starts.size(), 3U);
   EXPECT_EQ(starts, place::metis_starts(problem, 1));
   for (const auto& start : starts) {
     ASSERT_EQ(start.size(), kUnits);
-    EXPECT_EQ(start[5], problem.cpu());
+    EXPECT_EQ(start[5], problem.cpu);
   }
   std::vector<int> count(4);
   int cut = 0;

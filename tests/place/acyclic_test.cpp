@@ -24,7 +24,6 @@
 namespace kerf::place {
 namespace {
 
-using ideals::Groups;
 using Part = std::vector<std::uint32_t>;
 
 struct Tensor {
@@ -33,31 +32,22 @@ struct Tensor {
   double cost = 1;
 };
 
-Groups make_groups(std::vector<ideals::Group> list, const std::vector<Tensor>& tensors,
-                   Charging charging) {
-  Groups out;
-  const auto count = static_cast<std::uint32_t>(list.size());
-  out.groups = std::move(list);
-  out.charging = charging;
-  ideals::Pairs edges;
+Instance make_groups(const std::vector<Task>& list, const std::vector<Tensor>& tensors,
+                     Charging charging) {
+  Devices devices;
+  devices.charging = charging;
+  InstanceBuilder builder(devices);
+  for (const Task& group : list) builder.add_task(group);
   for (const Tensor& tensor : tensors) {
-    Part pins = tensor.readers;
-    for (const std::uint32_t reader : pins) edges.emplace_back(tensor.source, reader);
-    pins.push_back(tensor.source);
-    std::ranges::sort(pins);
-    out.pins.append(pins);
-    out.source.push_back(tensor.source);
-    out.cost.push_back(tensor.cost);
+    builder.add_net(tensor.cost, tensor.source, tensor.readers);
+    for (const std::uint32_t reader : tensor.readers) builder.add_edge(tensor.source, reader);
   }
-  out.successors = ideals::to_rows(count, edges);
-  out.predecessors = ideals::transpose(out.successors, count);
-  out.nets = ideals::transpose(out.pins, count);
-  return out;
+  return std::move(builder).build();
 }
 
 // Each group makes a tensor that some later ones read.
-Groups random_groups(Rng& rng, std::uint32_t count, Charging charging) {
-  std::vector<ideals::Group> list(count);
+Instance random_groups(Rng& rng, std::uint32_t count, Charging charging) {
+  std::vector<Task> list(count);
   std::vector<Tensor> tensors;
   const double dear = rng.below(2) == 0 ? 0.5 : 3;
   for (std::uint32_t g = 0; g < count; ++g) {
@@ -69,7 +59,7 @@ Groups random_groups(Rng& rng, std::uint32_t count, Charging charging) {
     }
     if (!tensor.readers.empty()) tensors.push_back(tensor);
   }
-  return make_groups(std::move(list), tensors, charging);
+  return make_groups(list, tensors, charging);
 }
 
 // Everything about a partition, from scratch.
@@ -82,7 +72,7 @@ struct Figures {
   bool is_acyclic = true;
 };
 
-Figures find_figures(const Groups& groups, const AcyclicOptions& options, const Part& part) {
+Figures find_figures(const Instance& groups, const AcyclicOptions& options, const Part& part) {
   Figures out;
   const std::size_t k = options.parts.size();
   std::vector<double> time(k, 0);
@@ -91,8 +81,8 @@ Figures find_figures(const Groups& groups, const AcyclicOptions& options, const 
   std::vector<int> count(k, 0);
   std::vector<int> timed(k, 0);
   double total = 0;
-  for (std::uint32_t g = 0; g < groups.size(); ++g) {
-    const ideals::Group& group = groups.groups[g];
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+    const Task group = groups.task(g);
     time[part[g]] += group.accelerator_time;
     bytes[part[g]] += group.bytes;
     total += group.accelerator_time;
@@ -142,11 +132,11 @@ bool is_before(const Best& a, const Best& b) {
   return std::tuple(a.excess, a.empty, a.value) < std::tuple(b.excess, b.empty, b.value);
 }
 
-Best brute_force(const Groups& groups, const AcyclicOptions& options) {
+Best brute_force(const Instance& groups, const AcyclicOptions& options) {
   Best best;
-  Part part(groups.size(), 0);
+  Part part(groups.num_tasks(), 0);
   const auto place = [&](const auto& self, std::uint32_t g) -> void {
-    if (g == groups.size()) {
+    if (g == groups.num_tasks()) {
       const Figures figures = find_figures(groups, options, part);
       if (figures.memory_excess > 0) return;
       const Best value = value_of(figures, options);
@@ -161,9 +151,9 @@ Best brute_force(const Groups& groups, const AcyclicOptions& options) {
   return best;
 }
 
-void expect_figures(const Groups& groups, const AcyclicOptions& options,
+void expect_figures(const Instance& groups, const AcyclicOptions& options,
                     const AcyclicAnswer& answer) {
-  ASSERT_EQ(answer.part.size(), groups.size());
+  ASSERT_EQ(answer.part.size(), groups.num_tasks());
   const Figures figures = find_figures(groups, options, answer.part);
   EXPECT_TRUE(figures.is_acyclic);
   EXPECT_EQ(figures.memory_excess, 0);
@@ -171,7 +161,7 @@ void expect_figures(const Groups& groups, const AcyclicOptions& options,
   EXPECT_NEAR(answer.largest_load, figures.largest_load, 1e-9 * (1 + figures.largest_load));
 }
 
-AcyclicOptions random_options(Rng& rng, const Groups& groups, Minimise minimise, bool tight) {
+AcyclicOptions random_options(Rng& rng, const Instance& groups, Minimise minimise, bool tight) {
   AcyclicOptions out;
   out.parts.resize(2 + rng.below(2));
   out.minimise = minimise;
@@ -179,7 +169,7 @@ AcyclicOptions random_options(Rng& rng, const Groups& groups, Minimise minimise,
   out.seconds = 0.01;
   out.seed = rng.next();
   double bytes = 0;
-  for (const ideals::Group& group : groups.groups) bytes += group.bytes;
+  for (const double each : groups.bytes) bytes += each;
   for (PartLimit& part : out.parts) {
     if (rng.below(3) == 0) part.slowness = 2;
     if (tight) {
@@ -207,7 +197,7 @@ TEST_P(SmallGraphs, AreCutNearlyAsWellAsCanBe) {
   int fitting = 0;
   int found = 0;
   for (int i = 0; i < 60; ++i) {
-    const Groups groups =
+    const Instance groups =
         random_groups(rng, 8 + static_cast<std::uint32_t>(rng.below(4)), c.charging);
     AcyclicOptions options = random_options(rng, groups, c.minimise, c.tight);
     options.multilevel = c.multilevel;
@@ -248,9 +238,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{Minimise::stage_time, Charging::host_staged, false, false},
                     Case{Minimise::edge_cut, Charging::host_staged, true, false}));
 
-Groups large_random_groups(std::uint32_t count) {
+Instance large_random_groups(std::uint32_t count) {
   Rng rng(11);
-  std::vector<ideals::Group> list(count);
+  std::vector<Task> list(count);
   std::vector<Tensor> tensors;
   for (std::uint32_t g = 0; g < count; ++g) {
     list[g].accelerator_time = rng.uniform();
@@ -262,11 +252,11 @@ Groups large_random_groups(std::uint32_t count) {
     }
     if (!tensor.readers.empty()) tensors.push_back(tensor);
   }
-  return make_groups(std::move(list), tensors, Charging::host_staged);
+  return make_groups(list, tensors, Charging::host_staged);
 }
 
 TEST(Acyclic, OneSeedHasOneAnswerOnAnyNumberOfThreads) {
-  const Groups groups = large_random_groups(3000);
+  const Instance groups = large_random_groups(3000);
   for (const Minimise minimise : {Minimise::edge_cut, Minimise::stage_time}) {
     AcyclicOptions options;
     options.parts.resize(4);
@@ -283,7 +273,7 @@ TEST(Acyclic, OneSeedHasOneAnswerOnAnyNumberOfThreads) {
 
 TEST(Acyclic, BeatsTheBestRunsOfTheNaturalOrder) {
   using namespace acyclic;
-  const Groups groups = large_random_groups(3000);
+  const Instance groups = large_random_groups(3000);
   AcyclicOptions options;
   options.parts.resize(8);
   options.seconds = 0.3;
@@ -299,7 +289,7 @@ TEST(Acyclic, BeatsTheBestRunsOfTheNaturalOrder) {
 }
 
 TEST(Acyclic, KeepsTheBalanceOfCuts) {
-  const Groups groups = large_random_groups(3000);
+  const Instance groups = large_random_groups(3000);
   AcyclicOptions options;
   options.parts.resize(6);
   options.parts[2].slowness = 2;
@@ -312,9 +302,9 @@ TEST(Acyclic, KeepsTheBalanceOfCuts) {
   EXPECT_EQ(figures.empty, 0);
 }
 
-std::vector<ideals::Group> equal_groups(std::uint32_t count, double time) {
-  std::vector<ideals::Group> out(count);
-  for (ideals::Group& group : out) {
+std::vector<Task> equal_groups(std::uint32_t count, double time) {
+  std::vector<Task> out(count);
+  for (Task& group : out) {
     group.accelerator_time = time;
     group.bytes = 1;
   }
@@ -322,7 +312,7 @@ std::vector<ideals::Group> equal_groups(std::uint32_t count, double time) {
 }
 
 TEST(Acyclic, TakesOnePart) {
-  const Groups groups =
+  const Instance groups =
       make_groups(equal_groups(5, 2), {{0, {1, 2}, 1}, {1, {4}, 1}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(1);
@@ -339,7 +329,7 @@ TEST(Acyclic, TakesNoGroups) {
 }
 
 TEST(Acyclic, TakesMorePartsThanGroups) {
-  const Groups groups =
+  const Instance groups =
       make_groups(equal_groups(3, 2), {{0, {1}, 0.5}, {1, {2}, 0.5}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(5);
@@ -354,7 +344,7 @@ TEST(Acyclic, TakesMorePartsThanGroups) {
 TEST(Acyclic, TakesGroupsWithoutTime) {
   std::vector<Tensor> chain;
   for (std::uint32_t g = 0; g + 1 < 50; ++g) chain.push_back({g, {g + 1}, 1});
-  const Groups groups = make_groups(equal_groups(50, 0), chain, Charging::host_staged);
+  const Instance groups = make_groups(equal_groups(50, 0), chain, Charging::host_staged);
   AcyclicOptions options;
   options.parts.resize(3);
   AcyclicAnswer answer = acyclic_partition(groups, options);
@@ -367,7 +357,7 @@ TEST(Acyclic, TakesGroupsWithoutTime) {
 }
 
 TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
-  std::vector<ideals::Group> list = equal_groups(40, 0);
+  std::vector<Task> list = equal_groups(40, 0);
   list[20].accelerator_time = 100;
   std::vector<Tensor> chain;
   for (std::uint32_t g = 0; g + 1 < 40; ++g) chain.push_back({g, {g + 1}, 1});
@@ -376,9 +366,9 @@ TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
   const AcyclicAnswer by_time =
       acyclic_partition(make_groups(list, chain, Charging::link), options);
   EXPECT_EQ(by_time.largest_load, 100);
-  for (ideals::Group& group : list) group.accelerator_time += 1;
+  for (Task& group : list) group.accelerator_time += 1;
   options.minimise = Minimise::edge_cut;
-  const Groups groups = make_groups(list, chain, Charging::link);
+  const Instance groups = make_groups(list, chain, Charging::link);
   const AcyclicAnswer by_cut = acyclic_partition(groups, options);
   expect_figures(groups, options, by_cut);
   EXPECT_EQ(find_figures(groups, options, by_cut.part).time_excess, 0);
@@ -388,7 +378,7 @@ TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
 TEST(Acyclic, BalancesSeveralComponents) {
   std::vector<Tensor> tensors;
   for (std::uint32_t g = 0; g < 60; g += 3) tensors.push_back({g, {g + 1, g + 2}, 1});
-  const Groups groups = make_groups(equal_groups(61, 1), tensors, Charging::link);
+  const Instance groups = make_groups(equal_groups(61, 1), tensors, Charging::link);
   AcyclicOptions options;
   options.parts.resize(4);
   options.minimise = Minimise::edge_cut;
@@ -407,7 +397,7 @@ TEST(Acyclic, ContractsAStarWithoutEnd) {
   const std::uint32_t count = 20000;
   Tensor tensor{0, Part(count - 1), 1};
   std::iota(tensor.readers.begin(), tensor.readers.end(), 1U);
-  const Groups groups = make_groups(equal_groups(count, 1), {tensor}, Charging::link);
+  const Instance groups = make_groups(equal_groups(count, 1), {tensor}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(4);
   options.seconds = 0.2;
@@ -417,7 +407,7 @@ TEST(Acyclic, ContractsAStarWithoutEnd) {
 }
 
 TEST(Acyclic, SaysWhenNothingFits) {
-  const Groups groups = make_groups(equal_groups(9, 1), {{0, {1, 2}, 1}}, Charging::link);
+  const Instance groups = make_groups(equal_groups(9, 1), {{0, {1, 2}, 1}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(2);
   for (PartLimit& part : options.parts) part.memory = 4;
@@ -428,7 +418,7 @@ TEST(Acyclic, SaysWhenNothingFits) {
 }
 
 TEST(Acyclic, RefusesPartsThatAreNone) {
-  const Groups groups = make_groups(equal_groups(2, 1), {}, Charging::link);
+  const Instance groups = make_groups(equal_groups(2, 1), {}, Charging::link);
   AcyclicOptions options;
   EXPECT_THROW(acyclic_partition(groups, options), Error);
   options.parts.resize(2);
@@ -437,7 +427,7 @@ TEST(Acyclic, RefusesPartsThatAreNone) {
 }
 
 TEST(Acyclic, StopsAtTheClock) {
-  const Groups groups = large_random_groups(3000);
+  const Instance groups = large_random_groups(3000);
   AcyclicOptions options;
   options.parts.resize(4);
   options.seconds = 1000;
@@ -470,7 +460,7 @@ TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
 
 TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
   using namespace acyclic;
-  const Groups groups = large_random_groups(4000);
+  const Instance groups = large_random_groups(4000);
   const Level base = to_level(groups);
   AcyclicOptions options;
   options.parts.resize(4);
@@ -514,7 +504,7 @@ TEST(AcyclicState, KeepsUpWithRandomMoves) {
   using namespace acyclic;
   for (const Charging charging : {Charging::link, Charging::host_staged}) {
     Rng rng(4);
-    const Groups groups = random_groups(rng, 40, charging);
+    const Instance groups = random_groups(rng, 40, charging);
     const Level level = to_level(groups);
     AcyclicOptions options;
     options.parts.resize(5);

@@ -34,12 +34,13 @@ constexpr std::uint64_t kSeeds = 80;
 #endif
 
 void expect_sound(const LoadProblem& problem, const LoadAnswer& answer) {
-  const UnitProblem units = to_units(problem);
-  ASSERT_EQ(answer.device.size(), units.units.size());
+  const place::LoweredLoad lowered = place::lower_load(problem);
+  const place::Instance& units = lowered.instance;
+  ASSERT_EQ(answer.device.size(), units.num_tasks());
   const Loads loads = find_loads(units, answer.device);
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(answer.objective, loads.busiest, kRounding);
-  EXPECT_TRUE(find_faults(problem, to_nodes(units, answer.device)).empty());
+  EXPECT_TRUE(find_faults(problem, lowered.to_nodes(answer.device)).empty());
 }
 
 // PipeDream's objective of runs of the order 0, 1, 2, ...; infinity: a memory is too small, or a
@@ -121,8 +122,8 @@ RandomLoadOptions variant(std::uint64_t seed) {
 // Numbered along the line that is cut, for as long as that changes it.
 LoadProblem along_its_line(LoadProblem problem) {
   for (int round = 0; round < 10; ++round) {
-    const place::FlatUnits units(to_units(problem));
-    const auto lines = place::topological_lines(problem, units);
+    const place::Instance units = place::to_instance(problem);
+    const auto lines = place::topological_lines(units);
     problem = renumber(problem, lines.front().order);
   }
   return problem;
@@ -134,7 +135,7 @@ TEST(Pipedream, IsTheBestOfAllRunsOfItsOrder) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = along_its_line(random_load(seed, variant(seed)));
-    const LoadAnswer answer = place::pipedream(problem, {});
+    const LoadAnswer answer = place::pipedream(place::to_instance(problem), {});
     bool possible = false;
     bool best_of_one = false;
     for (const Split& devices : device_orders(problem)) {
@@ -159,34 +160,34 @@ TEST(Pipedream, IsTheBestOfAllRunsOfItsOrder) {
 // The first tensor is read at the very end: every border pays for it.
 TEST(Pipedream, CountsLongSkipsAtEveryBorderTheyCross) {
   LoadProblem problem = chain_of(8, 2);
-  EXPECT_DOUBLE_EQ(place::pipedream(problem, {}).objective, 4);
+  EXPECT_DOUBLE_EQ(place::pipedream(place::to_instance(problem), {}).objective, 4);
   problem.successors[0].push_back(7);
   problem.nodes[0].transfer = 5;
-  const Split split = place::pipedream(problem, {}).device;
+  const Split split = place::pipedream(place::to_instance(problem), {}).device;
   // 7 and 1 with a border of 5 are worse than 4 and 4 with one of 5, which all others are no better
   // than; any run of at most 5 will do.
   EXPECT_DOUBLE_EQ(pipedream_value(problem, split), 5);
   problem.nodes[0].transfer = 20;
-  EXPECT_EQ(place::pipedream(problem, {}).device, Split(8, 0U));
+  EXPECT_EQ(place::pipedream(place::to_instance(problem), {}).device, Split(8, 0U));
 }
 
 TEST(Pipedream, GivesNothingWhereNoRunsFit) {
   LoadProblem problem = chain_of(8, 2);
   problem.memory = 3.5;
-  EXPECT_TRUE(place::pipedream(problem, {}).device.empty());
+  EXPECT_TRUE(place::pipedream(place::to_instance(problem), {}).device.empty());
   // Large ones alternate with small ones: they would fit, but not as runs.
   problem.memory = 7;
   for (std::size_t n = 0; n < 8; ++n) problem.nodes[n].bytes = n == 3 || n == 4 ? 4 : 1;
-  EXPECT_FALSE(place::pipedream(problem, {}).device.empty());
+  EXPECT_FALSE(place::pipedream(place::to_instance(problem), {}).device.empty());
   problem.nodes[2].bytes = problem.nodes[3].bytes = problem.nodes[4].bytes = 3;
   problem.memory = 6.5;
-  EXPECT_TRUE(place::pipedream(problem, {}).device.empty());
+  EXPECT_TRUE(place::pipedream(place::to_instance(problem), {}).device.empty());
 }
 
 TEST(Binpack2d, SharesOutHeavyAndLightUnitsEvenly) {
   LoadProblem problem = chain_of(48, 8);
   for (std::size_t n = 0; n < 24; ++n) problem.nodes[n].accelerator_time = 6;
-  const LoadAnswer answer = place::binpack2d(problem, {});
+  const LoadAnswer answer = place::binpack2d(place::to_instance(problem), {});
   expect_sound(problem, answer);
   std::vector<int> heavy(8);
   std::vector<int> light(8);
@@ -198,7 +199,7 @@ TEST(Binpack2d, SharesOutHeavyAndLightUnitsEvenly) {
 
 TEST(Binpack2d, GivesWhatIsLeftOverToTheLightestRun) {
   LoadProblem problem = chain_of(11, 4);  // 3 + 3 + 3 + 2
-  EXPECT_DOUBLE_EQ(place::binpack2d(problem, {}).objective, 3);
+  EXPECT_DOUBLE_EQ(place::binpack2d(place::to_instance(problem), {}).objective, 3);
 }
 
 TEST(Binpack2d, IsSoundAndNeverBetterThanTheBestOfAllSplits) {
@@ -212,7 +213,7 @@ TEST(Binpack2d, IsSoundAndNeverBetterThanTheBestOfAllSplits) {
     wanted.colours = seed % 2 == 0;
     const LoadProblem problem = random_load(seed, wanted);
     const double best = best_load(problem);
-    const LoadAnswer answer = place::binpack2d(problem, {});
+    const LoadAnswer answer = place::binpack2d(place::to_instance(problem), {});
     possible += std::isfinite(best) ? 1 : 0;
     if (answer.device.empty()) continue;
     ++found;
@@ -228,18 +229,18 @@ TEST(Binpack2d, MindsMemory) {
   problem.memories = {3, 100};
   problem.memory = 100;
   problem.slowness = {1, 1};
-  const LoadAnswer answer = place::binpack2d(problem, {});
+  const LoadAnswer answer = place::binpack2d(place::to_instance(problem), {});
   ASSERT_FALSE(answer.device.empty());
   expect_sound(problem, answer);
   problem.memories = {3, 3};
-  EXPECT_TRUE(place::binpack2d(problem, {}).device.empty());
+  EXPECT_TRUE(place::binpack2d(place::to_instance(problem), {}).device.empty());
 }
 
 TEST(Metis, IsSoundWithinMemoriesOrSaysThatItIsNotHere) {
   const LoadProblem small = chain_of(8, 2);
   if (!place::has_metis()) {
     try {
-      place::metis_split(small, {});
+      place::metis_split(place::to_instance(small), {});
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::missing_backend);
@@ -248,7 +249,7 @@ TEST(Metis, IsSoundWithinMemoriesOrSaysThatItIsNotHere) {
     }
     return;
   }
-  EXPECT_DOUBLE_EQ(place::metis_split(small, {}).objective, 4);
+  EXPECT_DOUBLE_EQ(place::metis_split(place::to_instance(small), {}).objective, 4);
   int possible = 0;
   int found = 0;
   for (std::uint64_t seed = 0; seed < kSeeds / 4; ++seed) {
@@ -258,7 +259,7 @@ TEST(Metis, IsSoundWithinMemoriesOrSaysThatItIsNotHere) {
     wanted.num_accelerators = std::min(wanted.num_accelerators, 3);
     const LoadProblem problem = random_load(seed, wanted);
     const double best = best_load(problem);
-    const LoadAnswer answer = place::metis_split(problem, {});
+    const LoadAnswer answer = place::metis_split(place::to_instance(problem), {});
     possible += std::isfinite(best) ? 1 : 0;
     if (answer.device.empty()) continue;
     ++found;
@@ -275,7 +276,7 @@ TEST(Metis, MovesUnitsOutOfMemoriesThatAreTooFull) {
   problem.memories = {8, 100};
   problem.memory = 100;
   problem.slowness = {1, 1};
-  const LoadAnswer answer = place::metis_split(problem, {});
+  const LoadAnswer answer = place::metis_split(place::to_instance(problem), {});
   ASSERT_FALSE(answer.device.empty());
   expect_sound(problem, answer);
   EXPECT_EQ(std::count(answer.device.begin(), answer.device.end(), 0U), 8);
@@ -285,9 +286,9 @@ TEST(Metis, TakesProblemsWithoutAnyTimeOrTensors) {
   if (!place::has_metis()) GTEST_SKIP() << "built without METIS";
   LoadProblem problem = chain_of(12, 3);
   for (LoadNode& node : problem.nodes) node.accelerator_time = 0;
-  expect_sound(problem, place::metis_split(problem, {}));
+  expect_sound(problem, place::metis_split(place::to_instance(problem), {}));
   for (auto& readers : problem.successors) readers.clear();
-  expect_sound(problem, place::metis_split(problem, {}));
+  expect_sound(problem, place::metis_split(place::to_instance(problem), {}));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/check_bound.h"
 #include "kerf/place/cost_scale.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mincut/prove.h"
 #include "kerf/place/portfolio/load_methods.h"
@@ -109,7 +110,7 @@ TEST_P(CostSizes, ASearchThatEndsHasTheOptimum) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
       const double best = best_load(problem);
-      const Proof proof = prove(to_units(problem), {});
+      const Proof proof = prove(to_instance(problem), {});
       EXPECT_LE(proof.bound.value, best) << "seed " << seed << ", memory " << memory;
       if (!proof.answer.optimal) continue;
       ++ended;

@@ -23,6 +23,7 @@
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/ideals/chain_of_groups.h"
 #include "kerf/place/ideals/decide.h"
+#include "kerf/place/lower_load.h"
 #include "tests/support/published.h"
 
 namespace kerf {
@@ -128,16 +129,16 @@ void vary(LoadProblem& problem, std::uint64_t seed) {
 
 // Edges among units that a chain of ideals may not run against.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem& problem,
-                                                              const UnitProblem& units) {
-  std::vector<bool> orphan(units.units.size(), true);
+                                                              const place::LoweredLoad& units) {
+  std::vector<bool> orphan(units.instance.num_tasks(), true);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    if (!problem.nodes[n].backward) orphan[units.unit_of[n]] = false;
+    if (!problem.nodes[n].backward) orphan[units.task_of[n]] = false;
   }
   std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     for (const std::uint32_t to : problem.successors[n]) {
-      const std::uint32_t a = units.unit_of[n];
-      const std::uint32_t b = units.unit_of[to];
+      const std::uint32_t a = units.task_of[n];
+      const std::uint32_t b = units.task_of[to];
       if (!problem.nodes[n].backward && !problem.nodes[to].backward) out.emplace_back(a, b);
       const bool both = problem.nodes[n].backward && problem.nodes[to].backward;
       if (both && (orphan[a] || orphan[b])) out.emplace_back(b, a);
@@ -161,18 +162,19 @@ bool has_row(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& order,
 }
 
 double least_of_all(const LoadProblem& problem) {
-  const UnitProblem units = to_units(problem);
-  const auto order = order_of(problem, units);
+  const place::LoweredLoad lowered = place::lower_load(problem);
+  const place::Instance& units = lowered.instance;
+  const auto order = order_of(problem, lowered);
   const std::size_t num_devices = problem.num_devices();
-  std::vector<std::uint32_t> device(units.units.size(), 0);
+  std::vector<std::uint32_t> device(units.num_tasks(), 0);
   double best = kInfinity;
   while (true) {
     bool allowed = has_row(order, device, num_devices);
     for (std::size_t u = 0; u < device.size(); ++u) {
-      allowed = allowed && (units.units[u].on_accelerator || device[u] == units.cpu());
+      allowed = allowed && (units.on_accelerator[u] != 0 || device[u] == units.cpu);
     }
     if (allowed) {
-      const Loads loads = find_loads(problem, to_nodes(units, device));
+      const Loads loads = find_loads(problem, lowered.to_nodes(device));
       if (loads.fits) best = std::min(best, loads.busiest);
     }
     std::size_t digit = 0;
@@ -182,14 +184,15 @@ double least_of_all(const LoadProblem& problem) {
 }
 
 void expect_valid(const LoadProblem& problem, const LoadAnswer& answer) {
-  const UnitProblem units = to_units(problem);
-  ASSERT_EQ(answer.device.size(), units.units.size());
-  EXPECT_TRUE(has_row(order_of(problem, units), answer.device, problem.num_devices()));
-  const Loads loads = find_loads(problem, to_nodes(units, answer.device));
+  const place::LoweredLoad lowered = place::lower_load(problem);
+  const place::Instance& units = lowered.instance;
+  ASSERT_EQ(answer.device.size(), units.num_tasks());
+  EXPECT_TRUE(has_row(order_of(problem, lowered), answer.device, problem.num_devices()));
+  const Loads loads = find_loads(problem, lowered.to_nodes(answer.device));
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(loads.busiest, answer.objective, 1e-9 * (1 + loads.busiest));
-  for (std::size_t u = 0; u < units.units.size(); ++u) {
-    EXPECT_TRUE(units.units[u].on_accelerator || answer.device[u] == units.cpu());
+  for (std::size_t u = 0; u < units.num_tasks(); ++u) {
+    EXPECT_TRUE(units.on_accelerator[u] != 0 || answer.device[u] == units.cpu);
   }
 }
 
@@ -198,7 +201,7 @@ TEST(TheContiguousSearch, EqualsTheBestOfAllAssignments) {
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = random_problem(seed);
-    const IdealAnswer answer = find_contiguous(problem, {});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {});
     ASSERT_TRUE(answer.optimal);
     const double best = least_of_all(problem);
     if (best == kInfinity) {
@@ -225,7 +228,7 @@ void expect_no_better(const LoadProblem& problem, const LoadAnswer& chain, doubl
 void expect_decides(const LoadProblem& problem, double best) {
   namespace ideals = place::ideals;
   ideals::Clock clock(60);
-  const ideals::Groups groups = ideals::to_groups(problem);
+  const ideals::Groups groups = ideals::to_groups(place::to_instance(problem));
   const auto lattice = ideals::Lattice::build(groups, 100'000, 1'000'000, clock);
   ASSERT_TRUE(lattice);
   const auto decision = ideals::make_decision(groups, *lattice, 1'000'000, clock);
@@ -242,9 +245,9 @@ TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {
     SCOPED_TRACE(seed);
     LoadProblem problem = random_problem(seed);
     vary(problem, seed);
-    const IdealAnswer answer = find_contiguous(problem, {});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {});
     ASSERT_TRUE(answer.optimal);
-    const LoadAnswer chain = find_chain(problem, {});
+    const LoadAnswer chain = find_chain(place::to_instance(problem), {});
     const double best = least_of_all(problem);
     if (best == kInfinity) {
       ++infeasible;
@@ -270,14 +273,14 @@ TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {
 class AllPairs {
  public:
   explicit AllPairs(const LoadProblem& problem)
-      : units_(to_units(problem)), order_(order_of(problem, units_)) {
-    const std::uint32_t all = (1U << units_.units.size()) - 1;
+      : units_(place::to_instance(problem)), order_(order_of(problem, place::lower_load(problem))) {
+    const std::uint32_t all = (1U << units_.num_tasks()) - 1;
     for (std::uint32_t set = 0; set <= all; ++set) {
       if (is_ideal(set)) ideals_.push_back(set);
     }
   }
   double best() const {
-    const std::size_t num_devices = units_.num_devices();
+    const std::size_t num_devices = units_.num_devices;
     const std::uint32_t choices = 1U << num_devices;
     std::vector<std::vector<double>> value(ideals_.size(), std::vector<double>(choices, kInfinity));
     value[0][0] = 0;
@@ -306,28 +309,28 @@ class AllPairs {
     });
   }
   double load(std::uint32_t stage, std::uint32_t device) const {
-    const bool is_cpu = device == units_.cpu();
+    const bool is_cpu = device == units_.cpu;
     double load = 0;
     double bytes = 0;
-    for (std::uint32_t u = 0; u < units_.units.size(); ++u) {
+    for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
       if ((stage >> u & 1) == 0) continue;
-      if (!is_cpu && !units_.units[u].on_accelerator) return kInfinity;
-      load += units_.time_on(u, device);
-      bytes += units_.units[u].bytes;
+      if (!is_cpu && units_.on_accelerator[u] == 0) return kInfinity;
+      load += units_.time(u, device);
+      bytes += units_.bytes[u];
     }
-    if (bytes > units_.memory_of(device)) return kInfinity;
-    for (const LoadNet& net : units_.nets) {
+    if (bytes > units_.memory[device]) return kInfinity;
+    for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
       std::size_t inside = 0;
-      for (const std::uint32_t unit : net.units) inside += stage >> unit & 1;
-      const bool is_cut = inside > 0 && inside < net.units.size();
-      const bool is_made_inside = (stage >> net.source & 1) == 1;
+      for (const std::uint32_t unit : units_.pins[net]) inside += stage >> unit & 1;
+      const bool is_cut = inside > 0 && inside < units_.pins[net].size();
+      const bool is_made_inside = (stage >> units_.source[net] & 1) == 1;
       const bool is_free = units_.charging == Charging::link ? is_made_inside : is_cpu;
-      if (is_cut && !is_free) load += net.cost;
+      if (is_cut && !is_free) load += units_.cost[net];
     }
     return load;
   }
 
-  UnitProblem units_;
+  place::Instance units_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> order_;
   std::vector<std::uint32_t> ideals_;
 };
@@ -371,7 +374,7 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairs) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = branched_problem(seed);
-    const IdealAnswer answer = find_contiguous(problem, {});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {});
     ASSERT_TRUE(answer.optimal);
     const double best = AllPairs(problem).best();
     if (best == kInfinity) {
@@ -391,7 +394,7 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
     SCOPED_TRACE(seed);
     LoadProblem problem = branched_problem(seed);
     vary(problem, seed);
-    const IdealAnswer answer = find_contiguous(problem, {});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {});
     ASSERT_TRUE(answer.optimal);
     const double best = AllPairs(problem).best();
     if (best == kInfinity) {
@@ -401,7 +404,7 @@ TEST(TheContiguousSearch, EqualsAPlainSearchOfAllPairsForUnequalDevices) {
     expect_valid(problem, answer);
     ASSERT_NEAR(answer.objective, best, 1e-8 * best);
     ++compared;
-    expect_no_better(problem, find_chain(problem, {}), best);
+    expect_no_better(problem, find_chain(place::to_instance(problem), {}), best);
     expect_decides(problem, best);
   }
   EXPECT_GE(compared, 75);
@@ -447,7 +450,7 @@ TEST(TheContiguousSearch, AvoidsThePairsOfManyIdeals) {
     const LoadProblem problem = inception(9, {3, 6, 10, 10}, transfer, 3);
     place::LoadOptions options;
     options.time_budget = 60;
-    const IdealAnswer answer = find_contiguous(problem, options);
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), options);
     EXPECT_TRUE(answer.optimal);
     EXPECT_GE(answer.num_ideals, 30000U);
     expect_valid(problem, answer);
@@ -458,19 +461,21 @@ TEST(TheContiguousSearch, AvoidsThePairsOfManyIdeals) {
 
 TEST(TheContiguousSearch, SaysWhenThereAreTooManyIdeals) {
   const LoadProblem problem = inception(4, {5, 5, 5, 5}, 1, 5);
-  const IdealAnswer answer = find_contiguous(problem, {}, IdealLimits{1000, 1'000'000});
+  const IdealAnswer answer =
+      find_contiguous(place::to_instance(problem), {}, IdealLimits{1000, 1'000'000});
   EXPECT_TRUE(answer.truncated);
   EXPECT_FALSE(answer.optimal);
   EXPECT_EQ(answer.num_ideals, 0U);
   expect_valid(problem, answer);
-  EXPECT_GE(answer.objective, find_contiguous(problem, {}).objective * (1 - 1e-9));
+  EXPECT_GE(answer.objective,
+            find_contiguous(place::to_instance(problem), {}).objective * (1 - 1e-9));
 }
 
 TEST(TheContiguousSearch, AnswersWithTheBestSoFarWhenTimeIsUp) {
   const LoadProblem problem = inception(9, {3, 6, 10, 10}, 1, 3);
   place::LoadOptions options;
   options.time_budget = 0;
-  const IdealAnswer answer = find_contiguous(problem, options);
+  const IdealAnswer answer = find_contiguous(place::to_instance(problem), options);
   EXPECT_TRUE(answer.truncated);
   EXPECT_FALSE(answer.optimal);
   expect_valid(problem, answer);
@@ -478,10 +483,10 @@ TEST(TheContiguousSearch, AnswersWithTheBestSoFarWhenTimeIsUp) {
 
 TEST(TheContiguousSearch, StopsAtABoundThatIsMet) {
   const LoadProblem problem = inception(5, {2, 4, 5}, 2, 7);
-  const IdealAnswer best = find_contiguous(problem, {});
+  const IdealAnswer best = find_contiguous(place::to_instance(problem), {});
   place::LoadOptions options;
   options.good_enough = best.objective;
-  const IdealAnswer again = find_contiguous(problem, options);
+  const IdealAnswer again = find_contiguous(place::to_instance(problem), options);
   EXPECT_TRUE(again.optimal);
   EXPECT_NEAR(again.objective, best.objective, 1e-8 * best.objective);
   EXPECT_LT(again.work, best.work);
@@ -489,7 +494,7 @@ TEST(TheContiguousSearch, StopsAtABoundThatIsMet) {
 
 TEST(TheContiguousSearch, AnswersForNothing) {
   LoadProblem nothing;
-  const IdealAnswer answer = find_contiguous(nothing, {});
+  const IdealAnswer answer = find_contiguous(place::to_instance(nothing), {});
   EXPECT_TRUE(answer.optimal);
   EXPECT_EQ(answer.objective, 0);
 }
@@ -498,7 +503,7 @@ TEST(TheContiguousSearch, AnswersForNothing) {
 TEST(TheContiguousSearch, CutsALongChain) {
   LoadProblem problem = inception(1025, {1, 4}, 1, 9);
   problem.num_accelerators = 8;
-  const IdealAnswer answer = find_contiguous(problem, {.time_budget = 60});
+  const IdealAnswer answer = find_contiguous(place::to_instance(problem), {.time_budget = 60});
   EXPECT_TRUE(answer.optimal);
   EXPECT_EQ(problem.nodes.size(), 6151U);
   expect_valid(problem, answer);
@@ -509,9 +514,9 @@ TEST(TheContiguousSearch, AnswersTheSameForTheSameSeed) {
   const LoadProblem problem = inception(5, {2, 4, 5}, 2, 7);
   place::LoadOptions options;
   options.seed = 11;
-  const IdealAnswer one = find_contiguous(problem, options);
+  const IdealAnswer one = find_contiguous(place::to_instance(problem), options);
   options.threads = 2;
-  EXPECT_EQ(one.device, find_contiguous(problem, options).device);
+  EXPECT_EQ(one.device, find_contiguous(place::to_instance(problem), options).device);
 }
 
 // Two fast accelerators with little memory, two slow ones with much, one that is both bad.
@@ -529,24 +534,26 @@ TEST(TheContiguousSearch, MixesAcceleratorsInAnyOrder) {
   LoadProblem problem = mixed_inception();
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
     problem.charging = charging;
-    const IdealAnswer answer = find_contiguous(problem, {.time_budget = 60});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {.time_budget = 60});
     EXPECT_TRUE(answer.optimal);
     expect_valid(problem, answer);
     // Numbers are names: with the devices turned round the value stays.
     LoadProblem turned = problem;
     std::reverse(turned.slowness.begin(), turned.slowness.end());
     std::reverse(turned.memories.begin(), turned.memories.end());
-    const IdealAnswer again = find_contiguous(turned, {.time_budget = 60});
+    const IdealAnswer again = find_contiguous(place::to_instance(turned), {.time_budget = 60});
     EXPECT_NEAR(again.objective, answer.objective, 1e-8 * answer.objective);
     // Each as fast as the fastest and as large as the largest is no worse; each as bad as the worst
     // is no better.
     LoadProblem better = problem;
     better.slowness.clear();
     better.memories.clear();
-    EXPECT_LE(find_contiguous(better, {}).objective, answer.objective * (1 + 1e-8));
+    EXPECT_LE(find_contiguous(place::to_instance(better), {}).objective,
+              answer.objective * (1 + 1e-8));
     LoadProblem worse = problem;
     worse.slowness.assign(5, 3);
-    EXPECT_GE(find_contiguous(worse, {}).objective, answer.objective * (1 - 1e-8));
+    EXPECT_GE(find_contiguous(place::to_instance(worse), {}).objective,
+              answer.objective * (1 - 1e-8));
   }
 }
 
@@ -562,7 +569,8 @@ TEST(TheContiguousSearch, KeepsTheLargeDeviceForWhatFitsNoOther) {
                    {.id = 1, .accelerator_time = 1, .bytes = 5}};
   problem.successors = {{1}, {}};
   expect_decides(problem, 2);
-  EXPECT_EQ(find_contiguous(problem, {}).device, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(find_contiguous(place::to_instance(problem), {}).device,
+            (std::vector<std::uint32_t>{0, 1}));
 }
 
 // What x makes in no time is read by y and by z, which is as dear to bring it to as all else: x
@@ -577,7 +585,7 @@ TEST(TheContiguousSearch, LeavesTheMakerOfATensorWithItsDearestReader) {
                    {.id = 1, .accelerator_time = 5},
                    {.id = 2, .accelerator_time = 15, .backward = true}};
   problem.successors = {{1, 2}, {}, {}};
-  const IdealAnswer answer = find_contiguous(problem, {});
+  const IdealAnswer answer = find_contiguous(place::to_instance(problem), {});
   EXPECT_EQ(answer.objective, 15);
   EXPECT_EQ(least_of_all(problem), 15);
 }
@@ -586,21 +594,23 @@ TEST(TheContiguousSearch, SaysWhenThereAreTooManyChoicesOfDevices) {
   LoadProblem problem = inception(7, {2, 4, 5}, 0.1, 7);
   problem.num_accelerators = 24;
   for (int a = 0; a < 24; ++a) problem.slowness.push_back(1 + 0.1 * a);
-  const IdealAnswer answer = find_contiguous(problem, {.time_budget = 60});
+  const IdealAnswer answer = find_contiguous(place::to_instance(problem), {.time_budget = 60});
   EXPECT_TRUE(answer.truncated);
   EXPECT_FALSE(answer.optimal);
   expect_valid(problem, answer);
-  const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+  const LoadAnswer chain = find_chain(place::to_instance(problem), {.time_budget = 60});
   EXPECT_TRUE(chain.truncated);
   expect_valid(problem, chain);
 }
 
 TEST(TheContiguousSearch, AnswersTheSameForUnequalDevicesOnAnyNumberOfThreads) {
   const LoadProblem problem = mixed_inception();
-  const IdealAnswer one = find_contiguous(problem, {.time_budget = 60, .threads = 1});
-  EXPECT_EQ(one.device, find_contiguous(problem, {.time_budget = 60, .threads = 2}).device);
-  EXPECT_EQ(find_chain(problem, {.time_budget = 60, .threads = 1}).device,
-            find_chain(problem, {.time_budget = 60, .threads = 2}).device);
+  const IdealAnswer one =
+      find_contiguous(place::to_instance(problem), {.time_budget = 60, .threads = 1});
+  EXPECT_EQ(one.device,
+            find_contiguous(place::to_instance(problem), {.time_budget = 60, .threads = 2}).device);
+  EXPECT_EQ(find_chain(place::to_instance(problem), {.time_budget = 60, .threads = 1}).device,
+            find_chain(place::to_instance(problem), {.time_budget = 60, .threads = 2}).device);
 }
 
 // Layers one after the other, with tensors that skip some.
@@ -634,8 +644,8 @@ TEST(TheChainSearch, EqualsTheContiguousSearchOnAChain) {
     for (LoadNode& node : problem.nodes) node.bytes = 1;
     problem.memory = 25;
     vary(problem, seed);
-    const IdealAnswer best = find_contiguous(problem, {.time_budget = 60});
-    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    const IdealAnswer best = find_contiguous(place::to_instance(problem), {.time_budget = 60});
+    const LoadAnswer chain = find_chain(place::to_instance(problem), {.time_budget = 60});
     ASSERT_TRUE(best.optimal && chain.optimal);
     ASSERT_EQ(best.device.empty(), chain.device.empty());
     if (best.device.empty()) continue;
@@ -650,7 +660,7 @@ TEST(TheChainSearch, CutsALongChain) {
   LoadProblem problem = long_chain(6150, 3);
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
     problem.charging = charging;
-    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    const LoadAnswer chain = find_chain(place::to_instance(problem), {.time_budget = 60});
     EXPECT_TRUE(chain.optimal);
     expect_valid(problem, chain);
     EXPECT_LT(chain.work, 5'000'000);
@@ -660,10 +670,10 @@ TEST(TheChainSearch, CutsALongChain) {
 TEST(TheChainSearch, IsNoBetterThanTheContiguousSearchOnBranches) {
   for (const double transfer : {0.01, 1.0, 10.0}) {
     LoadProblem problem = inception(5, {2, 4, 5}, transfer, 7);
-    const LoadAnswer chain = find_chain(problem, {.time_budget = 60});
+    const LoadAnswer chain = find_chain(place::to_instance(problem), {.time_budget = 60});
     EXPECT_TRUE(chain.optimal);
     expect_valid(problem, chain);
-    const double best = find_contiguous(problem, {.time_budget = 60}).objective;
+    const double best = find_contiguous(place::to_instance(problem), {.time_budget = 60}).objective;
     EXPECT_GE(chain.objective, best * (1 - 1e-8));
     EXPECT_LE(chain.objective, best * 1.1);
   }
@@ -711,10 +721,11 @@ TEST(TheContiguousSearch, StopsInTimeOnLargeGraphs) {
         const place::LoadOptions options{.time_budget = 0.4};
         constexpr double kMost = 3 * 0.4;  // time is counted, and machines are unlike
         IdealAnswer answer;
-        EXPECT_LT(seconds([&] { answer = find_contiguous(problem, options); }), kMost);
+        EXPECT_LT(seconds([&] { answer = find_contiguous(place::to_instance(problem), options); }),
+                  kMost);
         expect_valid(problem, answer);
         LoadAnswer chain;
-        EXPECT_LT(seconds([&] { chain = find_chain(problem, options); }), kMost);
+        EXPECT_LT(seconds([&] { chain = find_chain(place::to_instance(problem), options); }), kMost);
         expect_valid(problem, chain);
       }
     }
@@ -737,7 +748,7 @@ TEST(TheContiguousSearch, EqualsThePublishedValues) {
   for (const auto& [name, load, num_ideals] : published) {
     SCOPED_TRACE(name);
     const LoadProblem problem = load_dnn_partitioning(published_file("throughput", name));
-    const IdealAnswer answer = find_contiguous(problem, {.clock = 60});
+    const IdealAnswer answer = find_contiguous(place::to_instance(problem), {.clock = 60});
     EXPECT_TRUE(answer.optimal);
     EXPECT_NEAR(answer.objective, load, 1e-4 * load);
     EXPECT_EQ(answer.num_ideals, num_ideals);
@@ -755,7 +766,8 @@ TEST(TheContiguousSearch, EqualsTheKnownValuesWithDearCommunication) {
     SCOPED_TRACE(name);
     LoadProblem problem = load_dnn_partitioning(published_file("throughput", name));
     for (LoadNode& node : problem.nodes) node.transfer *= 1000;
-    EXPECT_NEAR(find_contiguous(problem, {.clock = 60}).objective, load, 1e-4 * load);
+    EXPECT_NEAR(find_contiguous(place::to_instance(problem), {.clock = 60}).objective, load,
+                1e-4 * load);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <random>
 
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/mincut/cut_problem.h"
 #include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/mincut/max_flow.h"
@@ -109,14 +110,14 @@ std::vector<Shape> shapes() {
 }
 
 // By trying all; infinite when nothing fits.
-double enumerate(const UnitProblem& problem) {
-  const auto devices = static_cast<std::uint32_t>(problem.num_devices());
-  std::vector<std::uint32_t> device(problem.units.size(), 0);
+double enumerate(const Instance& problem) {
+  const auto devices = static_cast<std::uint32_t>(problem.num_devices);
+  std::vector<std::uint32_t> device(problem.num_tasks(), 0);
   double best = kNever;
   for (;;) {
     bool allowed = true;
     for (std::size_t u = 0; u < device.size(); ++u) {
-      allowed = allowed && (problem.units[u].on_accelerator || device[u] == problem.cpu());
+      allowed = allowed && (problem.on_accelerator[u] != 0 || device[u] == problem.cpu);
     }
     if (allowed) {
       const Loads loads = find_loads(problem, device);
@@ -135,7 +136,7 @@ void for_random_problems(unsigned rounds, const Check& check) {
     for (unsigned i = 0; i < rounds; ++i) {
       std::mt19937 random(++seed);
       SCOPED_TRACE(testing::Message() << "seed " << seed);
-      check(to_units(random_problem(random, shape)), random);
+      check(to_instance(random_problem(random, shape)), random);
     }
   }
 }
@@ -163,7 +164,7 @@ Flow least_load(const CutProblem& problem, const DeviceKind& kind, std::uint32_t
 
 template <typename Check>
 void for_random_networks(unsigned rounds, const Check& check) {
-  for_random_problems(rounds, [&](const UnitProblem& units, std::mt19937& random) {
+  for_random_problems(rounds, [&](const Instance& units, std::mt19937& random) {
     const CutProblem problem(units, single_groups(units), scale_for(50));
     for (const DeviceKind& kind : problem.kinds) {
       if (kind.pays) check(problem, kind, random);
@@ -217,7 +218,7 @@ TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
 }
 
 TEST(ABound, NeverExceedsTheOptimum) {
-  for_random_problems(12, [](const UnitProblem& units, std::mt19937&) {
+  for_random_problems(12, [](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);
     for (const LoadBound& bound : find_load_bounds(units)) {
       EXPECT_LE(bound.value, optimum * (1 + 1e-12)) << bound.name;
@@ -231,15 +232,15 @@ TEST(APackingBound, IsExactWithoutCommunication) {
   for (const int accelerators : {1, 2, 3}) {
     for (unsigned i = 0; i < 20; ++i) {
       std::mt19937 random(++seed);
-      const UnitProblem units =
-          to_units(random_problem(random, {7, accelerators, 1, 0, false, false}));
+      const Instance units =
+          to_instance(random_problem(random, {7, accelerators, 1, 0, false, false}));
       EXPECT_NEAR(packing_bound(units).value, enumerate(units), 1e-9);
     }
   }
 }
 
 TEST(AProof, FindsTheOptimumOfSmallProblems) {
-  for_random_problems(12, [](const UnitProblem& units, std::mt19937&) {
+  for_random_problems(12, [](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);
     const Proof proof = prove(units, {});
     ASSERT_TRUE(proof.answer.optimal);
@@ -247,7 +248,7 @@ TEST(AProof, FindsTheOptimumOfSmallProblems) {
       EXPECT_TRUE(proof.answer.device.empty());
       return;
     }
-    ASSERT_EQ(proof.answer.device.size(), units.units.size());
+    ASSERT_EQ(proof.answer.device.size(), units.num_tasks());
     const Loads loads = find_loads(units, proof.answer.device);
     EXPECT_TRUE(loads.fits);
     EXPECT_EQ(loads.busiest, proof.answer.objective);
@@ -258,15 +259,15 @@ TEST(AProof, FindsTheOptimumOfSmallProblems) {
 }
 
 TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
-  for_random_problems(4, [](const UnitProblem& units, std::mt19937&) {
+  for_random_problems(4, [](const Instance& units, std::mt19937&) {
     const Proof first = prove(units, {});
     if (first.answer.device.empty()) return;
     const Proof again = prove(units, first.answer);
     EXPECT_TRUE(again.answer.optimal);
     EXPECT_EQ(again.answer.device, first.answer.device);
-    if (!units.has_cpu) return;
+    if (!units.has_cpu()) return;
     LoadAnswer on_cpu;
-    on_cpu.device.assign(units.units.size(), units.cpu());
+    on_cpu.device.assign(units.num_tasks(), units.cpu);
     const Loads loads = find_loads(units, on_cpu.device);
     if (!loads.fits) return;
     on_cpu.objective = loads.busiest;
@@ -278,7 +279,7 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
 }
 
 TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
-  for_random_problems(4, [&](const UnitProblem& units, std::mt19937&) {
+  for_random_problems(4, [&](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);
     ProofOptions options;
     options.work_budget = 1;
@@ -293,7 +294,7 @@ TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
 
 TEST(AProof, FallsBackOnBoundsForMoreAcceleratorsThanItCanTrack) {
   std::mt19937 random(1);
-  const Proof proof = prove(to_units(random_problem(random, {8, 70, 1, 1, false, false})), {});
+  const Proof proof = prove(to_instance(random_problem(random, {8, 70, 1, 1, false, false})), {});
   EXPECT_GT(proof.bound.value, 0);
   EXPECT_FALSE(proof.answer.optimal);
 }
@@ -306,14 +307,14 @@ TEST(AProof, SaysWhenNothingFits) {
   problem.num_cpus = 0;
   problem.memory = 3;
   for (LoadNode& node : problem.nodes) node.bytes = 2;
-  const Proof proof = prove(to_units(problem), {});
+  const Proof proof = prove(to_instance(problem), {});
   EXPECT_TRUE(proof.answer.optimal);
   EXPECT_TRUE(proof.answer.device.empty());
   EXPECT_TRUE(std::isinf(proof.bound.value));
 }
 
 // A chain with skips, its accelerators unequal under one charging: far too large to search.
-UnitProblem large_problem(Charging charging) {
+Instance large_problem(Charging charging) {
   std::mt19937 random(7);
   constexpr std::uint32_t kNodes = 30'000;
   LoadProblem problem;
@@ -334,7 +335,7 @@ UnitProblem large_problem(Charging charging) {
     }
     problem.nodes.push_back(node);
   }
-  return to_units(problem);
+  return to_instance(problem);
 }
 
 double seconds_of(const std::function<void()>& run) {
@@ -346,7 +347,7 @@ double seconds_of(const std::function<void()>& run) {
 // Generous limits: what is tested is that the time does not grow with the problem.
 TEST(AProof, EndsInTimeOnLargeProblems) {
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
-    const UnitProblem units = large_problem(charging);
+    const Instance units = large_problem(charging);
     std::vector<LoadBound> bounds;
     EXPECT_LT(seconds_of([&] { bounds = find_load_bounds(units, 0.25); }), 5);
     EXPECT_GE(tightest(bounds).value, work_bound(units).value);
@@ -361,7 +362,7 @@ TEST(AProof, EndsInTimeOnLargeProblems) {
 }
 
 // One tensor that every other node reads.
-UnitProblem star(Charging charging, std::uint32_t nodes) {
+Instance star(Charging charging, std::uint32_t nodes) {
   LoadProblem problem;
   problem.num_accelerators = 4;
   problem.charging = charging;
@@ -376,14 +377,14 @@ UnitProblem star(Charging charging, std::uint32_t nodes) {
     problem.nodes.push_back(node);
     if (n > 0) problem.successors[0].push_back(n);
   }
-  return to_units(problem);
+  return to_instance(problem);
 }
 
 // Counted, not timed. The first is small enough to be fused, the second is not.
 TEST(AProof, KeepsToItsWorkWhereOneTensorHasManyReaders) {
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
     for (const std::uint32_t nodes : {2'100U, 20'000U}) {
-      const UnitProblem units = star(charging, nodes);
+      const Instance units = star(charging, nodes);
       ProofOptions options;
       options.work_budget = 2'000'000;
       options.known = work_bound(units);
@@ -404,9 +405,9 @@ struct Published {
 class APublishedProblem : public testing::TestWithParam<Published> {
  protected:
   void SetUp() override {
-    units_ = to_units(load_dnn_partitioning(published_file("throughput", GetParam().file)));
+    units_ = to_instance(load_dnn_partitioning(published_file("throughput", GetParam().file)));
   }
-  UnitProblem units_;
+  Instance units_;
 };
 
 TEST_P(APublishedProblem, IsSolvedAndProvedWithoutAnIncumbent) {

@@ -44,12 +44,13 @@ LoadOptions quick() {
 }
 
 void expect_sound(const LoadProblem& problem, const LoadAnswer& answer) {
-  const UnitProblem units = to_units(problem);
-  ASSERT_EQ(answer.device.size(), units.units.size());
+  const place::LoweredLoad lowered = place::lower_load(problem);
+  const place::Instance& units = lowered.instance;
+  ASSERT_EQ(answer.device.size(), units.num_tasks());
   const Loads loads = find_loads(units, answer.device);
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(answer.objective, loads.busiest, kRounding * (1 + loads.busiest));
-  EXPECT_TRUE(find_faults(problem, to_nodes(units, answer.device)).empty());
+  EXPECT_TRUE(find_faults(problem, lowered.to_nodes(answer.device)).empty());
 }
 
 std::size_t devices_used(const LoadAnswer& answer) {
@@ -73,7 +74,7 @@ TEST(MixedPipe, IsSoundAndNeverBetterThanTheBestOfAllSplits) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = random_load(seed, variant(seed));
-    const LoadAnswer answer = place::mixed_pipe(problem, quick());
+    const LoadAnswer answer = place::mixed_pipe(place::to_instance(problem), quick());
     const double best = best_load(problem);
     possible += std::isfinite(best) ? 1 : 0;
     if (answer.device.empty()) continue;
@@ -97,7 +98,7 @@ TEST(MixedPipe, KeepsToTheNumberOfBlocksItIsGiven) {
     for (const int stages : {1, 2, 3}) {
       LoadOptions options = quick();
       options.stages = stages;
-      const LoadAnswer answer = place::mixed_pipe(problem, options);
+      const LoadAnswer answer = place::mixed_pipe(place::to_instance(problem), options);
       ASSERT_FALSE(answer.device.empty());
       expect_sound(problem, answer);
       EXPECT_LE(devices_used(answer), static_cast<std::size_t>(stages));
@@ -109,14 +110,14 @@ TEST(MixedPipe, TakesMoreBlocksThanUnits) {
   LoadOptions options = quick();
   options.stages = 1000;
   const LoadProblem problem = random_load(1, {.num_nodes = 5});
-  expect_sound(problem, place::mixed_pipe(problem, options));
+  expect_sound(problem, place::mixed_pipe(place::to_instance(problem), options));
 }
 
 // The original took the lightest block first: 2 and 6.
 TEST(MixedPipe, TakesTheLongestBlockFirst) {
   for (const std::vector<double>& times :
        {std::vector<double>{1, 1, 1, 1, 4}, {1, 1, 4, 1, 1}, {1, 4, 1, 1, 1}}) {
-    const LoadAnswer answer = place::mixed_pipe(chain_of(times, 2), quick());
+    const LoadAnswer answer = place::mixed_pipe(place::to_instance(chain_of(times, 2)), quick());
     EXPECT_DOUBLE_EQ(answer.objective, 4);
   }
 }
@@ -141,11 +142,11 @@ LoadProblem encoder_decoder() {
 
 TEST(MixedPipe, FitsWhereNoContiguousSplitDoesAndIsEvenInTimeAndMemory) {
   const LoadProblem problem = encoder_decoder();
-  EXPECT_TRUE(place::pipedream(problem, {}).device.empty());
+  EXPECT_TRUE(place::pipedream(place::to_instance(problem), {}).device.empty());
   LoadOptions options;
   options.clock = 60;
   options.time_budget = 0.2;
-  const LoadAnswer answer = place::mixed_pipe(problem, options);
+  const LoadAnswer answer = place::mixed_pipe(place::to_instance(problem), options);
   ASSERT_FALSE(answer.device.empty());
   expect_sound(problem, answer);
   const Loads loads = find_loads(problem, answer.device);
@@ -158,10 +159,10 @@ TEST(MixedPipe, IsTheSameForASeedAndOnAnyNumberOfThreads) {
   for (const LoadProblem& problem : {encoder_decoder(), random_load(3, {.num_nodes = 30})}) {
     LoadOptions options = quick();
     options.seed = 7;
-    const LoadAnswer once = place::mixed_pipe(problem, options);
-    EXPECT_EQ(place::mixed_pipe(problem, options).device, once.device);
+    const LoadAnswer once = place::mixed_pipe(place::to_instance(problem), options);
+    EXPECT_EQ(place::mixed_pipe(place::to_instance(problem), options).device, once.device);
     options.threads = 2;
-    EXPECT_EQ(place::mixed_pipe(problem, options).device, once.device);
+    EXPECT_EQ(place::mixed_pipe(place::to_instance(problem), options).device, once.device);
     EXPECT_FALSE(once.truncated);
   }
 }
@@ -169,20 +170,20 @@ TEST(MixedPipe, IsTheSameForASeedAndOnAnyNumberOfThreads) {
 TEST(MixedPipe, SaysNothingWhereNothingFits) {
   LoadProblem problem = encoder_decoder();
   problem.memory = 20;
-  EXPECT_TRUE(place::mixed_pipe(problem, quick()).device.empty());
+  EXPECT_TRUE(place::mixed_pipe(place::to_instance(problem), quick()).device.empty());
 }
 
 TEST(MixedPipe, CutsLinesIntoRunsInTheirOrder) {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     const LoadProblem problem = random_load(seed, {.num_nodes = 20, .memory = 1});
-    const UnitProblem units = to_units(problem);
-    const place::FlatUnits flat(units);
-    for (const place::Line& line : place::topological_lines(problem, flat)) {
+    const place::Instance units = place::to_instance(problem);
+    const place::Instance& flat = units;
+    for (const place::Line& line : place::topological_lines(flat)) {
       std::vector<std::uint32_t> sorted = line.order;
       std::sort(sorted.begin(), sorted.end());
       for (std::uint32_t u = 0; u < sorted.size(); ++u) ASSERT_EQ(sorted[u], u);
-      ASSERT_EQ(sorted.size(), units.units.size());
+      ASSERT_EQ(sorted.size(), units.num_tasks());
       EXPECT_NEAR(line.weight_before.back(), 1, kRounding);
       for (const std::size_t count : {0U, 1U, 3U, 7U, 20U, 50U}) {
         const std::vector<std::uint32_t> block = place::cut_blocks(line, count);
@@ -202,8 +203,8 @@ TEST(MixedPipe, LinesAreTopologicalAndCountWhatCrosses) {
     SCOPED_TRACE(seed);
     const LoadProblem problem =
         random_load(seed, {.num_nodes = 12, .colours = false, .shuffled = seed % 2 == 0});
-    const place::FlatUnits flat(to_units(problem));
-    for (const auto& line : place::topological_lines(problem, flat)) {
+    const place::Instance flat = place::to_instance(problem);
+    for (const auto& line : place::topological_lines(flat)) {
       std::vector<std::size_t> place(line.order.size());
       for (std::size_t i = 0; i < place.size(); ++i) place[line.order[i]] = i;
       std::vector<double> crossing(place.size() + 1);
@@ -229,14 +230,15 @@ TEST(ImproveBorders, NeverMakesTheBusiestDeviceBusierNorAMemoryTooFull) {
     RandomLoadOptions wanted = variant(seed);
     wanted.num_nodes = 14;
     const LoadProblem problem = random_load(seed, wanted);
-    const UnitProblem units = to_units(problem);
-    const place::FlatUnits flat(units);
+    const place::LoweredLoad lowered = place::lower_load(problem);
+    const place::Instance& units = lowered.instance;
+    const place::Instance& flat = units;
     Rng rng(seed);
     std::vector<std::uint32_t> device;
-    for (const LoadUnit& unit : units.units) {
+    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
       const auto accelerator =
-          static_cast<std::uint32_t>(rng.below(static_cast<std::uint64_t>(units.num_accelerators)));
-      device.push_back(unit.on_accelerator ? accelerator : units.cpu());
+          static_cast<std::uint32_t>(rng.below(static_cast<std::uint64_t>(units.cpu)));
+      device.push_back(units.on_accelerator[u] != 0 ? accelerator : units.cpu);
     }
     const Loads before = find_loads(units, device);
     if (!before.fits) continue;
@@ -245,7 +247,7 @@ TEST(ImproveBorders, NeverMakesTheBusiestDeviceBusierNorAMemoryTooFull) {
     const Loads after = find_loads(units, state.devices());
     EXPECT_TRUE(after.fits);
     EXPECT_LE(after.busiest, before.busiest * (1 + kRounding));
-    EXPECT_TRUE(find_faults(problem, to_nodes(units, state.devices())).empty());
+    EXPECT_TRUE(find_faults(problem, lowered.to_nodes(state.devices())).empty());
     better += after.busiest < before.busiest ? 1 : 0;
   }
   EXPECT_GT(better, static_cast<int>(kSeeds) / 3);
@@ -266,7 +268,7 @@ TEST(OneStageEach, GivesDevicesThatDoNotWaitForEachOther) {
     options.mixed = false;
     for (const std::string_view family : place::family_names()) {
       if (family == "metis" && !place::has_metis()) continue;
-      const LoadAnswer answer = place::plan_family(family, problem, options);
+      const LoadAnswer answer = place::plan_family(family, place::to_instance(problem), options);
       if (answer.device.empty()) continue;
       ++found;
       expect_sound(problem, answer);
@@ -279,7 +281,7 @@ TEST(OneStageEach, GivesDevicesThatDoNotWaitForEachOther) {
 TEST(OneStageEach, KeepsASplitThatHasThemAlready) {
   const LoadProblem problem = chain_of({2, 1, 3, 3, 1, 2}, 3);
   const std::vector<std::uint32_t> device = {2, 2, 0, 1, 1, 1};
-  const LoadAnswer answer = place::one_stage_each(problem, device, quick());
+  const LoadAnswer answer = place::one_stage_each(place::to_instance(problem), device, quick());
   ASSERT_FALSE(answer.device.empty());
   EXPECT_LE(answer.objective, 6);
   EXPECT_TRUE(devices_are_acyclic(problem, answer.device));

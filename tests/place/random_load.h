@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kerf/base/rng.h"
-#include "kerf/place/load_problem.h"
+#include "kerf/place/lower_load.h"
 
 namespace kerf {
 
@@ -111,10 +111,11 @@ void for_every_split(std::size_t units, std::size_t num_devices, Visit&& visit) 
 
 // The least max load of all splits; infinity: none fits.
 inline double best_load(const LoadProblem& problem) {
-  const UnitProblem units = to_units(problem);
+  const place::LoweredLoad lowered = place::lower_load(problem);
+  const place::Instance& units = lowered.instance;
   double best = std::numeric_limits<double>::infinity();
-  for_every_split(units.units.size(), units.num_devices(), [&](const auto& device) {
-    if (!find_faults(problem, to_nodes(units, device)).empty()) return;
+  for_every_split(units.num_tasks(), units.num_devices, [&](const auto& device) {
+    if (!find_faults(problem, lowered.to_nodes(device)).empty()) return;
     const Loads loads = find_loads(units, device);
     if (loads.fits) best = std::min(best, loads.busiest);
   });

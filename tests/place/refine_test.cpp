@@ -18,6 +18,7 @@
 #include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/contract.h"
 #include "kerf/place/refine/latency_search.h"
@@ -82,19 +83,19 @@ LoadProblem extended_problem(std::uint64_t seed, std::size_t nodes) {
   return problem;
 }
 
-bool is_valid(const UnitProblem& problem, const Split& device) {
-  if (device.size() != problem.units.size()) return false;
+bool is_valid(const Instance& problem, const Split& device) {
+  if (device.size() != problem.num_tasks()) return false;
   for (std::size_t u = 0; u < device.size(); ++u) {
-    if (device[u] > problem.cpu() || (device[u] == problem.cpu() && !problem.has_cpu)) return false;
-    if (device[u] != problem.cpu() && !problem.units[u].on_accelerator) return false;
+    if (device[u] >= problem.num_devices) return false;
+    if (device[u] != problem.cpu && problem.on_accelerator[u] == 0) return false;
   }
   return find_loads(problem, device).fits;
 }
 
 // The least `score` of all valid splits; infinite when there is none.
-double least(const UnitProblem& problem, const std::function<double(const Split&)>& score) {
-  const std::uint32_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
-  Split device(problem.units.size(), 0);
+double least(const Instance& problem, const std::function<double(const Split&)>& score) {
+  const std::uint32_t devices = problem.num_devices;
+  Split device(problem.num_tasks(), 0);
   double best = kInfinity;
   for (;;) {
     if (is_valid(problem, device)) best = std::min(best, score(device));
@@ -104,16 +105,16 @@ double least(const UnitProblem& problem, const std::function<double(const Split&
   }
 }
 
-double least_load(const UnitProblem& problem) {
+double least_load(const Instance& problem) {
   return least(problem, [&](const Split& d) { return find_loads(problem, d).busiest; });
 }
 
-Split random_split(const UnitProblem& problem, Rng& rng) {
+Split random_split(const Instance& problem, Rng& rng) {
   Split device;
-  for (const LoadUnit& unit : problem.units) {
-    const std::uint32_t devices = problem.cpu() + (problem.has_cpu ? 1U : 0U);
-    device.push_back(unit.on_accelerator ? static_cast<std::uint32_t>(rng.below(devices))
-                                         : problem.cpu());
+  for (const std::uint8_t on_accelerator : problem.on_accelerator) {
+    device.push_back(on_accelerator != 0
+                         ? static_cast<std::uint32_t>(rng.below(problem.num_devices))
+                         : problem.cpu);
   }
   return device;
 }
@@ -139,13 +140,13 @@ LoadProblem chain_of(std::size_t nodes) {
 
 TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
-    const UnitProblem problem = to_units(extended_problem(seed, 12));
-    const FlatUnits units(problem);
+    const Instance problem = to_instance(extended_problem(seed, 12));
+    const Instance& units = problem;
     Rng rng(seed);
     SplitState state(units, random_split(problem, rng));
     for (int i = 0; i < 60; ++i) {
-      const auto a = static_cast<std::uint32_t>(rng.below(units.num_units()));
-      const auto b = static_cast<std::uint32_t>(rng.below(units.num_units()));
+      const auto a = static_cast<std::uint32_t>(rng.below(units.num_tasks()));
+      const auto b = static_cast<std::uint32_t>(rng.below(units.num_tasks()));
       const std::uint32_t from = state.device(a);
       const std::uint32_t to = state.device(b);
       if (from == to) {
@@ -193,9 +194,9 @@ TEST(Anneal, FillsSlowDevicesAsFullAsFastOnes) {
     }
     double speed = its.cpu_slowness > 0 ? 1 / its.cpu_slowness : 0;
     for (const double slowness : its.slowness) speed += 1 / slowness;
-    const UnitProblem units = to_units(problem);
+    const Instance units = to_instance(problem);
     const Annealed found =
-        anneal(FlatUnits(units), Split(300, 0), {.work = 10'000'000}, 0, StopClock(600), rng);
+        anneal(units, Split(300, 0), {.work = 10'000'000}, 0, StopClock(600), rng);
     EXPECT_EQ(found.device.size(), 300U);
     EXPECT_GE(found.busiest, work / speed * (1 - 1e-9));
     EXPECT_LE(found.busiest, work / speed * 1.0002);
@@ -205,13 +206,13 @@ TEST(Anneal, FillsSlowDevicesAsFullAsFastOnes) {
 TEST(AContraction, KeepsEverySplitBelowItsLimit) {
   int merged[] = {0, 0};  // by charging
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const UnitProblem problem = to_units(extended_problem(seed, 8));
+    const Instance problem = to_instance(extended_problem(seed, 8));
     const double best = least_load(problem);
     if (best == kInfinity) continue;
     const Contraction uncut = contract_uncuttable(problem, best * 1.0001, StopClock(600));
-    EXPECT_NEAR(least_load(uncut.problem), best, 1e-9) << "seed " << seed;
+    EXPECT_NEAR(least_load(uncut.instance), best, 1e-9) << "seed " << seed;
     const bool link = problem.charging == Charging::link;
-    merged[link ? 1 : 0] += uncut.problem.units.size() < problem.units.size() ? 1 : 0;
+    merged[link ? 1 : 0] += uncut.instance.num_tasks() < problem.num_tasks() ? 1 : 0;
   }
   EXPECT_GT(merged[0], 5);
   EXPECT_GT(merged[1], 5);
@@ -219,14 +220,14 @@ TEST(AContraction, KeepsEverySplitBelowItsLimit) {
 
 TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    const UnitProblem problem = to_units(extended_problem(seed, 8));
-    const FlatUnits units(problem);
+    const Instance problem = to_instance(extended_problem(seed, 8));
+    const Instance& units = problem;
     Rng rng(seed);
     const StopClock clock(600);
     const auto order = grow_order(units, 0, 0.1, clock, rng);
-    ASSERT_EQ(order.size(), problem.units.size());
+    ASSERT_EQ(order.size(), problem.num_tasks());
     const double best = least(problem, [&](const Split& device) {
-      std::vector<bool> seen(problem.cpu() + 1, false);
+      std::vector<bool> seen(problem.cpu + 1, false);
       for (std::size_t i = 0; i < order.size(); ++i) {
         const std::uint32_t d = device[order[i]];
         if (i > 0 && device[order[i - 1]] == d) continue;
@@ -246,7 +247,7 @@ TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
 TEST(Refine, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   int equal = 0, all = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    const UnitProblem problem = to_units(random_problem(seed, 4 + seed % 5));
+    const Instance problem = to_instance(random_problem(seed, 4 + seed % 5));
     const double best = least_load(problem);
     const LoadAnswer answer = refine(problem, {.seed = seed}, {});
     if (best == kInfinity) {
@@ -268,7 +269,7 @@ TEST(Refine, IsNeverBetterThanAllSplitsAndMostlyEqual) {
 TEST(Refine, FindsTheBestOfNearlyAllSmallProblems) {
   int equal = 0, all = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    const UnitProblem problem = to_units(extended_problem(seed, 4 + seed % 5));
+    const Instance problem = to_instance(extended_problem(seed, 4 + seed % 5));
     const double best = least_load(problem);
     const LoadAnswer answer = refine(problem, {.time_budget = 0.05, .seed = seed}, {});
     ASSERT_EQ(answer.device.empty(), best == kInfinity) << "seed " << seed;
@@ -288,7 +289,7 @@ TEST(Refine, FindsTheBestOfNearlyAllSmallProblems) {
 TEST(Refine, GivesTheSameSplitOnAnyNumberOfThreads) {
   int found = 0;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    const UnitProblem problem = to_units(extended_problem(seed, 40));
+    const Instance problem = to_instance(extended_problem(seed, 40));
     const LoadAnswer one = refine(problem, {.time_budget = 600, .seed = 9}, {});
     found += one.device.empty() ? 0 : 1;
     EXPECT_FALSE(one.truncated);
@@ -303,7 +304,7 @@ TEST(Refine, GivesTheSameSplitOnAnyNumberOfThreads) {
 }
 
 TEST(Refine, StopsAtWhatIsGoodEnoughOnAnyNumberOfThreads) {
-  const UnitProblem problem = to_units(random_problem(3, 40));
+  const Instance problem = to_instance(random_problem(3, 40));
   const LoadAnswer best = refine(problem, {.time_budget = 600, .seed = 9}, {});
   const double enough = best.objective * 1.02;
   const LoadAnswer one =
@@ -318,26 +319,26 @@ TEST(Refine, StopsAtWhatIsGoodEnoughOnAnyNumberOfThreads) {
 }
 
 TEST(Refine, TakesStartsAndLeavesOutThoseThatDoNotFit) {
-  const UnitProblem problem = to_units(random_problem(11, 8));
+  const Instance problem = to_instance(random_problem(11, 8));
   const LoadAnswer best = refine(problem, {.seed = 1}, {});
-  const std::vector<Split> starts = {Split(problem.units.size(), 77), Split(), best.device};
+  const std::vector<Split> starts = {Split(problem.num_tasks(), 77), Split(), best.device};
   const LoadAnswer again = refine(problem, {.seed = 2, .good_enough = best.objective}, starts);
   EXPECT_EQ(again.device, best.device);
   EXPECT_EQ(again.work, 0);
 }
 
 TEST(Refine, AnswersForNoUnitsAndForCpusAlone) {
-  EXPECT_EQ(refine(UnitProblem(), {}, {}).objective, 0);
+  EXPECT_EQ(refine(Instance(), {}, {}).objective, 0);
   LoadProblem problem = random_problem(4, 5);
   problem.num_accelerators = 0;
   problem.num_cpus = 1;
-  const UnitProblem units = to_units(problem);
-  EXPECT_EQ(refine(units, {}, {}).device, Split(units.units.size(), 0));
+  const Instance units = to_instance(problem);
+  EXPECT_EQ(refine(units, {}, {}).device, Split(units.num_tasks(), 0));
 }
 
 // A clock that strikes at once still leaves a split that fits, and says so.
 TEST(Refine, IsStoppedByTheClockAndSaysSo) {
-  const UnitProblem problem = to_units(chain_of(6000));
+  const Instance problem = to_instance(chain_of(6000));
   const auto begin = std::chrono::steady_clock::now();
   const LoadAnswer answer = refine(problem, {.time_budget = 1e-6}, {});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -360,7 +361,7 @@ TEST(Refine, KeepsToItsTimeOnLargeProblemsAndSmallBudgets) {
     double budget;
   };
   for (const Case& its : {Case{600, 0.01}, Case{30000, 0.5}, Case{100000, 1}}) {
-    const UnitProblem problem = to_units(chain_of(its.nodes));
+    const Instance problem = to_instance(chain_of(its.nodes));
     LoadAnswer answer;
     const double took = cpu_seconds([&] { answer = refine(problem, {its.budget}, {}); });
     EXPECT_TRUE(is_valid(problem, answer.device));
@@ -384,12 +385,13 @@ TEST(LatencySearch, RefusesWhatItDoesNotModel) {
 TEST(ALatencyTimer, AgreesWithFindLatency) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const LoadProblem problem = random_problem(seed, 14);
-    const UnitProblem units = to_units(problem);
+    const LoweredLoad lowered = lower_load(problem);
+    const Instance& units = lowered.instance;
     Rng rng(seed);
     for (const bool serial : {false, true}) {
       LatencyTimer timer(problem, serial);
       for (int i = 0; i < 5; ++i) {
-        const Split device = to_nodes(units, random_split(units, rng));
+        const Split device = lowered.to_nodes(random_split(units, rng));
         const double expected = find_latency(problem, device, serial);
         const double found = timer.latency(device);
         if (expected == kInfinity) {
@@ -406,19 +408,20 @@ TEST(LatencySearch, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   int equal = 0, all = 0;
   for (std::uint64_t seed = 0; seed < 80; ++seed) {
     const LoadProblem problem = random_problem(seed, 4 + seed % 4);
-    const UnitProblem units = to_units(problem);
+    const LoweredLoad lowered = lower_load(problem);
+    const Instance& units = lowered.instance;
     const bool serial = seed % 2 == 0;
     const double best = least(units, [&](const Split& device) {
-      return find_latency(problem, to_nodes(units, device), serial);
+      return find_latency(problem, lowered.to_nodes(device), serial);
     });
     const LoadAnswer answer = latency_search(problem, {.seed = seed}, serial);
     if (answer.device.empty()) {
       EXPECT_EQ(answer.objective, kInfinity);
-      EXPECT_FALSE(units.has_cpu) << "all on the CPU always fits; seed " << seed;
+      EXPECT_FALSE(units.has_cpu()) << "all on the CPU always fits; seed " << seed;
       continue;
     }
     ASSERT_TRUE(is_valid(units, answer.device));
-    EXPECT_EQ(answer.objective, find_latency(problem, to_nodes(units, answer.device), serial));
+    EXPECT_EQ(answer.objective, find_latency(problem, lowered.to_nodes(answer.device), serial));
     EXPECT_GE(answer.objective, best * (1 - 1e-12));
     equal += answer.objective <= best * (1 + 1e-9) ? 1 : 0;
     ++all;
@@ -444,20 +447,21 @@ LoadProblem latency_problem(std::uint64_t seed, std::size_t nodes) {
 // Of all splits that number the accelerators in the order of their first units: they are equal, so
 // that the others only repeat these.
 double least_latency(const LoadProblem& problem, bool serial) {
-  const UnitProblem units = to_units(problem);
+  const LoweredLoad lowered = lower_load(problem);
+  const Instance& units = lowered.instance;
   LatencyTimer timer(problem, serial);
   double best = kInfinity;
   Split device;
-  std::vector<double> bytes(units.num_devices(), 0);
+  std::vector<double> bytes(units.num_devices, 0);
   const std::function<void(std::uint32_t)> extend = [&](std::uint32_t used) {
-    if (device.size() == units.units.size()) {
-      best = std::min(best, timer.latency(to_nodes(units, device)));
+    if (device.size() == units.num_tasks()) {
+      best = std::min(best, timer.latency(lowered.to_nodes(device)));
       return;
     }
-    const LoadUnit& unit = units.units[device.size()];
-    for (std::uint32_t d = 0; d <= units.cpu(); ++d) {
-      const bool runs = d == units.cpu() || (unit.on_accelerator && d <= used);
-      if (!runs || bytes[d] + unit.bytes > units.memory_of(d)) continue;
+    const Task unit = units.task(static_cast<std::uint32_t>(device.size()));
+    for (std::uint32_t d = 0; d <= units.cpu; ++d) {
+      const bool runs = d == units.cpu || (unit.on_accelerator && d <= used);
+      if (!runs || bytes[d] + unit.bytes > units.memory[d]) continue;
       bytes[d] += unit.bytes;  // whole numbers
       device.push_back(d);
       extend(d == used ? used + 1 : used);
@@ -474,14 +478,15 @@ TEST(LatencySearch, FindsTheBestOfNearlyAllSmallProblems) {
   int equal[] = {0, 0}, proved[] = {0, 0}, all = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed, ++all) {
     const LoadProblem problem = latency_problem(seed, 7 + seed % 3);
-    const UnitProblem units = to_units(problem);
+    const LoweredLoad lowered = lower_load(problem);
+    const Instance& units = lowered.instance;
     const bool serial = seed % 5 < 2;
     const double best = least_latency(problem, serial);
     for (const std::size_t large : {0U, 1U}) {
       const LoadAnswer answer = latency_search(
           problem, {.time_budget = large == 1 ? 0.3 : 0.01, .clock = 60, .seed = seed}, serial);
       ASSERT_TRUE(is_valid(units, answer.device)) << "seed " << seed;
-      EXPECT_EQ(answer.objective, find_latency(problem, to_nodes(units, answer.device), serial));
+      EXPECT_EQ(answer.objective, find_latency(problem, lowered.to_nodes(answer.device), serial));
       EXPECT_GE(answer.objective, best * (1 - 1e-12)) << "seed " << seed;
       EXPECT_FALSE(answer.truncated);
       const bool equals = answer.objective <= best * (1 + 1e-9);
@@ -573,7 +578,7 @@ class LatencyFile : public PublishedProblem {};
 
 TEST_P(ThroughputFile, IsSplitWithinAPerMilleOfTheBestKnown) {
   constexpr double kWithin = 1.001;
-  const UnitProblem units = to_units(problem("throughput"));
+  const Instance units = to_instance(problem("throughput"));
   const LoadAnswer answer = refine(units, {.time_budget = 1, .clock = 60}, {});
   EXPECT_TRUE(is_valid(units, answer.device));
   EXPECT_LE(answer.objective, GetParam().best * kWithin);
@@ -592,7 +597,7 @@ INSTANTIATE_TEST_SUITE_P(Files, ThroughputFile,
 TEST_P(DearTensorsFile, IsSplitNoWorseThanContiguously) {
   LoadProblem dear = problem("throughput");
   for (LoadNode& node : dear.nodes) node.transfer *= 1000;
-  const UnitProblem units = to_units(dear);
+  const Instance units = to_instance(dear);
   const LoadAnswer answer =
       refine(units, {.clock = 60, .seed = 0, .good_enough = GetParam().best}, {});
   EXPECT_TRUE(is_valid(units, answer.device));
@@ -607,7 +612,7 @@ INSTANTIATE_TEST_SUITE_P(Files, DearTensorsFile,
 TEST_P(LatencyFile, IsSplitWithinFivePerMilleOfTheBestKnown) {
   constexpr double kWithin = 1.005;
   const LoadProblem latency = problem("latency");
-  const UnitProblem units = to_units(latency);
+  const Instance units = to_instance(latency);
   const LoadAnswer answer = latency_search(latency, {.time_budget = 2, .clock = 60}, false);
   EXPECT_TRUE(is_valid(units, answer.device));
   EXPECT_LE(answer.objective, GetParam().best * kWithin);

@@ -16,6 +16,7 @@
 #include "kerf/partition/search/enumerate.h"
 #include "kerf/partition/search/polish.h"
 #include "kerf/partition/search/traced_search.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/portfolio/families.h"
 
@@ -269,8 +270,9 @@ Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& opt
 std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
   std::vector<LowerBound> bounds = lower_bounds(problem);
   if (problem.objective != Objective::throughput) return bounds;
-  const UnitProblem units = to_units(make_split_model(problem, ModelUse::bound).load);
-  for (const place::LoadBound& bound : place::find_load_bounds(units, seconds)) {
+  const SplitModel model = make_split_model(problem, ModelUse::bound);
+  const place::Instance instance = place::to_instance(model.load);
+  for (const place::LoadBound& bound : place::find_load_bounds(instance, seconds)) {
     const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
     if (!known) bounds.push_back({bound.name, bound.value, bound.argument});
   }

@@ -9,6 +9,7 @@
 #include "kerf/partition/lower/coarse_units.h"
 #include "kerf/partition/lower/shared_weights.h"
 #include "kerf/partition/raise/finish.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/mixed_pipe/boundary.h"
 #include "kerf/place/portfolio/families.h"
 
@@ -31,14 +32,14 @@ std::size_t count_units(const Graph& graph) {
 constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
 
 // From the model alone, `reserve` being what plans were seen to need beside what it counts.
-place::Verdict judge_by_model(const SplitModel& model, const UnitProblem& units, double reserve,
+place::Verdict judge_by_model(const place::Instance& model, double reserve,
                               std::span<const std::uint32_t> device) {
-  const Loads loads = find_loads(units, device);
+  const Loads loads = find_loads(model, device);
   place::Verdict verdict;
   verdict.value = loads.busiest;
   verdict.overhead = reserve;
   for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
-    verdict.fits = verdict.fits && loads.bytes[d] + reserve <= model.load.memory_of(d);
+    verdict.fits = verdict.fits && loads.bytes[d] + reserve <= model.memory[d];
   }
   return verdict;
 }
@@ -52,13 +53,13 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
       restricted_(coarse_ || model_.units.size() < count_units(problem.graph)),
-      driver_problem_{model_.load, {}, model_.exact},
+      driver_problem_{place::to_instance(model_.load), {}, model_.exact},
       simple_(tightest(throughput_bounds(problem))),
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
     driver_problem_.known = place::LoadBound{simple_.name, simple_.value, simple_.argument};
   } else {
-    driver_problem_.bound = to_units(make_split_model(problem, ModelUse::bound).load);
+    driver_problem_.bound = place::to_instance(make_split_model(problem, ModelUse::bound).load);
     driver_problem_.provable = !restricted_;
   }
   load_options_.time_budget = scope.seconds;
@@ -111,19 +112,20 @@ void TracedSearch::refine_borders() {
   const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
   const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
   // Whole runs of nodes may have to cross a border together: cut the line anew, then move nodes.
-  const place::DriverProblem fine{model.load, {}, model.exact, driver_problem_.known};
+  const place::DriverProblem fine{
+      place::to_instance(model.load), {}, model.exact, driver_problem_.known};
   place::LoadOptions load_options = load_options_;
   load_options.time_budget *= kBorderShare;
   place::SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
-    return judge_by_model(model, driver.units(), reserve, device);
+    return judge_by_model(fine.search, reserve, device);
   });
   driver.offer(start);
   driver.run("ideals", true);
   if (driver.best().device.empty()) return;
-  place::FlatUnits flat(driver.units());
-  for (double& memory : flat.memory) memory -= reserve;
-  place::SplitState state(flat, driver.best().device);
-  if (mixed_) place::improve_borders(flat, state, kSteps, StopClock(load_options.time_budget));
+  place::Instance tighter = fine.search;
+  for (double& memory : tighter.memory) memory -= reserve;
+  place::SplitState state(tighter, driver.best().device);
+  if (mixed_) place::improve_borders(tighter, state, kSteps, StopClock(load_options.time_budget));
   if (std::equal(start.begin(), start.end(), state.devices().begin())) return;
   best_.offer(place_units(problem_, model, model.to_devices(state.devices()), "split", mixed_));
 }
@@ -147,7 +149,7 @@ LowerBound TracedSearch::busiest_bound() const {
 }
 
 place::Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
-  if (coarse_) return judge_by_model(model_, driver_->units(), reserve_, device);
+  if (coarse_) return judge_by_model(driver_problem_.search, reserve_, device);
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
   place::Verdict verdict;
   verdict.fits = best_.accepts(plan);

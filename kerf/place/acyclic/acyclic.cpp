@@ -103,7 +103,7 @@ class Lane {
   bool fits_ = true;  // something does, as far as is known
 };
 
-void check(const ideals::Groups& groups, const AcyclicOptions& options) {
+void check(const Instance& groups, const AcyclicOptions& options) {
   if (options.parts.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 "[partition.acyclic_partition] no parts; expected at least one; name the limits of "
@@ -115,7 +115,7 @@ void check(const ideals::Groups& groups, const AcyclicOptions& options) {
                 "[partition.acyclic_partition] a part with a slowness that is not positive or a "
                 "memory below 0; expected a finite slowness above 0; correct the part");
   }
-  KERF_CHECK(groups.successors.size() == groups.size(), "groups without edges");
+  KERF_CHECK(groups.successors.size() == groups.num_tasks(), "groups without edges");
 }
 
 // As many as the work allows some rounds each.
@@ -127,7 +127,7 @@ std::size_t num_lanes(const Level& base, double work) {
 }  // namespace
 }  // namespace acyclic
 
-AcyclicAnswer acyclic_partition(const ideals::Groups& groups, const AcyclicOptions& options) {
+AcyclicAnswer acyclic_partition(const Instance& groups, const AcyclicOptions& options) {
   using namespace acyclic;
   check(groups, options);
   const Level base = to_level(groups);

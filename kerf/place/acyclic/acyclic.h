@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "kerf/place/ideals/groups.h"
+#include "kerf/place/instance.h"
 #include "kerf/place/load_search.h"  // Minimise
 
 namespace kerf::place {
@@ -42,6 +42,6 @@ struct AcyclicAnswer {
 };
 
 // Edge cuts leave no part empty where there are groups and memory for it; stage times may.
-AcyclicAnswer acyclic_partition(const ideals::Groups& groups, const AcyclicOptions& options);
+AcyclicAnswer acyclic_partition(const Instance& groups, const AcyclicOptions& options);
 
 }  // namespace kerf::place

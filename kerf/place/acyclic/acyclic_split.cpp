@@ -8,17 +8,19 @@
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/acyclic.h"
+#include "kerf/place/ideals/groups.h"
 
 namespace kerf::place {
 namespace {
 
-using Devices = std::vector<std::uint32_t>;
+using Split = std::vector<std::uint32_t>;
 
 // How much slower the CPU is on the whole.
-double cpu_slowness(const UnitProblem& units) {
+double cpu_slowness(const Instance& units) {
   double accelerator = 0;
   double cpu = 0;
-  for (const LoadUnit& unit : units.units) {
+  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+    const Task unit = units.task(u);
     if (!unit.on_accelerator || !unit.on_cpu) continue;
     accelerator += unit.accelerator_time;
     cpu += unit.cpu_time;
@@ -26,29 +28,26 @@ double cpu_slowness(const UnitProblem& units) {
   return accelerator > 0 && cpu > 0 ? cpu / accelerator : 1;
 }
 
-std::vector<Devices> device_orders(const UnitProblem& units) {
-  Devices given(static_cast<std::size_t>(units.num_accelerators));
+std::vector<Split> device_orders(const Instance& units) {
+  Split given(units.cpu);
   std::iota(given.begin(), given.end(), 0U);
-  std::vector<Devices> orders{given};
-  if (!units.slowness.empty()) {
-    std::stable_sort(given.begin(), given.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return units.slowness[a] < units.slowness[b];
-    });
-    if (given != orders.front()) orders.push_back(given);
-  }
-  if (!units.has_cpu) return orders;
+  std::vector<Split> orders{given};
+  std::stable_sort(given.begin(), given.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return units.slowness[a] < units.slowness[b];
+  });
+  if (given != orders.front()) orders.push_back(given);
+  if (!units.has_cpu()) return orders;
   const std::size_t count = orders.size();
   // Parts do not know who may not be on the CPU: without it, nobody is.
-  const bool picky = std::any_of(units.units.begin(), units.units.end(),
-                                 [](const LoadUnit& unit) { return !unit.on_cpu; });
-  if (picky && units.num_accelerators > 0) {
-    const std::vector<Devices> without = orders;
+  const bool picky = std::ranges::find(units.on_cpu, 0) != units.on_cpu.end();
+  if (picky && units.cpu > 0) {
+    const std::vector<Split> without = orders;
     orders.insert(orders.end(), without.begin(), without.end());
   }
   for (std::size_t i = 0; i < count; ++i) {
-    Devices cpu_first = orders[i];
-    cpu_first.insert(cpu_first.begin(), units.cpu());
-    orders[i].push_back(units.cpu());
+    Split cpu_first = orders[i];
+    cpu_first.insert(cpu_first.begin(), units.cpu);
+    orders[i].push_back(units.cpu);
     orders.push_back(std::move(cpu_first));
   }
   return orders;
@@ -56,21 +55,18 @@ std::vector<Devices> device_orders(const UnitProblem& units) {
 
 }  // namespace
 
-LoadAnswer acyclic_split(const LoadProblem& problem, const LoadOptions& options, bool multilevel) {
+LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool multilevel) {
   const StopClock clock(options.safety_stop());
-  const UnitProblem units = to_units(problem);
-  const ideals::Groups groups = ideals::to_groups(problem);
-  const std::vector<Devices> orders = device_orders(units);
+  const ideals::Groups groups = ideals::to_groups(units);
+  const std::vector<Split> orders = device_orders(units);
   LoadAnswer out;
   out.objective = std::numeric_limits<double>::infinity();
   double best = out.objective;
-  for (const Devices& order : orders) {
+  for (const Split& order : orders) {
     AcyclicOptions its;
     for (const std::uint32_t device : order) {
-      const double slowness = device == units.cpu()    ? cpu_slowness(units)
-                              : units.slowness.empty() ? 1
-                                                       : units.slowness[device];
-      its.parts.push_back({slowness, units.memory_of(device)});
+      const double slowness = device == units.cpu ? cpu_slowness(units) : units.slowness[device];
+      its.parts.push_back({slowness, units.memory[device]});
     }
     its.minimise = options.minimise;
     its.imbalance = options.imbalance;
@@ -82,10 +78,10 @@ LoadAnswer acyclic_split(const LoadProblem& problem, const LoadOptions& options,
     const AcyclicAnswer answer = acyclic_partition(groups, its);
     out.truncated = out.truncated || answer.truncated;
     if (answer.part.empty()) continue;
-    Devices device(units.units.size());
+    Split device(units.num_tasks());
     for (std::size_t u = 0; u < device.size(); ++u) {
       const std::uint32_t wanted = order[answer.part[groups.group_of[u]]];
-      device[u] = units.units[u].on_accelerator ? wanted : units.cpu();
+      device[u] = units.on_accelerator[u] != 0 ? wanted : units.cpu;
     }
     const Loads loads = find_loads(units, device);
     const double value = options.minimise == Minimise::edge_cut ? answer.cut : loads.busiest;

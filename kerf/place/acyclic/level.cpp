@@ -11,30 +11,11 @@
 namespace kerf::place::acyclic {
 namespace {
 
-// Row b holds every a whose row holds b, ascending. In linear time.
-Rows turn_round(const Rows& rows, std::uint32_t num_rows) {
-  std::vector<std::size_t> next(num_rows + std::size_t{1}, 0);
-  for (std::uint32_t a = 0; a < rows.size(); ++a) {
-    for (const std::uint32_t b : rows[a]) ++next[b + std::size_t{1}];
-  }
-  std::partial_sum(next.begin(), next.end(), next.begin());
-  const std::vector<std::size_t> starts = next;
-  Numbers values(starts.back());
-  for (std::uint32_t a = 0; a < rows.size(); ++a) {
-    for (const std::uint32_t b : rows[a]) values[next[b]++] = a;
-  }
-  Rows out;
-  for (std::uint32_t b = 0; b < num_rows; ++b) {
-    out.append({values.data() + starts[b], values.data() + starts[b + std::size_t{1}]});
-  }
-  return out;
-}
-
 // Members of each cluster, ascending.
 Rows members_of(std::span<const std::uint32_t> cluster, std::uint32_t count) {
   Rows single;
   for (const std::uint32_t c : cluster) single.append({&c, 1});
-  return turn_round(single, count);
+  return transpose(single, count);
 }
 
 // Clusters by their first vertex, without gaps.
@@ -147,7 +128,7 @@ void lift_nets(const Level& fine, std::span<const std::uint32_t> coarse_of, bool
     out.source.push_back(source);
     out.cost.push_back(fine.cost[net]);
   }
-  out.nets = turn_round(out.pins, out.size());
+  out.nets = transpose(out.pins, out.size());
 }
 
 Level lift(const Level& fine, std::span<const std::uint32_t> coarse_of, std::uint32_t count,
@@ -160,19 +141,17 @@ Level lift(const Level& fine, std::span<const std::uint32_t> coarse_of, std::uin
     out.bytes[coarse_of[v]] += fine.bytes[v];
   }
   out.successors = lift_edges(fine, members_of(coarse_of, count), coarse_of);
-  out.predecessors = turn_round(out.successors, count);
+  out.predecessors = transpose(out.successors, count);
   lift_nets(fine, coarse_of, by_source, out);
   return out;
 }
 
 }  // namespace
 
-Level to_level(const ideals::Groups& groups) {
+Level to_level(const Instance& groups) {
   Level out;
-  for (const ideals::Group& group : groups.groups) {
-    out.time.push_back(group.accelerator_time);
-    out.bytes.push_back(group.bytes);
-  }
+  out.time = groups.accelerator_time;
+  out.bytes = groups.bytes;
   out.successors = groups.successors;
   out.predecessors = groups.predecessors;
   out.nets = groups.nets;

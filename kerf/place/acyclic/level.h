@@ -8,11 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "kerf/place/ideals/groups.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place::acyclic {
 
-using ideals::Rows;
 using Numbers = std::vector<std::uint32_t>;
 
 // Vertices are numbered in a topological order.
@@ -30,7 +29,7 @@ struct Level {
   std::uint32_t num_nets() const { return static_cast<std::uint32_t>(cost.size()); }
 };
 
-Level to_level(const ideals::Groups& groups);
+Level to_level(const Instance& groups);
 
 struct Contraction {
   Level level;

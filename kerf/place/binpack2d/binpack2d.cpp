@@ -56,7 +56,7 @@ std::vector<std::uint32_t> classify(const std::vector<double>& values, std::size
 
 class Packer {
  public:
-  Packer(const FlatUnits& units, const Line& line) : units_(units), line_(line) {
+  Packer(const Instance& units, const Line& line) : units_(units), line_(line) {
     for (std::size_t i = 0; i < line.order.size(); ++i) {
       const bool heavy = units.accelerator_time[line.order[i]] > 0;
       if (heavy) heavy_.push_back(i);
@@ -73,7 +73,7 @@ class Packer {
     std::vector<std::vector<Run>> classes = make_runs(num_classes, remainder);
     free_ = units_.memory;
     load_.assign(units_.num_devices, 0);
-    device_.assign(units_.num_units(), 0);
+    device_.assign(units_.num_tasks(), 0);
     for (std::size_t c = 0; c < classes.size(); ++c) {
       const bool placed = c == 0 ? place_in_order(classes[c]) : place_best_fit(classes[c]);
       if (!placed) return std::nullopt;
@@ -209,7 +209,7 @@ class Packer {
     return best.has_value();
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   const Line& line_;
   std::vector<std::size_t> heavy_;  // places of the line
   std::vector<double> free_, load_;
@@ -218,18 +218,16 @@ class Packer {
 
 }  // namespace
 
-LoadAnswer binpack2d(const LoadProblem& problem, const LoadOptions& /*options*/) {
-  const UnitProblem units = to_units(problem);
-  const FlatUnits flat(units);
-  const Line line = own_line(problem, flat);
-  Packer packer(flat, line);
+LoadAnswer binpack2d(const Instance& instance, const LoadOptions& /*options*/) {
+  const Line line = own_line(instance);
+  Packer packer(instance, line);
   LoadAnswer out;
   out.objective = kInfinity;
   for (const std::size_t classes : {2U, 1U, 3U, 4U}) {
     for (const Remainder remainder : {Remainder::last_run, Remainder::lightest_run}) {
       std::optional<Split> device = packer.pack(classes, remainder);
       if (!device) continue;
-      const Loads loads = find_loads(units, *device);
+      const Loads loads = find_loads(instance, *device);
       if (!loads.fits || loads.busiest >= out.objective) continue;
       out.device = *std::move(device);
       out.objective = loads.busiest;

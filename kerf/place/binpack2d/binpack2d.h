@@ -14,6 +14,6 @@ namespace kerf::place {
 // to four classes are tried, and what is left over goes to the last run or to the lightest: the
 // best by max load is the answer. Unlike the original it minds memory. An answer without devices:
 // nothing was found that fits.
-LoadAnswer binpack2d(const LoadProblem& problem, const LoadOptions& options);
+LoadAnswer binpack2d(const Instance& instance, const LoadOptions& options);
 
 }  // namespace kerf::place

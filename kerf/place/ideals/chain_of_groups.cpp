@@ -7,17 +7,17 @@
 
 namespace kerf::place {
 
-LoadAnswer find_chain(const LoadProblem& problem, const LoadOptions& options) {
+LoadAnswer find_chain(const Instance& instance, const LoadOptions& options) {
   constexpr int kRandomOrders = 4;
   constexpr std::int64_t kAllWork = std::int64_t{1} << 62;
   ideals::Clock clock(options.safety_stop());
-  const ideals::Groups groups = ideals::to_groups(problem);
+  const ideals::Groups groups = ideals::to_groups(instance);
   ideals::Search search(groups, options, IdealLimits{}.max_states, clock);
   search.fill_orders(kRandomOrders);
   LoadAnswer out;
   out.optimal = search.cut_orders(kAllWork);
   out.truncated = !out.optimal;
-  write_answer(problem, groups, search, out);
+  write_answer(instance, groups, search, out);
   return out;
 }
 

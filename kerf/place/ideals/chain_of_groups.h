@@ -14,6 +14,6 @@ namespace kerf::place {
 // options.good_enough is met. Without devices: none of them can be split so that it fits the
 // memory, when `optimal`; else no such split was found. `truncated`: out of time, or too many
 // choices of unequal devices.
-LoadAnswer find_chain(const LoadProblem& problem, const LoadOptions& options);
+LoadAnswer find_chain(const Instance& instance, const LoadOptions& options);
 
 }  // namespace kerf::place

@@ -23,18 +23,18 @@ Chain Decision::find_below(double limit) {
 
 void Decision::append_difference(std::uint32_t from, std::uint32_t to,
                                  std::vector<std::uint32_t>& out) const {
-  std::vector<bool> inside(groups_.size(), false);
+  std::vector<bool> inside(groups_.num_tasks(), false);
   for (std::uint32_t i = to; i != 0; i = lattice_.parent(i)) inside[lattice_.added(i)] = true;
   for (std::uint32_t i = from; i != 0; i = lattice_.parent(i)) inside[lattice_.added(i)] = false;
   // Groups are numbered along a topological order.
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+  for (std::uint32_t g = 0; g < groups_.num_tasks(); ++g) {
     if (inside[g]) out.push_back(g);
   }
 }
 
 std::unique_ptr<Decision> make_decision(const Groups& groups, const Lattice& lattice,
                                         std::size_t max_states, Clock& clock) {
-  if (groups.has_equal_accelerators()) {
+  if (groups.has_one_kind()) {
     return std::make_unique<EqualDecision>(groups, lattice, clock);
   }
   return std::make_unique<MixedDecision>(groups, lattice, max_states, clock);

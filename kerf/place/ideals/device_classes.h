@@ -9,17 +9,9 @@
 #include <vector>
 
 #include "kerf/base/infinity.h"
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place::ideals {
-
-struct Group {
-  double accelerator_time = 0;  // slowness 1
-  double cpu_time = 0;
-  double bytes = 0;
-  bool on_accelerator = true;
-  bool on_cpu = true;
-};
 
 struct DeviceClass {
   std::vector<std::uint32_t> devices;  // of the problem, ascending
@@ -38,6 +30,6 @@ struct DeviceClass {
 
 // Accelerators by slowness, then by memory, the largest first; the CPU comes last. No class has
 // more devices than there are groups.
-std::vector<DeviceClass> find_classes(const LoadProblem& problem, const std::vector<Group>& groups);
+std::vector<DeviceClass> find_classes(const Instance& groups);
 
 }  // namespace kerf::place::ideals

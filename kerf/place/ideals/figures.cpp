@@ -10,10 +10,11 @@ namespace {
 
 // What a stage that pays for nets saves at least when it loses the group.
 std::vector<double> least_times(const Groups& groups) {
-  std::vector<double> out(groups.size(), kInfinity);
+  std::vector<double> out(groups.num_tasks(), kInfinity);
   for (const DeviceClass& device : groups.classes) {
     if (!device.pays) continue;
-    for (std::uint32_t g = 0; g < groups.size(); ++g) out[g] = std::min(out[g], device.time[g]);
+    for (std::uint32_t g = 0; g < groups.num_tasks(); ++g)
+      out[g] = std::min(out[g], device.time[g]);
   }
   return out;
 }
@@ -79,8 +80,7 @@ IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, Clock& 
       const Change change = is_link ? link_change(groups, inside, link.group)
                                     : host_staged_change(groups, inside, link.group);
       is_better_start[at++] = change.opened <= least_time[link.group] + change.closed;
-      accelerator_time[link.to] =
-          accelerator_time[ideal] + groups.groups[link.group].accelerator_time;
+      accelerator_time[link.to] = accelerator_time[ideal] + groups.accelerator_time[link.group];
       crossing[link.to] = crossing[ideal] + change.crossing;
       if (clock.is_late_after(1 + groups.nets[link.group].size())) return;
     }
@@ -97,8 +97,8 @@ Capacity::Capacity(const Groups& groups)
   if (!groups.has_cpu()) return;
   std::vector<double> compute;
   std::vector<double> all;
-  for (std::uint32_t g = 0; g < groups.size(); ++g) {
-    compute.push_back(groups.groups[g].accelerator_time);
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+    compute.push_back(groups.accelerator_time[g]);
     all.push_back(compute.back());
     for (const std::uint32_t net : groups.nets[g]) all.back() += groups.cost[net] / slowness_;
   }

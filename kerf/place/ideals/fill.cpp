@@ -84,7 +84,7 @@ std::vector<Sequence> find_sequences(const Groups& groups, Rng& rng) {
     list.insert(list.end(), device.devices.size(), c);
   }
   std::vector<Sequence> out{accelerators};
-  if (!groups.has_equal_accelerators()) {
+  if (!groups.has_one_kind()) {
     out.emplace_back(accelerators.rbegin(), accelerators.rend());
     for (int i = 0; i < kRandomSequences; ++i) {
       Sequence shuffled = accelerators;
@@ -150,7 +150,8 @@ Chain fill_sequence(Fill& fill, const Sequence& sequence, double fails, double b
 double above_all_loads(const Groups& groups) {
   double out = 1;
   const double slowness = groups.greatest_slowness();
-  for (const Group& group : groups.groups) {
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+    const Task group = groups.task(g);
     out += group.cpu_time + group.accelerator_time * slowness;
   }
   for (const double cost : groups.cost) out += cost;
@@ -170,7 +171,7 @@ Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rn
     its_sequence = sequence;
     below = std::min(below, best.load);
   }
-  if (!groups.has_equal_accelerators() && best.load < kInfinity) {
+  if (!groups.has_one_kind() && best.load < kInfinity) {
     best = swap_devices(fill, its_sequence, std::move(best), rng, clock);
   }
   work += fill.work;

@@ -7,54 +7,10 @@
 #include <numeric>
 #include <queue>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
 namespace kerf::place::ideals {
 namespace {
-
-std::uint32_t size_of(const auto& list) { return static_cast<std::uint32_t>(list.size()); }
-
-// unit_of[node], numbered as to_units does, without the nets that only units need.
-std::vector<std::uint32_t> number_units(const LoadProblem& problem) {
-  std::unordered_map<std::int64_t, std::uint32_t> by_colour;
-  std::vector<std::uint32_t> out;
-  out.reserve(problem.nodes.size());
-  std::uint32_t count = 0;
-  for (const LoadNode& node : problem.nodes) {
-    std::uint32_t number = count;
-    if (node.colour != LoadNode::kNoColour) {
-      number = by_colour.try_emplace(node.colour, count).first->second;
-    }
-    if (number == count) ++count;
-    out.push_back(number);
-  }
-  return out;
-}
-
-// Edges that order the units.
-Pairs find_order(const LoadProblem& problem, std::span<const std::uint32_t> unit_of,
-                 std::uint32_t num_units) {
-  std::vector<bool> has_forward(num_units, false);
-  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
-    if (!problem.nodes[n].backward) has_forward[unit_of[n]] = true;
-  }
-  Pairs out;
-  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
-    const std::uint32_t from = unit_of[n];
-    for (const std::uint32_t next : problem.successors[n]) {
-      const std::uint32_t to = unit_of[next];
-      if (from == to) continue;
-      const bool backward = problem.nodes[n].backward;
-      if (backward != problem.nodes[next].backward) continue;
-      if (!backward) out.emplace_back(from, to);
-      // What runs late on the way back runs early on the way there.
-      else if (!has_forward[from] || !has_forward[to])
-        out.emplace_back(to, from);
-    }
-  }
-  return out;
-}
 
 // Tarjan's strongly connected components with an explicit stack: component[vertex].
 class Components {
@@ -120,80 +76,41 @@ class Components {
   std::uint32_t count = 0;
 };
 
-std::vector<Group> sum_up(const LoadProblem& problem, std::span<const std::uint32_t> group_of_node,
-                          std::uint32_t count) {
-  std::vector<Group> out(count);
-  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
-    const LoadNode& node = problem.nodes[n];
-    Group& group = out[group_of_node[n]];
-    group.accelerator_time += node.accelerator_time;
-    group.cpu_time += node.cpu_time;
-    group.bytes += node.bytes;
-    group.on_accelerator = group.on_accelerator && node.on_accelerator;
-    group.on_cpu = group.on_cpu && node.on_cpu;
-  }
+std::vector<Task> sum_up(const Instance& instance, std::span<const std::uint32_t> group_of,
+                         std::uint32_t count) {
+  std::vector<Task> out(count);
+  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) out[group_of[t]].join(instance.task(t));
   return out;
 }
 
-// Edges among groups from edges among units.
-Rows lift(const Pairs& edges, std::span<const std::uint32_t> group_of, std::uint32_t count) {
+// Edges among groups from edges among tasks.
+Rows lift(const Rows& successors, std::span<const std::uint32_t> group_of, std::uint32_t count) {
   Pairs out;
-  out.reserve(edges.size());
-  for (const auto& [from, to] : edges) {
-    if (group_of[from] != group_of[to]) out.emplace_back(group_of[from], group_of[to]);
+  out.reserve(successors.num_values());
+  for (std::uint32_t from = 0; from < successors.size(); ++from) {
+    for (const std::uint32_t to : successors[from]) {
+      if (group_of[from] != group_of[to]) out.emplace_back(group_of[from], group_of[to]);
+    }
   }
   return to_rows(count, out);
 }
 
 struct Nets {
-  Rows pins;                          // by net, distinct, ascending, at least two
+  Rows pins;                          // by net, groups, distinct, at least two
   std::vector<std::uint32_t> source;  // by net
-  std::vector<double> cost;           // by net
 };
 
-Nets find_nets(const LoadProblem& problem, std::span<const std::uint32_t> group_of_node) {
+Nets lift_nets(const Instance& instance, std::span<const std::uint32_t> group_of) {
   Nets out;
   std::vector<std::uint32_t> pins;
-  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
-    if (problem.nodes[n].transfer <= 0) continue;
-    pins.assign(1, group_of_node[n]);
-    for (const std::uint32_t next : problem.successors[n]) pins.push_back(group_of_node[next]);
+  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+    pins.clear();
+    for (const std::uint32_t t : instance.pins[net]) pins.push_back(group_of[t]);
     std::sort(pins.begin(), pins.end());
     pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
     if (pins.size() < 2) continue;
     out.pins.append(pins);
-    out.source.push_back(group_of_node[n]);
-    out.cost.push_back(problem.nodes[n].transfer);
-  }
-  return out;
-}
-
-// Nets with the same pins are one, their costs added; where the maker does not pay as the others
-// do, those of one maker.
-Nets merge_equals(const Nets& nets, Charging charging) {
-  const bool by_source = charging == Charging::link;
-  std::vector<std::uint32_t> sorted(nets.cost.size());
-  std::iota(sorted.begin(), sorted.end(), 0U);
-  const auto is_before = [&](std::uint32_t a, std::uint32_t b) {
-    const auto left = nets.pins[a];
-    const auto right = nets.pins[b];
-    if (left.front() != right.front()) return left.front() < right.front();
-    const auto order = std::lexicographical_compare_three_way(left.begin(), left.end(),
-                                                              right.begin(), right.end());
-    if (order != 0) return order < 0;
-    return by_source && nets.source[a] < nets.source[b];
-  };
-  std::stable_sort(sorted.begin(), sorted.end(), is_before);
-  Nets out;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const std::uint32_t net = sorted[i];
-    if (i > 0 && !is_before(sorted[i - 1], net)) {
-      out.cost.back() += nets.cost[net];
-      continue;
-    }
-    out.pins.append(nets.pins[net]);
-    out.source.push_back(nets.source[net]);
-    out.cost.push_back(nets.cost[net]);
+    out.source.push_back(group_of[instance.source[net]]);
   }
   return out;
 }
@@ -203,27 +120,25 @@ Nets merge_equals(const Nets& nets, Charging charging) {
 // reader that had it at home would come to pay. Memory must not care.
 class Joining {
  public:
-  Joining(const LoadProblem& problem, std::vector<Group> groups, const Rows& successors,
+  Joining(const Devices& devices, std::vector<Task> groups, const Rows& successors,
           const Nets& nets)
       : groups_(std::move(groups)),
         successors_(successors),
         predecessors_(transpose(successors, successors.size())),
         net_(nets),
-        nets_(transpose(nets.pins, size_of(groups_))),
-        is_link_(problem.charging == Charging::link) {
+        nets_(transpose(nets.pins, successors.size())),
+        is_link_(devices.charging == Charging::link) {
     parent_.resize(groups_.size());
     std::iota(parent_.begin(), parent_.end(), 0U);
     double bytes = 0;
-    for (const Group& group : groups_) bytes += group.bytes;
-    for (std::uint32_t d = 0; d < problem.num_devices(); ++d) {
-      memory_binds_ = memory_binds_ || bytes > problem.memory_of(d);
-    }
+    for (const Task& group : groups_) bytes += group.bytes;
+    for (const double memory : devices.memory) memory_binds_ = memory_binds_ || bytes > memory;
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       num_neighbours_.push_back(successors_[g].size() + predecessors_[g].size());
     }
     run();
   }
-  static bool takes_no_time(const Group& group) {
+  static bool takes_no_time(const Task& group) {
     return group.accelerator_time <= 0 && group.cpu_time <= 0 && group.on_accelerator &&
            group.on_cpu;
   }
@@ -257,7 +172,7 @@ class Joining {
     return g;
   }
   bool can_join(std::uint32_t g) const {
-    const Group& group = groups_[g];
+    const Task& group = groups_[g];
     if (!takes_no_time(group)) return false;
     if ((memory_binds_ && group.bytes > 0) || num_neighbours_[g] != 1) return false;
     const std::uint32_t to = only_neighbour(g);
@@ -276,7 +191,7 @@ class Joining {
     return std::any_of(pins.begin(), pins.end(), is_at_home);
   }
 
-  std::vector<Group> groups_;
+  std::vector<Task> groups_;
   const Rows& successors_;
   Rows predecessors_;
   const Nets& net_;
@@ -324,35 +239,19 @@ std::uint32_t close_gaps(std::vector<std::uint32_t>& group_of, std::uint32_t cou
   return group_of.empty() ? 0 : number[last] + 1;
 }
 
-std::vector<std::uint32_t> compose(std::span<const std::uint32_t> unit_of,
-                                   std::span<const std::uint32_t> group_of) {
-  std::vector<std::uint32_t> out;
-  out.reserve(unit_of.size());
-  for (const std::uint32_t unit : unit_of) out.push_back(group_of[unit]);
-  return out;
-}
-
-// From group_of[unit] by cycles alone to the groups that are searched.
-std::uint32_t join_groups(const LoadProblem& problem, const Pairs& order, std::uint32_t count,
-                          std::span<const std::uint32_t> unit_of,
+// From group_of[task] by cycles alone to the groups that are searched.
+std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
                           std::vector<std::uint32_t>& group_of) {
-  const std::vector<std::uint32_t> of_node = compose(unit_of, group_of);
-  std::vector<Group> groups = sum_up(problem, of_node, count);
+  std::vector<Task> groups = sum_up(instance, group_of, count);
   if (std::ranges::none_of(groups, Joining::takes_no_time)) return count;
-  const Rows successors = lift(order, group_of, count);
-  const Nets nets = find_nets(problem, of_node);
-  const Joining joining(problem, std::move(groups), successors, nets);
+  const Rows successors = lift(instance.successors, group_of, count);
+  const Nets nets = lift_nets(instance, group_of);
+  const Joining joining(instance, std::move(groups), successors, nets);
   for (std::uint32_t& g : group_of) g = joining.find(g);
   return close_gaps(group_of, count);
 }
 
 }  // namespace
-
-double Groups::total_accelerator_time() const {
-  double total = 0;
-  for (const Group& group : groups) total += group.accelerator_time;
-  return total;
-}
 
 double Groups::greatest_slowness() const {
   double out = 0;
@@ -362,30 +261,16 @@ double Groups::greatest_slowness() const {
   return out > 0 ? out : 1;
 }
 
-Groups to_groups(const LoadProblem& problem) {
-  Groups out;
-  out.unit_of = number_units(problem);
-  const std::uint32_t num_units =
-      out.unit_of.empty() ? 0 : *std::ranges::max_element(out.unit_of) + 1;
-  const Pairs order = find_order(problem, out.unit_of, num_units);
-  const Rows unit_order = to_rows(num_units, order);
-  const Components components(unit_order);
-  out.group_of = components.component;
-  const std::uint32_t count =
-      join_groups(problem, order, components.count, out.unit_of, out.group_of);
-  renumber(out.group_of, topological_numbers(lift(order, out.group_of, count)));
-
-  const std::vector<std::uint32_t> of_node = compose(out.unit_of, out.group_of);
-  out.groups = sum_up(problem, of_node, count);
-  out.successors = lift(order, out.group_of, count);
+Groups to_groups(const Instance& instance) {
+  const Components components(instance.successors);
+  std::vector<std::uint32_t> group_of = components.component;
+  const std::uint32_t count = join_groups(instance, components.count, group_of);
+  renumber(group_of, topological_numbers(lift(instance.successors, group_of, count)));
+  Groups out{merge(instance, group_of, count), {}, {}};
+  out.successors = lift(instance.successors, group_of, count);
   out.predecessors = transpose(out.successors, count);
-  out.classes = find_classes(problem, out.groups);
-  out.charging = problem.charging;
-  Nets nets = merge_equals(find_nets(problem, of_node), problem.charging);
-  out.nets = transpose(nets.pins, count);
-  out.pins = std::move(nets.pins);
-  out.source = std::move(nets.source);
-  out.cost = std::move(nets.cost);
+  out.classes = find_classes(out);
+  out.group_of = std::move(group_of);
   return out;
 }
 

@@ -26,10 +26,10 @@ void search_orders(Search& search) {
 
 }  // namespace
 
-IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
+IdealAnswer find_contiguous(const Instance& instance, const LoadOptions& options,
                             const IdealLimits& limits) {
   ideals::Clock clock(options.safety_stop());
-  const ideals::Groups groups = ideals::to_groups(problem);
+  const ideals::Groups groups = ideals::to_groups(instance);
   Search search(groups, options, limits.max_states, clock);
   search.fill_orders(kRandomOrders);
   search.cut_orders(kOrderWork - search.work);
@@ -45,7 +45,7 @@ IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& optio
   out.optimal = out.optimal || search.is_good_enough();
   out.truncated = !out.optimal;
   out.num_decisions = search.num_decisions;
-  write_answer(problem, groups, search, out);
+  write_answer(instance, groups, search, out);
   return out;
 }
 

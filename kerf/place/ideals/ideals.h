@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact contiguous optimum of a LoadProblem for `throughput`: the least max load of all chains
+// The exact contiguous optimum of an Instance for `throughput`: the least max load of all chains
 // of ideals (sets of units closed under forward predecessors), each device one difference of two
 // that follow each other (Tarnawski et al., NeurIPS 2020, section 5.1). Accelerators, alike or not,
 // and CPU in any order; all CPUs count as one. A group without time shares its only neighbour's
@@ -27,7 +27,7 @@ struct IdealAnswer : LoadAnswer {
 // `optimal` is proved within 1e-9 of the value, or meets options.good_enough. An answer without
 // devices: no contiguous plan fits the memory when `optimal`, else none was found. `truncated`: too
 // many ideals or states, or out of time. The same on any number of threads; it uses one.
-IdealAnswer find_contiguous(const LoadProblem& problem, const LoadOptions& options,
+IdealAnswer find_contiguous(const Instance& instance, const LoadOptions& options,
                             const IdealLimits& limits = {});
 
 }  // namespace kerf::place

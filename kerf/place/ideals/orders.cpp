@@ -18,8 +18,8 @@ class Front {
  public:
   Front(const Groups& groups, const Stages& stages) : groups_(groups), stages_(stages) {
     ready_.resize(stages.empty() ? 1 : *std::ranges::max_element(stages) + std::size_t{1});
-    missing_.reserve(groups.size());
-    for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    missing_.reserve(groups.num_tasks());
+    for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
       missing_.push_back(static_cast<std::uint32_t>(groups.predecessors[g].size()));
       if (missing_[g] == 0) ready_[stage(g)].push_back(g);
     }
@@ -55,7 +55,7 @@ template <class Choose>
 Order take(const Groups& groups, const Stages& stages, Choose&& choose) {
   Front front(groups, stages);
   Order out;
-  out.reserve(groups.size());
+  out.reserve(groups.num_tasks());
   while (!front.ready().empty()) out.push_back(front.take(choose(front.ready())));
   return out;
 }
@@ -100,7 +100,7 @@ class LeastCrossing {
 // The greatest key among the ready groups next, stage by stage.
 template <class Key>
 Order take_greatest(const Groups& groups, const Stages& stages, Key&& key) {
-  std::vector<std::size_t> missing(groups.size());
+  std::vector<std::size_t> missing(groups.num_tasks());
   using Entry = std::pair<std::int64_t, std::uint32_t>;
   // The least stage first, then the greatest key.
   const auto stage = [&](std::uint32_t g) { return stages.empty() ? 0 : stages[g]; };
@@ -110,12 +110,12 @@ Order take_greatest(const Groups& groups, const Stages& stages, Key&& key) {
     return left != right ? left > right : a.first < b.first;
   };
   std::priority_queue<Entry, std::vector<Entry>, decltype(is_after)> ready(is_after);
-  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
     missing[g] = groups.predecessors[g].size();
     if (missing[g] == 0) ready.emplace(key(g), g);
   }
   Order out;
-  out.reserve(groups.size());
+  out.reserve(groups.num_tasks());
   while (!ready.empty()) {
     const std::uint32_t g = ready.top().second;
     ready.pop();

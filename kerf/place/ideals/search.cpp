@@ -93,7 +93,7 @@ void Search::polish(std::int64_t max_work) {
 }
 
 std::vector<std::uint32_t> devices_of_units(const Groups& groups, const Chain& chain) {
-  std::vector<std::uint32_t> of_group(groups.size(), 0);
+  std::vector<std::uint32_t> of_group(groups.num_tasks(), 0);
   std::vector<std::size_t> used(groups.classes.size(), 0);
   std::uint32_t at = 0;
   for (std::size_t s = 0; s < chain.ends.size(); ++s) {
@@ -106,16 +106,13 @@ std::vector<std::uint32_t> devices_of_units(const Groups& groups, const Chain& c
   return out;
 }
 
-void write_answer(const LoadProblem& problem, const Groups& groups, const Search& search,
+void write_answer(const Instance& instance, const Groups& groups, const Search& search,
                   LoadAnswer& out) {
   out.work = search.work;
   out.objective = search.best.load;
   if (search.best.load == kInfinity) return;
   out.device = devices_of_units(groups, search.best);
-  std::vector<std::uint32_t> of_node;
-  of_node.reserve(groups.unit_of.size());
-  for (const std::uint32_t unit : groups.unit_of) of_node.push_back(out.device[unit]);
-  out.objective = find_loads(problem, of_node).busiest;
+  out.objective = find_loads(instance, out.device).busiest;
   KERF_DCHECK(std::abs(out.objective - search.best.load) <= 1e-8 * (1 + out.objective),
               "the sums of the search differ from the plan's loads");
 }

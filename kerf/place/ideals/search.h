@@ -55,7 +55,7 @@ class Search {
 std::vector<std::uint32_t> devices_of_units(const Groups& groups, const Chain& chain);
 
 // What every search of this room answers.
-void write_answer(const LoadProblem& problem, const Groups& groups, const Search& search,
+void write_answer(const Instance& instance, const Groups& groups, const Search& search,
                   LoadAnswer& out);
 
 }  // namespace kerf::place::ideals

@@ -63,7 +63,7 @@ class StageNets {
     const double time = on.time[group];
     sums.load += time;
     sums.time += time;
-    sums.bytes += groups_.groups[group].bytes;
+    sums.bytes += groups_.bytes[group];
     if constexpr (kPaying == Paying::host_staged) add_host_staged(group, sums);
     if constexpr (kPaying == Paying::link) add_link(group, sums);
     return sums;

@@ -19,9 +19,9 @@ namespace {
 // Moves units out of memories that are too full.
 class MemoryMender {
  public:
-  MemoryMender(const FlatUnits& units, const std::vector<std::uint32_t>& device)
+  MemoryMender(const Instance& units, const std::vector<std::uint32_t>& device)
       : units_(units), state_(units, device), bytes_(units.num_devices) {
-    for (std::uint32_t u = 0; u < units.num_units(); ++u) bytes_[device[u]] += units.bytes[u];
+    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) bytes_[device[u]] += units.bytes[u];
   }
 
   // False: there is no room.
@@ -40,7 +40,7 @@ class MemoryMender {
     double least = kInfinity;
     std::uint32_t best = 0;
     std::uint32_t best_to = from;
-    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+    for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
       if (state_.device(u) != from || units_.bytes[u] <= 0) continue;
       for (std::uint32_t to = 0; to < units_.num_devices; ++to) {
         if (to == from || !state_.fits(u, to)) continue;
@@ -59,14 +59,14 @@ class MemoryMender {
     return true;
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   SplitState state_;
   std::vector<double> bytes_;
 };
 
 }  // namespace
 
-LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options) {
+LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   if (!has_metis()) {
     throw Error(
         ErrorKind::missing_backend,
@@ -75,8 +75,6 @@ LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options) {
   }
   constexpr std::uint64_t kSeeds = 4;
   const StopClock clock(options.safety_stop());
-  const UnitProblem units = to_units(problem);
-  const FlatUnits flat(units);
   std::vector<std::vector<std::uint32_t>> splits;
   for (std::uint64_t seed = 0; seed < kSeeds && (seed == 0 || !clock.struck()); ++seed) {
     for (auto& split : metis_starts(units, options.seed + seed)) splits.push_back(std::move(split));
@@ -84,14 +82,14 @@ LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options) {
   // One device, or fewer units than devices: nothing to partition.
   if (splits.empty()) {
     std::vector<std::uint32_t>& split = splits.emplace_back();
-    for (std::uint32_t u = 0; u < flat.num_units(); ++u) {
-      split.push_back(flat.on_accelerator[u] != 0 && flat.cpu > 0 ? u % flat.cpu : flat.cpu);
+    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+      split.push_back(units.on_accelerator[u] != 0 && units.cpu > 0 ? u % units.cpu : units.cpu);
     }
   }
   LoadAnswer out;
   out.objective = kInfinity;
   for (const std::vector<std::uint32_t>& split : splits) {
-    MemoryMender mender(flat, split);
+    MemoryMender mender(units, split);
     if (!mender.mend()) continue;
     const Loads loads = find_loads(units, mender.devices());
     if (!loads.fits || loads.busiest >= out.objective) continue;

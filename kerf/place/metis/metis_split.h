@@ -10,6 +10,6 @@ namespace kerf::place {
 // max load. METIS knows no memory: units leave a device that is too full, those first that cost
 // least to move. An answer without devices: nothing was made to fit. Throws
 // Error(missing_backend) where Kerf was built without METIS.
-LoadAnswer metis_split(const LoadProblem& problem, const LoadOptions& options);
+LoadAnswer metis_split(const Instance& problem, const LoadOptions& options);
 
 }  // namespace kerf::place

@@ -23,41 +23,41 @@ std::int32_t to_whole(double value, double scale) {
 
 // No unit counts for more than a part's share: a part cannot hold less than it, and METIS, which
 // halves and halves again, would be left with empty halves (and say so on standard output).
-double most_time(const UnitProblem& problem) {
-  std::vector<double> times;
-  for (const LoadUnit& unit : problem.units) times.push_back(unit.accelerator_time);
+double most_time(const Instance& problem) {
+  std::vector<double> times = problem.accelerator_time;
   std::sort(times.begin(), times.end(), std::greater<>());
   double rest = std::accumulate(times.begin(), times.end(), 0.0);
   // The largest ones each take a part; what is left is shared by the others.
-  for (int parts = problem.num_accelerators; parts > 1; --parts) {
-    const double largest = times[static_cast<std::size_t>(problem.num_accelerators - parts)];
+  for (std::uint32_t parts = problem.cpu; parts > 1; --parts) {
+    const double largest = times[problem.cpu - parts];
     if (largest <= rest / parts) return rest / parts;
     rest -= largest;
   }
   return rest;
 }
 
-KwayGraph unit_graph(const UnitProblem& problem) {
-  std::vector<std::map<std::uint32_t, double>> edges(problem.units.size());
+KwayGraph unit_graph(const Instance& problem) {
+  std::vector<std::map<std::uint32_t, double>> edges(problem.num_tasks());
   double cost = 0;
-  for (const LoadNet& net : problem.nets) {
-    for (const std::uint32_t unit : net.units) {
-      if (unit == net.source) continue;
-      edges[net.source][unit] += net.cost;
-      edges[unit][net.source] += net.cost;
-      cost += net.cost;
+  for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
+    const std::uint32_t source = problem.source[net];
+    for (const std::uint32_t unit : problem.pins[net]) {
+      if (unit == source) continue;
+      edges[source][unit] += problem.cost[net];
+      edges[unit][source] += problem.cost[net];
+      cost += problem.cost[net];
     }
   }
   const double edge_scale = cost > 0 ? kWholeSum / cost : 1;
   const double most = most_time(problem);
   double time = 0;
-  for (const LoadUnit& unit : problem.units) time += std::min(unit.accelerator_time, most);
+  for (const double each : problem.accelerator_time) time += std::min(each, most);
   const double time_scale = time > 0 ? kWholeSum / time : 1;
   KwayGraph graph;
   graph.first.push_back(0);
   for (std::size_t u = 0; u < edges.size(); ++u) {
     // From 1: units without time are to be shared out, too.
-    const double share = std::min(problem.units[u].accelerator_time, most);
+    const double share = std::min(problem.accelerator_time[u], most);
     graph.vertex_weights.push_back(1 + to_whole(share, time_scale));
     for (const auto& [other, weight] : edges[u]) {
       graph.neighbours.push_back(static_cast<std::int32_t>(other));
@@ -68,9 +68,10 @@ KwayGraph unit_graph(const UnitProblem& problem) {
   return graph;
 }
 
-// In proportion to speed.
-std::vector<double> shares_of(const UnitProblem& problem) {
+// In proportion to speed; none where they are equal.
+std::vector<double> shares_of(const Instance& problem) {
   std::vector<double> shares;
+  if (problem.has_equal_speeds()) return shares;
   double sum = 0;
   for (const double slowness : problem.slowness) sum += 1 / slowness;
   for (const double slowness : problem.slowness) shares.push_back(1 / slowness / sum);
@@ -79,11 +80,9 @@ std::vector<double> shares_of(const UnitProblem& problem) {
 
 }  // namespace
 
-std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
-                                                     std::uint64_t seed) {
-  const std::size_t units = problem.units.size();
-  const bool useful =
-      problem.num_accelerators > 1 && units > static_cast<std::size_t>(problem.num_accelerators);
+std::vector<std::vector<std::uint32_t>> metis_starts(const Instance& problem, std::uint64_t seed) {
+  const std::size_t units = problem.num_tasks();
+  const bool useful = problem.cpu > 1 && units > problem.cpu;
   if (!has_metis() || !useful) return {};
   const KwayGraph graph = unit_graph(problem);
   std::vector<std::vector<std::uint32_t>> starts;
@@ -91,10 +90,10 @@ std::vector<std::vector<std::uint32_t>> metis_starts(const UnitProblem& problem,
     constexpr std::size_t kStepsEach = 100;
     count_steps(static_cast<std::int64_t>(kStepsEach * (units + graph.neighbours.size())));
     std::vector<std::uint32_t> part =
-        metis_kway(graph, {problem.num_accelerators, imbalance, shares_of(problem), seed});
+        metis_kway(graph, {static_cast<int>(problem.cpu), imbalance, shares_of(problem), seed});
     if (part.empty()) continue;
     for (std::size_t u = 0; u < units; ++u) {
-      if (!problem.units[u].on_accelerator) part[u] = problem.cpu();
+      if (problem.on_accelerator[u] == 0) part[u] = problem.cpu;
     }
     starts.push_back(std::move(part));
   }

@@ -16,8 +16,8 @@
 #include "kerf/place/mincut/load_bounds.h"
 
 namespace kerf::place {
-CutBounds::CutBounds(const UnitProblem& problem, SearchBudget budget)
-    : problem_(&problem), budget_(budget), known_(problem.units.size(), -1) {
+CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
+    : problem_(&problem), budget_(budget), known_(problem.num_tasks(), -1) {
   scratch_.budget = &budget_;
   scratch_.steps += building_steps(problem);
   if (scratch_.out_of_budget()) return;
@@ -59,7 +59,7 @@ double CutBounds::least_load(std::span<const std::uint32_t> in, std::span<const 
     const DeviceKind& kind = cuts_->kinds[k];
     const bool holds =
         std::all_of(in.begin(), in.end(), [&](std::uint32_t u) { return kind.holds[u] != 0; });
-    const bool is_cpu = kind.devices.front() == problem_->cpu();
+    const bool is_cpu = kind.devices.front() == problem_->cpu;
     if (!holds || !kind.has_room(bytes) || is_cpu != on_cpu) continue;
     for (const std::uint32_t u : in) time += kind.time[u];
     if (!kind.pays) return cuts_->to_time(time);
@@ -91,7 +91,7 @@ LoadBound CutBounds::cut() {
     if (alone_[u] <= most || scratch_.out_of_budget()) break;
     most = std::max(most, least_load_of(u));
   }
-  return {"cut", shaved(most, problem_->units.size()),
+  return {"cut", shaved(most, problem_->num_tasks()),
           "the device of some unit pays this much, whatever it holds besides (a minimum cut)"};
 }
 
@@ -121,7 +121,7 @@ double CutBounds::pair_load(std::uint32_t a, std::uint32_t b) {
   const double cpu_a = least_load(one, other, true);
   const double cpu_b = least_load(other, one, true);
   double apart = std::min(std::max(cpu_a, alone_b), std::max(alone_a, cpu_b));
-  if (problem_->num_accelerators > 1) apart = std::min(apart, std::max(alone_a, alone_b));
+  if (problem_->cpu > 1) apart = std::min(apart, std::max(alone_a, alone_b));
   return std::min(together, apart);
 }
 
@@ -133,7 +133,7 @@ LoadBound CutBounds::pair(std::size_t candidates) {
       most = std::max(most, pair_load(units[i], units[j]));
     }
   }
-  return {"pair", shaved(most, problem_->units.size()),
+  return {"pair", shaved(most, problem_->num_tasks()),
           "some two units, sharing a device or not, make one pay this much (minimum cuts)"};
 }
 

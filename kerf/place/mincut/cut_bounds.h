@@ -18,7 +18,7 @@ namespace kerf::place {
 // `problem` must outlive it. Where the budget ends early the bounds are lower, and valid.
 class CutBounds {
  public:
-  CutBounds(const UnitProblem& problem, SearchBudget budget);
+  CutBounds(const Instance& problem, SearchBudget budget);
 
   // The device of one unit, whatever else it holds: one minimum cut for each unit, those that could
   // pay most first, none for those that cannot raise the bound.
@@ -37,7 +37,7 @@ class CutBounds {
   void find_order();
   std::vector<std::uint32_t> find_candidates(std::size_t count);
 
-  const UnitProblem* problem_;
+  const Instance* problem_;
   SearchBudget budget_;
   FlowScratch scratch_;
   std::optional<CutProblem> cuts_;    // none where the budget does not suffice to build it

@@ -47,10 +47,10 @@ struct Speed {
   }
 };
 
-std::vector<Speed> by_speed(const UnitProblem& problem) {
+std::vector<Speed> by_speed(const Instance& problem) {
   std::vector<Speed> speeds;
-  for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
-    speeds.push_back({problem.slowness.empty() ? 1 : problem.slowness[d], problem.memory_of(d), d});
+  for (std::uint32_t d = 0; d < problem.cpu; ++d) {
+    speeds.push_back({problem.slowness[d], problem.memory[d], d});
   }
   std::stable_sort(speeds.begin(), speeds.end(), [](const Speed& a, const Speed& b) {
     return a.slowness != b.slowness ? a.slowness < b.slowness : a.memory > b.memory;
@@ -67,14 +67,14 @@ struct ClassSums {
   std::vector<std::uint8_t> on_cpu;
 };
 
-ClassSums add_up(const UnitProblem& problem, const std::vector<std::uint32_t>& group) {
+ClassSums add_up(const Instance& problem, const std::vector<std::uint32_t>& group) {
   const std::size_t count =
       group.empty() ? 0 : *std::max_element(group.begin(), group.end()) + std::size_t{1};
   const std::vector<double> none(count, 0.0);
   const std::vector<std::uint8_t> all(count, 1);
   ClassSums sums{none, none, none, all, all};
-  for (std::size_t u = 0; u < problem.units.size(); ++u) {
-    const LoadUnit& unit = problem.units[u];
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    const Task unit = problem.task(u);
     const std::uint32_t c = group[u];
     sums.compute[c] += unit.accelerator_time;
     sums.cpu[c] += unit.cpu_time;
@@ -85,7 +85,7 @@ ClassSums add_up(const UnitProblem& problem, const std::vector<std::uint32_t>& g
   return sums;
 }
 
-void add_kinds(const UnitProblem& problem, const ClassSums& sums, CutProblem& out) {
+void add_kinds(const Instance& problem, const ClassSums& sums, CutProblem& out) {
   const std::vector<Speed> speeds = by_speed(problem);
   for (std::size_t i = 0; i < speeds.size(); ++i) {
     if (i == 0 || !speeds[i].is_like(speeds[i - 1])) {
@@ -95,8 +95,9 @@ void add_kinds(const UnitProblem& problem, const ClassSums& sums, CutProblem& ou
     }
     out.kinds.back().devices.push_back(speeds[i].device);
   }
-  if (problem.has_cpu) {
-    out.kinds.push_back({{problem.cpu()}, problem.cpu_memory, problem.charging == Charging::link});
+  if (problem.has_cpu()) {
+    out.kinds.push_back(
+        {{problem.cpu}, problem.memory[problem.cpu], problem.charging == Charging::link});
     out.kinds.back().time = round_down(sums.cpu, out.per_one);
     out.kinds.back().holds = sums.on_cpu;
   }
@@ -110,7 +111,7 @@ void add_kinds(const UnitProblem& problem, const ClassSums& sums, CutProblem& ou
   out.compute = shared_compute(fastest, sums.accelerable);
 }
 
-void add_classes(const UnitProblem& problem, CutProblem& out) {
+void add_classes(const Instance& problem, CutProblem& out) {
   ClassSums sums = add_up(problem, out.group);
   add_kinds(problem, sums, out);
   out.bytes = std::move(sums.bytes);
@@ -129,16 +130,16 @@ struct Pins {
   double cost = 0;
 };
 
-void add_nets(const UnitProblem& problem, CutProblem& out) {
+void add_nets(const Instance& problem, CutProblem& out) {
   std::vector<Pins> nets;
-  for (const LoadNet& net : problem.nets) {
+  for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
     Pins pins;
-    for (const std::uint32_t unit : net.units) pins.classes.push_back(out.group[unit]);
+    for (const std::uint32_t unit : problem.pins[net]) pins.classes.push_back(out.group[unit]);
     std::sort(pins.classes.begin(), pins.classes.end());
     pins.classes.erase(std::unique(pins.classes.begin(), pins.classes.end()), pins.classes.end());
     if (pins.classes.size() < 2) continue;
-    if (out.charging == Charging::link) pins.source = out.group[net.source];
-    pins.cost = net.cost;
+    if (out.charging == Charging::link) pins.source = out.group[problem.source[net]];
+    pins.cost = problem.cost[net];
     nets.push_back(std::move(pins));
   }
   std::stable_sort(nets.begin(), nets.end(), [](const Pins& a, const Pins& b) {
@@ -199,8 +200,7 @@ void add_arcs(CutProblem& out) {
 
 }  // namespace
 
-CutProblem::CutProblem(const UnitProblem& problem, std::span<const std::uint32_t> groups,
-                       double scale)
+CutProblem::CutProblem(const Instance& problem, std::span<const std::uint32_t> groups, double scale)
     : per_one(scale), charging(problem.charging), group(groups.begin(), groups.end()) {
   add_classes(problem, *this);
   add_nets(problem, *this);
@@ -211,8 +211,8 @@ Flow CutProblem::to_limit(double time) const {
   return static_cast<Flow>(std::ceil(std::min(time * per_one, kLargest)));
 }
 
-std::vector<std::uint32_t> single_groups(const UnitProblem& problem) {
-  std::vector<std::uint32_t> group(problem.units.size());
+std::vector<std::uint32_t> single_groups(const Instance& problem) {
+  std::vector<std::uint32_t> group(problem.num_tasks());
   std::iota(group.begin(), group.end(), 0U);
   return group;
 }
@@ -222,10 +222,8 @@ double scale_for(double time) {
   return time > 0 && std::isfinite(time) ? std::min(0x1p40 / time, kMost) : 1;
 }
 
-std::int64_t building_steps(const UnitProblem& problem) {
-  std::size_t pins = problem.units.size();
-  for (const LoadNet& net : problem.nets) pins += net.units.size();
-  return static_cast<std::int64_t>(pins) * 32;
+std::int64_t building_steps(const Instance& problem) {
+  return static_cast<std::int64_t>(problem.num_tasks() + problem.pins.num_values()) * 32;
 }
 
 MaxFlow load_network(const CutProblem& problem, const DeviceKind& kind) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A UnitProblem in whole numbers, rounded down, units that must share a device fused into one. The
+// An Instance in whole numbers, rounded down, units that must share a device fused into one. The
 // load of a set of units on a device, compute plus the nets it pays for, is submodular: the least
 // load of a device that holds some units and not some others is a minimum cut.
 #pragma once
@@ -9,14 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 #include "kerf/place/mincut/max_flow.h"
 
 namespace kerf::place {
 
 // Devices that are alike: equally fast, equally large.
 struct DeviceKind {
-  std::vector<std::uint32_t> devices;  // ascending, as the UnitProblem counts them
+  std::vector<std::uint32_t> devices;  // ascending, as the Instance counts them
   double memory = 0;
   bool pays = true;                      // for nets; else compute is all its load
   std::vector<Flow> time = {};           // by class
@@ -27,7 +27,7 @@ struct DeviceKind {
 
 struct CutProblem {
   // One class for each group of units; `group[unit]` counts up from 0 without holes.
-  CutProblem(const UnitProblem& problem, std::span<const std::uint32_t> group, double per_one);
+  CutProblem(const Instance& problem, std::span<const std::uint32_t> group, double per_one);
 
   std::size_t num_classes() const { return compute.size(); }
   double to_time(Flow load) const { return static_cast<double>(load) / per_one; }
@@ -63,12 +63,12 @@ struct CutProblem {
 };
 
 // Every unit a class of its own.
-std::vector<std::uint32_t> single_groups(const UnitProblem& problem);
+std::vector<std::uint32_t> single_groups(const Instance& problem);
 // Whole numbers for one unit of time, so that `time` has about 40 bits and sums stay far below
 // kEndless.
 double scale_for(double time);
 // What building a CutProblem costs, in steps of a flow.
-std::int64_t building_steps(const UnitProblem& problem);
+std::int64_t building_steps(const Instance& problem);
 
 // A network whose minimum cut is the least load of a device of this kind, which pays: compute to
 // the sink.

@@ -95,7 +95,7 @@ std::size_t renumber(std::vector<std::uint32_t>& group, const std::vector<std::u
 
 }  // namespace
 
-std::vector<std::uint32_t> fuse_units(const UnitProblem& problem, double limit, double per_one,
+std::vector<std::uint32_t> fuse_units(const Instance& problem, double limit, double per_one,
                                       FlowScratch& scratch) {
   std::vector<std::uint32_t> group = single_groups(problem);
   for (std::size_t before = group.size(); before > 0;) {

@@ -14,7 +14,7 @@ namespace kerf::place {
 // group[unit], counted from 0: two units that share a net are fused when, apart, one of their
 // devices would reach `limit`. Fused units are heavier and have fewer devices to go to, so this
 // repeats until nothing changes or the budget of `scratch` ends.
-std::vector<std::uint32_t> fuse_units(const UnitProblem& problem, double limit, double per_one,
+std::vector<std::uint32_t> fuse_units(const Instance& problem, double limit, double per_one,
                                       FlowScratch& scratch);
 
 }  // namespace kerf::place

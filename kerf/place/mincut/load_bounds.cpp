@@ -17,26 +17,19 @@
 namespace kerf::place {
 namespace {
 
-double slowness_of(const UnitProblem& problem, std::uint32_t device) {
-  return problem.slowness.empty() ? 1 : problem.slowness[device];
-}
-
-double least_slowness(const UnitProblem& problem) {
-  const std::vector<double>& all = problem.slowness;
-  return all.empty() ? 1 : *std::min_element(all.begin(), all.end());
-}
-
 // Times on an accelerator of slowness 1, where some accelerator can hold the unit.
-std::vector<PackItem> to_items(const UnitProblem& problem) {
+std::vector<PackItem> to_items(const Instance& problem) {
   double largest = -1;
-  for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
-    largest = std::max(largest, problem.memory_of(d));
+  for (std::uint32_t d = 0; d < problem.cpu; ++d) {
+    largest = std::max(largest, problem.memory[d]);
   }
   std::vector<PackItem> items;
-  items.reserve(problem.units.size());
-  for (const LoadUnit& unit : problem.units) {
+  items.reserve(problem.num_tasks());
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    const Task unit = problem.task(u);
     const bool there = unit.on_accelerator && unit.bytes <= largest;
-    const bool on_cpu = problem.has_cpu && unit.on_cpu && unit.bytes <= problem.cpu_memory;
+    const bool on_cpu =
+        problem.has_cpu() && unit.on_cpu && unit.bytes <= problem.memory[problem.cpu];
     items.push_back(
         {there ? unit.accelerator_time : kInfinity, on_cpu ? unit.cpu_time : kInfinity});
   }
@@ -55,21 +48,20 @@ void keep_largest(std::vector<PackItem>& items) {
 
 }  // namespace
 
-LoadBound work_bound(const UnitProblem& problem) {
+LoadBound work_bound(const Instance& problem) {
   double speed = 0;
-  for (std::uint32_t d = 0; d < problem.cpu(); ++d) speed += 1 / slowness_of(problem, d);
-  return {"work", shaved(divisible_limit(to_items(problem), speed), problem.units.size()),
+  for (std::uint32_t d = 0; d < problem.cpu; ++d) speed += 1 / problem.slowness[d];
+  return {"work", shaved(divisible_limit(to_items(problem), speed), problem.num_tasks()),
           "the compute of all units, spread without loss over all devices, takes this long"};
 }
 
-LoadBound unit_bound(const UnitProblem& problem) {
+LoadBound unit_bound(const Instance& problem) {
   double most = 0;
-  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
-    const LoadUnit& unit = problem.units[u];
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
     double least = kInfinity;
-    for (std::uint32_t d = 0; d < problem.num_devices(); ++d) {
-      const bool holds = problem.runs_on(u, d) && unit.bytes <= problem.memory_of(d);
-      if (holds) least = std::min(least, problem.time_on(u, d));
+    for (std::uint32_t d = 0; d < problem.num_devices; ++d) {
+      const bool holds = problem.runs_on(u, d) && problem.bytes[u] <= problem.memory[d];
+      if (holds) least = std::min(least, problem.time(u, d));
     }
     most = std::max(most, least);
   }
@@ -77,11 +69,12 @@ LoadBound unit_bound(const UnitProblem& problem) {
           "the largest unit takes this long on the device that suits it best"};
 }
 
-LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget, std::int64_t placements) {
-  const int bins = problem.num_accelerators;
+LoadBound packing_bound(const Instance& problem, SearchBudget budget, std::int64_t placements) {
+  const int bins = static_cast<int>(problem.cpu);
   double low = std::max(work_bound(problem).value, unit_bound(problem).value);
   std::vector<PackItem> items = to_items(problem);
-  const double fastest = least_slowness(problem);
+  const auto& slowness = problem.slowness;
+  const double fastest = bins > 0 ? *std::min_element(slowness.begin(), slowness.end()) : 1;
   for (PackItem& item : items) item.time *= fastest;
   keep_largest(items);
   // A placement looks at all items and bins.
@@ -119,9 +112,9 @@ double shaved(double bound, std::size_t terms) {
   return bound * (1 - kRounding * (static_cast<double>(terms) + 256));
 }
 
-std::vector<LoadBound> find_load_bounds(const UnitProblem& unscaled, double time_budget) {
+std::vector<LoadBound> find_load_bounds(const Instance& unscaled, double time_budget) {
   const CostScale scale = find_cost_scale(unscaled);
-  const UnitProblem problem = scale_costs(unscaled, scale);
+  const Instance problem = scale_costs(unscaled, scale);
   const SearchBudget all = SearchBudget::of(time_budget);
   SearchBudget packing = SearchBudget::of(time_budget / 4);
   std::vector<LoadBound> bounds = {work_bound(problem), unit_bound(problem)};

@@ -16,21 +16,21 @@ namespace kerf::place {
 
 // Compute alone, spread without loss over all accelerators, each as fast as it is, and the CPU.
 // O(n log n).
-LoadBound work_bound(const UnitProblem& problem);
+LoadBound work_bound(const Instance& problem);
 // The largest unit on the device that suits it best, of those with the memory for it. O(n).
-LoadBound unit_bound(const UnitProblem& problem);
+LoadBound unit_bound(const Instance& problem);
 // Compute alone, units whole, every accelerator as fast as the fastest: the largest limit that a
 // search refutes within its placements and its budget. Small units of many are left out.
-LoadBound packing_bound(const UnitProblem& problem, SearchBudget budget = SearchBudget::of(10),
+LoadBound packing_bound(const Instance& problem, SearchBudget budget = SearchBudget::of(10),
                         std::int64_t placements = 100'000);
 // What must go to the CPU because accelerator memory is short. O(n log n).
-LoadBound memory_bound(const UnitProblem& problem);
+LoadBound memory_bound(const Instance& problem);
 
 // All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
 // and the memory are always found; the others take what is left of `time_budget` (seconds), counted
 // as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
 // they are scaled first (place/cost_scale.h).
-std::vector<LoadBound> find_load_bounds(const UnitProblem& problem, double time_budget = 10);
+std::vector<LoadBound> find_load_bounds(const Instance& problem, double time_budget = 10);
 // What rounding may have added to a sum of so many numbers is taken off: a bound errs downwards
 // alone.
 double shaved(double bound, std::size_t terms);

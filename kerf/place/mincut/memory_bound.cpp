@@ -20,13 +20,13 @@ struct Memory {
   double cpu = 0;
 };
 
-Memory memory_of(const UnitProblem& problem) {
+Memory memory_of(const Instance& problem) {
   Memory memory;
-  for (std::uint32_t d = 0; d < problem.cpu(); ++d) {
-    memory.largest = std::max(memory.largest, problem.memory_of(d));
-    memory.total += problem.memory_of(d);
+  for (std::uint32_t d = 0; d < problem.cpu; ++d) {
+    memory.largest = std::max(memory.largest, problem.memory[d]);
+    memory.total += problem.memory[d];
   }
-  if (problem.has_cpu) memory.cpu = problem.cpu_memory;
+  if (problem.has_cpu()) memory.cpu = problem.memory[problem.cpu];
   return memory;
 }
 
@@ -35,7 +35,7 @@ struct Burden {
   double time = 0;
   double bytes = 0;
   bool impossible = false;
-  void add(const LoadUnit& unit) {
+  void add(const Task& unit) {
     time += unit.cpu_time;
     bytes += unit.bytes;
   }
@@ -44,65 +44,65 @@ struct Burden {
 // Units for the CPU alone, and those that fit no accelerator.
 struct Sorted {
   Burden forced;
-  std::vector<const LoadUnit*> free;
+  std::vector<Task> free;
 };
 
-Sorted sort_units(const UnitProblem& problem, const Memory& memory) {
+Sorted sort_units(const Instance& problem, const Memory& memory) {
   Sorted out;
-  for (const LoadUnit& unit : problem.units) {
-    const bool there =
-        problem.num_accelerators > 0 && unit.on_accelerator && unit.bytes <= memory.largest;
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    const Task unit = problem.task(u);
+    const bool there = problem.cpu > 0 && unit.on_accelerator && unit.bytes <= memory.largest;
     if (there) {
-      out.free.push_back(&unit);
+      out.free.push_back(unit);
     } else {
       out.forced.add(unit);
-      if (!problem.has_cpu || !unit.on_cpu) out.forced.impossible = true;
+      if (!problem.has_cpu() || !unit.on_cpu) out.forced.impossible = true;
     }
   }
   return out;
 }
 
 // Of units that need more than half of the largest memory each accelerator holds one.
-Burden crowded(const UnitProblem& problem, const Memory& memory, const Sorted& units) {
+Burden crowded(const Instance& problem, const Memory& memory, const Sorted& units) {
   std::vector<double> times;
   std::vector<double> bytes;
-  for (const LoadUnit* unit : units.free) {
-    if (unit->bytes * 2 <= memory.largest * (1 + kRounding)) continue;
-    times.push_back(unit->on_cpu ? unit->cpu_time : kInfinity);
-    bytes.push_back(unit->bytes);
+  for (const Task& unit : units.free) {
+    if (unit.bytes * 2 <= memory.largest * (1 + kRounding)) continue;
+    times.push_back(unit.on_cpu ? unit.cpu_time : kInfinity);
+    bytes.push_back(unit.bytes);
   }
   std::sort(times.begin(), times.end());
   std::sort(bytes.begin(), bytes.end());
   Burden burden = units.forced;
-  const auto places = static_cast<std::size_t>(problem.num_accelerators);
+  const std::size_t places = problem.cpu;
   for (std::size_t i = 0; i + places < times.size(); ++i) {
     burden.time += times[i];
     burden.bytes += bytes[i];
-    if (!problem.has_cpu) burden.impossible = true;
+    if (!problem.has_cpu()) burden.impossible = true;
   }
   return burden;
 }
 
 // The least CPU time that frees the bytes that all accelerators together lack.
-Burden short_of(const UnitProblem& problem, const Memory& memory, const Sorted& units) {
+Burden short_of(const Instance& problem, const Memory& memory, const Sorted& units) {
   Burden burden = units.forced;
   double over = -memory.total;
-  std::vector<const LoadUnit*> movable;
-  for (const LoadUnit* unit : units.free) {
-    over += unit->bytes * (1 - kRounding);
-    if (unit->bytes > 0 && unit->bytes <= memory.cpu && unit->on_cpu) movable.push_back(unit);
+  std::vector<Task> movable;
+  for (const Task& unit : units.free) {
+    over += unit.bytes * (1 - kRounding);
+    if (unit.bytes > 0 && unit.bytes <= memory.cpu && unit.on_cpu) movable.push_back(unit);
   }
   if (!(over > 0)) return burden;
   burden.bytes += over;
-  std::sort(movable.begin(), movable.end(), [](const LoadUnit* a, const LoadUnit* b) {
-    return a->cpu_time / a->bytes < b->cpu_time / b->bytes;
+  std::sort(movable.begin(), movable.end(), [](const Task& a, const Task& b) {
+    return a.cpu_time / a.bytes < b.cpu_time / b.bytes;
   });
-  for (const LoadUnit* unit : movable) {
+  for (const Task& unit : movable) {
     if (over <= 0) break;
-    burden.time += unit->cpu_time * std::min(1.0, over / unit->bytes);
-    over -= unit->bytes;
+    burden.time += unit.cpu_time * std::min(1.0, over / unit.bytes);
+    over -= unit.bytes;
   }
-  if (over > 0 || !problem.has_cpu) burden.impossible = true;
+  if (over > 0 || !problem.has_cpu()) burden.impossible = true;
   return burden;
 }
 
@@ -113,12 +113,12 @@ double time_of(const Burden& burden, const Memory& memory) {
 
 }  // namespace
 
-LoadBound memory_bound(const UnitProblem& problem) {
+LoadBound memory_bound(const Instance& problem) {
   const Memory memory = memory_of(problem);
   const Sorted units = sort_units(problem, memory);
   const double most = std::max(time_of(crowded(problem, memory, units), memory),
                                time_of(short_of(problem, memory, units), memory));
-  return {"memory", shaved(most * (1 - kRounding), problem.units.size()),
+  return {"memory", shaved(most * (1 - kRounding), problem.num_tasks()),
           "units that accelerator memory has no room for keep the CPU busy this long"};
 }
 

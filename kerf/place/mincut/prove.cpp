@@ -32,17 +32,17 @@ enum class Verdict { refuted, unknown, too_large };
 constexpr std::size_t kMostClasses = 2000;
 
 // At the least. Every net asks a flow, so does every class less, and a flow looks at every unit.
-std::int64_t fusing_steps(const UnitProblem& problem) {
-  const std::size_t units = problem.units.size();
+std::int64_t fusing_steps(const Instance& problem) {
+  const std::size_t units = problem.num_tasks();
   const std::size_t fewer = units - std::min(units, kMostClasses);
-  return static_cast<std::int64_t>(units * std::max(problem.nets.size(), fewer) / 8);
+  return static_cast<std::int64_t>(units * std::max<std::size_t>(problem.num_nets(), fewer) / 8);
 }
 
 // Splits below a limit that falls as they are found.
 class CutSearch {
  public:
   // `proved`: no split is below this, so that one which meets it ends the search.
-  CutSearch(const UnitProblem& units, LoadAnswer& best, double limit, double proved, double gap,
+  CutSearch(const Instance& units, LoadAnswer& best, double limit, double proved, double gap,
             SearchBudget& budget)
       : units_(&units),
         best_(&best),
@@ -106,7 +106,7 @@ class CutSearch {
   // For each class: what a node costs beside its cuts.
   static constexpr std::int64_t kNodeWork = 16;
 
-  const UnitProblem* units_;
+  const Instance* units_;
   LoadAnswer* best_;
   double proved_;
   double gap_;
@@ -119,14 +119,14 @@ class CutSearch {
 };
 
 // More than any split pays: everything everywhere, every tensor moved by all.
-double above_all(const UnitProblem& problem) {
+double above_all(const Instance& problem) {
   double slowest = 1;
   for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
   double most = 0;
-  for (const LoadUnit& unit : problem.units) {
-    most += unit.accelerator_time * slowest + unit.cpu_time;
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    most += problem.accelerator_time[u] * slowest + problem.cpu_time[u];
   }
-  for (const LoadNet& net : problem.nets) most += net.cost;
+  for (const double cost : problem.cost) most += cost;
   return most > 0 ? 2 * most : 1;
 }
 
@@ -138,7 +138,7 @@ bool meets(const LoadBound& bound, const LoadAnswer& answer, double gap) {
 // improved until nothing better is left. An incumbent a long way above the bound thus costs little.
 class Prover {
  public:
-  Prover(const UnitProblem& problem, const LoadAnswer& incumbent, const ProofOptions& options)
+  Prover(const Instance& problem, const LoadAnswer& incumbent, const ProofOptions& options)
       : problem_(&problem), options_(options) {
     proof_.answer = incumbent;
     proof_.answer.optimal = false;
@@ -149,7 +149,7 @@ class Prover {
 
   Proof run() {
     // A node keeps the devices of a class as bits; with more accelerators the bounds must do.
-    const bool searchable = problem_->num_devices() <= kCpu;
+    const bool searchable = problem_->num_devices <= kCpu;
     if (!bounds_suffice() && searchable) climb();
     const bool timed_out = budget_.timed_out || bounds_timed_out_;
     proof_.answer.truncated = timed_out && !proof_.answer.optimal;
@@ -231,7 +231,7 @@ class Prover {
   static constexpr double kLastStep = 1e-4;
   static constexpr std::int64_t kLeastWork = 100'000;
 
-  const UnitProblem* problem_;
+  const Instance* problem_;
   ProofOptions options_;
   Proof proof_;
   SearchBudget budget_;
@@ -241,9 +241,9 @@ class Prover {
 
 }  // namespace
 
-Proof prove(const UnitProblem& problem, const LoadAnswer& incumbent, const ProofOptions& options) {
+Proof prove(const Instance& problem, const LoadAnswer& incumbent, const ProofOptions& options) {
   const CostScale scale = find_cost_scale(problem);
-  const UnitProblem scaled = scale_costs(problem, scale);
+  const Instance scaled = scale_costs(problem, scale);
   LoadAnswer start = incumbent;
   start.objective = scale.to_scale(incumbent.objective);
   ProofOptions its = options;

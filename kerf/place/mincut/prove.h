@@ -32,7 +32,6 @@ struct Proof {
 // `incumbent`: a split to improve on or prove, its objective taken on trust; an empty device list
 // means that none is known, and little is lost by that where the bounds are close.
 // Deterministic unless the clock stops it (`answer.truncated`).
-Proof prove(const UnitProblem& problem, const LoadAnswer& incumbent,
-            const ProofOptions& options = {});
+Proof prove(const Instance& problem, const LoadAnswer& incumbent, const ProofOptions& options = {});
 
 }  // namespace kerf::place

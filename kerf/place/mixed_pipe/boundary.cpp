@@ -22,9 +22,9 @@ struct Step {
 
 class BorderClimber {
  public:
-  BorderClimber(const FlatUnits& units, SplitState& state, std::int64_t steps)
+  BorderClimber(const Instance& units, SplitState& state, std::int64_t steps)
       : units_(units), state_(state), steps_(steps), on_(units.num_devices) {
-    for (std::uint32_t u = 0; u < units.num_units(); ++u) on_[state.device(u)].push_back(u);
+    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) on_[state.device(u)].push_back(u);
   }
 
   void run(const StopClock& clock) {
@@ -52,8 +52,8 @@ class BorderClimber {
   // Devices of units that share a tensor with this one.
   void find_neighbours(std::uint32_t unit) {
     near_.clear();
-    for (const std::uint32_t net : units_.nets(unit)) {
-      for (const std::uint32_t pin : units_.pins(net)) {
+    for (const std::uint32_t net : units_.nets[unit]) {
+      for (const std::uint32_t pin : units_.pins[net]) {
         --steps_;
         const std::uint32_t device = state_.device(pin);
         if (device == state_.device(unit)) continue;
@@ -110,8 +110,8 @@ class BorderClimber {
   }
 
   bool touches(std::uint32_t unit, std::uint32_t device) {
-    for (const std::uint32_t net : units_.nets(unit)) {
-      for (const std::uint32_t pin : units_.pins(net)) {
+    for (const std::uint32_t net : units_.nets[unit]) {
+      for (const std::uint32_t pin : units_.pins[net]) {
         --steps_;
         if (state_.device(pin) == device) return true;
       }
@@ -131,7 +131,7 @@ class BorderClimber {
     on_[to].insert(std::lower_bound(on_[to].begin(), on_[to].end(), unit), unit);
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   SplitState& state_;
   std::int64_t steps_;
   std::vector<std::vector<std::uint32_t>> on_;  // by device, ascending
@@ -141,7 +141,7 @@ class BorderClimber {
 
 }  // namespace
 
-void improve_borders(const FlatUnits& units, SplitState& state, std::int64_t steps,
+void improve_borders(const Instance& units, SplitState& state, std::int64_t steps,
                      const StopClock& clock) {
   BorderClimber(units, state, steps).run(clock);
 }

@@ -13,7 +13,7 @@ namespace kerf::place {
 // neighbour, or changes places with a unit of that device, where the larger of both loads falls. A
 // step that would exceed a memory is not taken. Ends when no step helps; `steps` bounds the units
 // looked at.
-void improve_borders(const FlatUnits& units, SplitState& state, std::int64_t steps,
+void improve_borders(const Instance& units, SplitState& state, std::int64_t steps,
                      const StopClock& clock);
 
 }  // namespace kerf::place

@@ -15,14 +15,14 @@
 namespace kerf::place {
 namespace {
 
-std::vector<double> crossing_costs(const FlatUnits& units, std::span<const std::uint32_t> order) {
+std::vector<double> crossing_costs(const Instance& units, std::span<const std::uint32_t> order) {
   std::vector<std::uint32_t> place(order.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   std::vector<double> change(order.size() + 1);
-  for (std::uint32_t net = 0; net < units.cost.size(); ++net) {
+  for (std::uint32_t net = 0; net < units.num_nets(); ++net) {
     std::uint32_t first = std::numeric_limits<std::uint32_t>::max();
     std::uint32_t last = 0;
-    for (const std::uint32_t unit : units.pins(net)) {
+    for (const std::uint32_t unit : units.pins[net]) {
       first = std::min(first, place[unit]);
       last = std::max(last, place[unit]);
     }
@@ -41,8 +41,8 @@ ideals::Order by_number(const ideals::Groups& groups,
   const auto add = [&](std::uint32_t group) {
     ready.emplace(*std::min_element(members[group].begin(), members[group].end()), group);
   };
-  std::vector<std::size_t> missing(groups.size());
-  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+  std::vector<std::size_t> missing(groups.num_tasks());
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
     missing[g] = groups.predecessors[g].size();
     if (missing[g] == 0) add(g);
   }
@@ -60,14 +60,11 @@ ideals::Order by_number(const ideals::Groups& groups,
 
 }  // namespace
 
-std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
+std::vector<std::vector<std::uint32_t>> units_by_group(const Instance& instance,
                                                        const ideals::Groups& groups) {
-  std::vector<std::vector<std::uint32_t>> members(groups.size());
-  std::vector<bool> seen(groups.group_of.size());
-  for (const std::uint32_t node : topological_order(problem)) {
-    const std::uint32_t unit = groups.unit_of[node];
-    if (!seen[unit]) members[groups.group_of[unit]].push_back(unit);
-    seen[unit] = true;
+  std::vector<std::vector<std::uint32_t>> members(groups.num_tasks());
+  for (const std::uint32_t unit : instance.own_order) {
+    members[groups.group_of[unit]].push_back(unit);
   }
   return members;
 }
@@ -81,7 +78,7 @@ std::vector<std::uint32_t> in_line(const std::vector<std::vector<std::uint32_t>>
   return out;
 }
 
-Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
+Line make_line(const Instance& units, std::vector<std::uint32_t> order) {
   Line line;
   const double time =
       std::accumulate(units.accelerator_time.begin(), units.accelerator_time.end(), 0.0);
@@ -101,15 +98,15 @@ Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order) {
   return line;
 }
 
-Line own_line(const LoadProblem& problem, const FlatUnits& units) {
-  const ideals::Groups groups = ideals::to_groups(problem);
-  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
+Line own_line(const Instance& units) {
+  const ideals::Groups groups = ideals::to_groups(units);
+  const std::vector<std::vector<std::uint32_t>> members = units_by_group(units, groups);
   return make_line(units, in_line(members, by_number(groups, members)));
 }
 
-std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units) {
-  const ideals::Groups groups = ideals::to_groups(problem);
-  const std::vector<std::vector<std::uint32_t>> members = units_by_group(problem, groups);
+std::vector<Line> topological_lines(const Instance& units) {
+  const ideals::Groups groups = ideals::to_groups(units);
+  const std::vector<std::vector<std::uint32_t>> members = units_by_group(units, groups);
   constexpr int kKinds[] = {0, 1};  // depth first; little crossing
   std::vector<Line> lines;
   lines.push_back(make_line(units, in_line(members, by_number(groups, members))));

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "kerf/place/ideals/groups.h"
-#include "kerf/place/load_problem.h"
-#include "kerf/place/refine/split_state.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
 
@@ -22,11 +21,11 @@ struct Line {
 
 // A unit weighs its share of all time or of all memory, whichever is larger: pieces of equal weight
 // are small in both.
-Line make_line(const FlatUnits& units, std::vector<std::uint32_t> order);
+Line make_line(const Instance& units, std::vector<std::uint32_t> order);
 
 // The units of each group, topologically: their numbers need not be so, and lines are cut inside
 // groups, too.
-std::vector<std::vector<std::uint32_t>> units_by_group(const LoadProblem& problem,
+std::vector<std::vector<std::uint32_t>> units_by_group(const Instance& instance,
                                                        const ideals::Groups& groups);
 
 // The units of some groups, one group after the other.
@@ -34,10 +33,10 @@ std::vector<std::uint32_t> in_line(const std::vector<std::vector<std::uint32_t>>
                                    std::span<const std::uint32_t> groups);
 
 // The model's own order: by number as far as edges allow.
-Line own_line(const LoadProblem& problem, const FlatUnits& units);
+Line own_line(const Instance& units);
 // Topological lines of the problem's units, the first its own. Groups of units that depend on each
 // other stay together.
-std::vector<Line> topological_lines(const LoadProblem& problem, const FlatUnits& units);
+std::vector<Line> topological_lines(const Instance& units);
 
 // The line in pieces of about equal weight, each cut where little crosses: block by unit, numbered
 // along the line. At most `count` of them.

@@ -17,7 +17,6 @@
 #include "kerf/place/mixed_pipe/boundary.h"
 #include "kerf/place/mixed_pipe/line.h"
 #include "kerf/place/refine/anneal.h"
-#include "kerf/place/refine/contract.h"
 #include "kerf/place/refine/memory_fill.h"
 #include "kerf/place/refine/tasks.h"
 
@@ -36,12 +35,11 @@ struct Candidate {
 
 class MixedPipe {
  public:
-  MixedPipe(const LoadProblem& problem, const LoadOptions& options)
+  MixedPipe(const Instance& instance, const LoadOptions& options)
       : options_(options),
         clock_(options.safety_stop()),
-        problem_(to_units(problem)),
-        units_(problem_),
-        lines_(topological_lines(problem, units_)) {}
+        units_(instance),
+        lines_(topological_lines(instance)) {}
 
   LoadAnswer run() {
     std::vector<Trial> trials;
@@ -57,7 +55,7 @@ class MixedPipe {
     // Memory may be too short for anything but single units.
     const auto nothing = [](const Candidate& candidate) { return candidate.device.empty(); };
     if (std::all_of(found.begin(), found.end(), nothing)) {
-      try_all({{0, problem_.units.size()}}, 1, found);
+      try_all({{0, units_.num_tasks()}}, 1, found);
     }
     return answer(found);
   }
@@ -106,8 +104,8 @@ class MixedPipe {
     std::vector<std::size_t> counts;
     for (const std::size_t times : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U}) {
       // With the CPU and without: it may be too slow to be given a block.
-      for (const std::size_t devices : {std::size_t{problem_.cpu()}, problem_.num_devices()}) {
-        counts.push_back(std::clamp<std::size_t>(times * devices, 1, problem_.units.size()));
+      for (const std::size_t devices : {units_.cpu, units_.num_devices}) {
+        counts.push_back(std::clamp<std::size_t>(times * devices, 1, units_.num_tasks()));
       }
     }
     std::sort(counts.begin(), counts.end());
@@ -119,17 +117,18 @@ class MixedPipe {
     Candidate out;
     const Split block = cut_blocks(lines_[trial.line], trial.blocks);
     const std::size_t blocks = *std::max_element(block.begin(), block.end()) + std::size_t{1};
-    const Contraction coarse = merge(problem_, block, blocks);
-    const FlatUnits coarse_units(coarse.problem);
+    const Instance coarse = merge(units_, block, blocks);
     // The longest first, with room: Mixed-Pipe's assignment.
-    const std::optional<Split> start = fill_memory(coarse_units, clock_, rng);
+    const std::optional<Split> start = fill_memory(coarse, clock_, rng);
     if (!start) return out;
-    const Split placed = share_out(coarse_units, *start, most_work * kBlockShare, effort, rng);
-    SplitState state(units_, coarse.to_fine(placed));
+    const Split placed = share_out(coarse, *start, most_work * kBlockShare, effort, rng);
+    Split device;
+    for (const std::uint32_t b : block) device.push_back(placed[b]);
+    SplitState state(units_, device);
     improve_borders(units_, state, static_cast<std::int64_t>(most_work * kBorderShare), clock_);
     state.refresh();
     out.device.assign(state.devices().begin(), state.devices().end());
-    const Loads loads = find_loads(problem_, out.device);
+    const Loads loads = find_loads(units_, out.device);
     if (!loads.fits) return Candidate{};
     out.busiest = loads.busiest;
     out.blocks = blocks;
@@ -139,10 +138,10 @@ class MixedPipe {
   }
 
   // Moves and swaps of whole blocks.
-  Split share_out(const FlatUnits& blocks, const Split& start, double most_work, double effort,
+  Split share_out(const Instance& blocks, const Split& start, double most_work, double effort,
                   Rng& rng) const {
     constexpr double kWorkPerBlock = 4e3;
-    const double count = blocks.num_units();
+    const double count = blocks.num_tasks();
     AnnealSchedule schedule{2e-2, 1e-4, 8, 64};
     schedule.work = static_cast<std::int64_t>(
         std::min(most_work, effort * kWorkPerBlock * count * std::sqrt(count)));
@@ -178,15 +177,14 @@ class MixedPipe {
 
   const LoadOptions& options_;
   StopClock clock_;
-  UnitProblem problem_;
-  FlatUnits units_;
+  const Instance& units_;
   std::vector<Line> lines_;
 };
 
 }  // namespace
 
-LoadAnswer mixed_pipe(const LoadProblem& problem, const LoadOptions& options) {
-  return MixedPipe(problem, options).run();
+LoadAnswer mixed_pipe(const Instance& instance, const LoadOptions& options) {
+  return MixedPipe(instance, options).run();
 }
 
 }  // namespace kerf::place

@@ -14,6 +14,6 @@ namespace kerf::place {
 // borders. LoadOptions::stages is L; 0: several numbers are tried, and of splits that are within
 // half a percent of the best the one with fewest blocks is taken. Any split can be made stages
 // (raise/form_stages.h).
-LoadAnswer mixed_pipe(const LoadProblem& problem, const LoadOptions& options);
+LoadAnswer mixed_pipe(const Instance& instance, const LoadOptions& options);
 
 }  // namespace kerf::place

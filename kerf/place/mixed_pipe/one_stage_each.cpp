@@ -34,15 +34,14 @@ std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_
 
 }  // namespace
 
-LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint32_t> device,
+LoadAnswer one_stage_each(const Instance& units, std::span<const std::uint32_t> device,
                           const LoadOptions& options) {
-  const ideals::Groups groups = ideals::to_groups(problem);
-  const UnitProblem units = to_units(problem);
-  std::vector<std::uint32_t> device_of_group(groups.size());
+  const ideals::Groups groups = ideals::to_groups(units);
+  std::vector<std::uint32_t> device_of_group(groups.num_tasks());
   for (std::size_t u = device.size(); u-- > 0;) device_of_group[groups.group_of[u]] = device[u];
-  const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices());
-  ideals::Stages stages(groups.size());
-  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+  const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices);
+  ideals::Stages stages(groups.num_tasks());
+  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
     stages[g] = rank[device_of_group[g]];
     for (const std::uint32_t before : groups.predecessors[g]) {
       stages[g] = std::max(stages[g], stages[before]);
@@ -51,11 +50,11 @@ LoadAnswer one_stage_each(const LoadProblem& problem, std::span<const std::uint3
   Rng rng(options.seed);
   ideals::Clock no_clock(kInfinity);
   const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
-  const std::vector<std::uint32_t> line = in_line(units_by_group(problem, groups), order);
+  const std::vector<std::uint32_t> line = in_line(units_by_group(units, groups), order);
   LoadAnswer out;
   out.objective = std::numeric_limits<double>::infinity();
   const StopClock clock(options.safety_stop());
-  if (auto split = cut_order(FlatUnits(units), line, out.objective, clock)) {
+  if (auto split = cut_order(units, line, out.objective, clock)) {
     out.objective = find_loads(units, *split).busiest;
     out.device = *std::move(split);
   }

@@ -21,7 +21,7 @@ namespace {
 
 class RunCutter {
  public:
-  RunCutter(const FlatUnits& units, const Line& line) : units_(units), line_(line) {
+  RunCutter(const Instance& units, const Line& line) : units_(units), line_(line) {
     time_before_.push_back(0);
     cpu_before_.push_back(0);
     bytes_before_.push_back(0);
@@ -98,14 +98,14 @@ class RunCutter {
     return low;
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   const Line& line_;
   std::vector<double> time_before_, cpu_before_, bytes_before_;  // by place
   // By place: the next unit that accelerators, or the CPU, cannot run.
   std::vector<std::size_t> next_odd_, next_odd_for_cpu_;
 };
 
-std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {
+std::vector<std::vector<std::uint32_t>> device_orders(const Instance& units) {
   std::vector<std::uint32_t> given(units.num_devices);
   std::iota(given.begin(), given.end(), 0U);
   std::vector<std::uint32_t> fastest_first = given;
@@ -118,21 +118,19 @@ std::vector<std::vector<std::uint32_t>> device_orders(const FlatUnits& units) {
 
 }  // namespace
 
-LoadAnswer pipedream(const LoadProblem& problem, const LoadOptions& /*options*/) {
-  const UnitProblem units = to_units(problem);
-  const FlatUnits flat(units);
-  const Line line = own_line(problem, flat);  // PipeDream has one order, the model's
+LoadAnswer pipedream(const Instance& instance, const LoadOptions& /*options*/) {
+  const Line line = own_line(instance);  // PipeDream has one order, the model's
   LoadAnswer out;
   out.objective = kInfinity;
-  for (const std::vector<std::uint32_t>& devices : device_orders(flat)) {
-    const auto ends = RunCutter(flat, line).cut(devices);
+  for (const std::vector<std::uint32_t>& devices : device_orders(instance)) {
+    const auto ends = RunCutter(instance, line).cut(devices);
     if (!ends) continue;
     std::vector<std::uint32_t> device(line.order.size());
     std::size_t place = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       for (; place < (*ends)[i]; ++place) device[line.order[place]] = devices[i];
     }
-    const Loads loads = find_loads(units, device);
+    const Loads loads = find_loads(instance, device);
     if (!loads.fits || loads.busiest >= out.objective) continue;
     out.device = std::move(device);
     out.objective = loads.busiest;

@@ -14,6 +14,6 @@ namespace kerf::place {
 // skips too. Memory is a limit on the bytes of a run. Optimal for that objective and that order,
 // O(n log(1 / precision)); how good the split is under the problem's own charging is another
 // question. An answer without devices: no such split fits.
-LoadAnswer pipedream(const LoadProblem& problem, const LoadOptions& options);
+LoadAnswer pipedream(const Instance& instance, const LoadOptions& options);
 
 }  // namespace kerf::place

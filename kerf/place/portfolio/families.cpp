@@ -20,15 +20,15 @@ namespace {
 
 struct Family {
   std::string_view name;
-  LoadAnswer (*solve)(const LoadProblem&, const LoadOptions&);
+  LoadAnswer (*solve)(const Instance&, const LoadOptions&);
   bool mixes;  // it may give a device several stages
 };
 
-LoadAnswer single_level(const LoadProblem& problem, const LoadOptions& options) {
-  return acyclic_split(problem, options, false);
+LoadAnswer single_level(const Instance& instance, const LoadOptions& options) {
+  return acyclic_split(instance, options, false);
 }
-LoadAnswer multilevel(const LoadProblem& problem, const LoadOptions& options) {
-  return acyclic_split(problem, options, true);
+LoadAnswer multilevel(const Instance& instance, const LoadOptions& options) {
+  return acyclic_split(instance, options, true);
 }
 
 constexpr std::array kFamilies = {
@@ -85,14 +85,14 @@ void check_family_options(std::string_view method, const LoadOptions& options) {
   }
 }
 
-LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
+LoadAnswer plan_family(std::string_view name, const Instance& instance,
                        const LoadOptions& options) {
   const Family* family = find_family(name);
   KERF_CHECK(family != nullptr, "no such family");
-  if (problem.nodes.empty()) return {};
-  LoadAnswer answer = family->solve(problem, options);
+  if (instance.num_tasks() == 0) return {};
+  LoadAnswer answer = family->solve(instance, options);
   if (options.mixed || !family->mixes || answer.device.empty()) return answer;
-  return one_stage_each(problem, answer.device, options);
+  return one_stage_each(instance, answer.device, options);
 }
 
 }  // namespace kerf::place

@@ -24,7 +24,6 @@ void check_family_options(std::string_view method, const LoadOptions& options);
 // An answer without devices: it found nothing that fits. With `options.mixed` off every device gets
 // one stage; acyclic, multilevel and pipedream give it no more anyway, but for units that only the
 // CPU can run. Throws Error(missing_backend) for metis where Kerf was built without it.
-LoadAnswer plan_family(std::string_view name, const LoadProblem& problem,
-                       const LoadOptions& options);
+LoadAnswer plan_family(std::string_view name, const Instance& instance, const LoadOptions& options);
 
 }  // namespace kerf::place

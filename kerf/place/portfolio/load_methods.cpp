@@ -14,6 +14,7 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/check_bound.h"
 #include "kerf/place/cost_scale.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/portfolio/families.h"
 #include "kerf/place/portfolio/published_bounds.h"
 #include "kerf/place/portfolio/split_driver.h"
@@ -35,24 +36,23 @@ LoadProblem with_useful_accelerators(LoadProblem problem) {
   return problem;
 }
 
-// From device[unit] of the problem that was searched to device[node] of the one that was asked.
-std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoadProblem& searched,
-                                       const UnitProblem& units,
+// From device[task] of the problem that was searched to device[node] of the one that was asked.
+std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoweredLoad& searched,
                                        std::span<const std::uint32_t> device) {
-  std::vector<std::uint32_t> out = to_nodes(units, device);
-  std::replace(out.begin(), out.end(), searched.cpu(), problem.cpu());
+  std::vector<std::uint32_t> out = searched.to_nodes(device);
+  std::replace(out.begin(), out.end(), searched.instance.cpu, problem.cpu());
   return out;
 }
 
 // A latency that simple splits have, and what follows for the costs.
-CostScale latency_scale(const LoadProblem& problem, bool serial) {
-  CostScale scale = find_cost_scale(problem);
-  const UnitProblem units = to_units(problem);
+CostScale latency_scale(const LoadProblem& problem, const LoweredLoad& lowered, bool serial) {
+  const Instance& instance = lowered.instance;
+  CostScale scale = find_cost_scale(instance);
   double least = std::numeric_limits<double>::infinity();
-  for (const std::uint32_t device : {std::uint32_t{0}, problem.cpu()}) {
-    const std::vector<std::uint32_t> all(units.units.size(), device);
-    if (device >= problem.num_devices() || !find_loads(units, all).fits) continue;
-    least = std::min(least, find_latency(problem, to_nodes(units, all), serial));
+  for (const std::uint32_t device : {std::uint32_t{0}, instance.cpu}) {
+    const std::vector<std::uint32_t> all(instance.num_tasks(), device);
+    if (device >= instance.num_devices || !find_loads(instance, all).fits) continue;
+    least = std::min(least, find_latency(problem, lowered.to_nodes(all), serial));
   }
   // A latency is no shorter than the ceiling of loads allows, and may be longer.
   if (std::isfinite(least) && least > scale.ceiling) scale.most *= least / scale.ceiling;
@@ -77,15 +77,14 @@ LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
 
 std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
   const double start = cpu_seconds();
-  const LoadProblem searched = with_useful_accelerators(with_one_cpu(problem));
-  const UnitProblem units = to_units(searched);
-  const DriverProblem model{searched, units, problem.num_cpus < 2};
+  const LoweredLoad searched = lower_load(with_useful_accelerators(with_one_cpu(problem)));
+  const DriverProblem model{searched.instance, searched.instance, problem.num_cpus < 2};
   const auto on_problem = [&](std::span<const std::uint32_t> device) {
-    return place_nodes(problem, searched, units, device);
+    return place_nodes(problem, searched, device);
   };
   SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
-    const Loads loads =
-        model.exact ? find_loads(units, device) : find_loads(problem, on_problem(device));
+    const Loads loads = model.exact ? find_loads(searched.instance, device)
+                                    : find_loads(problem, on_problem(device));
     return Verdict{loads.fits, loads.busiest, 0};
   });
   driver.run(request.method, request.contiguous);
@@ -107,12 +106,12 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
   const LoadBound bound = latency_bound(problem);
   LoadOptions options = request.options;
   const LoadProblem searched = with_useful_accelerators(problem);
-  const CostScale scale = latency_scale(searched, request.serial);
+  const LoweredLoad lowered = lower_load(searched);
+  const CostScale scale = latency_scale(searched, lowered, request.serial);
   options.good_enough = std::ldexp(bound.value, scale.shift);
   const LoadAnswer answer = latency_search(scale_costs(searched, scale), options, request.serial);
   if (answer.device.empty()) return std::nullopt;
-  const UnitProblem units = to_units(searched);
-  const std::vector<std::uint32_t> device = place_nodes(problem, searched, units, answer.device);
+  const std::vector<std::uint32_t> device = place_nodes(problem, lowered, answer.device);
   const double value = find_latency(problem, device, request.serial);
   LoadPlan out = describe(problem, request, device, value, bound);
   out.truncated = answer.truncated;

@@ -5,12 +5,13 @@
 #include <algorithm>
 
 #include "kerf/place/check_bound.h"
+#include "kerf/place/lower_load.h"
 #include "kerf/place/mincut/load_bounds.h"
 
 namespace kerf::place {
 
 std::vector<LoadBound> load_bounds(const LoadProblem& problem) {
-  return find_load_bounds(to_units(with_one_cpu(problem)));
+  return find_load_bounds(to_instance(with_one_cpu(problem)));
 }
 
 LoadBound latency_bound(const LoadProblem& problem) {

@@ -22,15 +22,13 @@ namespace {
 constexpr double kGap = 2e-6;
 
 // Every limited memory smaller by `bytes`; false when nothing is left of one.
-bool shrink_memory(LoadProblem& problem, double bytes) {
-  problem.memory -= bytes;
-  bool left = problem.num_accelerators == 0 || problem.memory >= 0;
-  for (double& memory : problem.memories) {
+bool shrink_memory(Instance& problem, double bytes) {
+  bool left = true;
+  for (double& memory : problem.memory) {
     memory -= bytes;
     left = left && memory >= 0;
   }
-  problem.cpu_memory -= bytes;
-  return left && (problem.num_cpus == 0 || problem.cpu_memory >= 0);
+  return left;
 }
 
 // Of a budget; a search takes some six tenths of what it is given.
@@ -40,16 +38,16 @@ struct Shares {
   double last_proof = 0;
 };
 
-bool tensors_are_dear(const UnitProblem& problem) {
+bool tensors_are_dear(const Instance& problem) {
   constexpr double kDear = 0.05;
   double tensors = 0;
-  for (const LoadNet& net : problem.nets) tensors += net.cost;
+  for (const double cost : problem.cost) tensors += cost;
   return tensors > kDear * problem.total_accelerator_time();
 }
 
 // Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
 // of sums alone, and searching pays better than proving.
-Shares shares_for(const UnitProblem& problem) {
+Shares shares_for(const Instance& problem) {
   return tensors_are_dear(problem) ? Shares{0.4, 0.6, 0.1} : Shares{0.05, 1.15, 0.05};
 }
 
@@ -57,10 +55,8 @@ Shares shares_for(const UnitProblem& problem) {
 
 SplitDriver::SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge)
     : problem_(problem),
-      units_(to_units(problem.search)),
-      scale_(find_cost_scale(units_)),
+      scale_(find_cost_scale(problem.search)),
       scaled_(scale_costs(problem.search, scale_)),
-      scaled_units_(to_units(scaled_)),
       options_(options),
       judge_(std::move(judge)),
       clock_(options.time_budget) {
@@ -92,18 +88,17 @@ void SplitDriver::take(std::span<const std::uint32_t> device, const Verdict& ver
   best_.objective = verdict.value;
 }
 
-void SplitDriver::search(
-    const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve) {
+void SplitDriver::search(const std::function<LoadAnswer(const Instance&)>& solve) {
   constexpr int kRounds = 6;
   double reserve = 0;
   double known_too_much = -1;
   for (int round = 0; round < kRounds && (round == 0 || !clock_.struck()); ++round) {
     LoadAnswer answer;
     if (reserve == 0) {
-      answer = solve(scaled_, scaled_units_);
+      answer = solve(scaled_);
     } else {
-      LoadProblem tighter = scaled_;
-      if (shrink_memory(tighter, reserve)) answer = solve(tighter, to_units(tighter));
+      Instance tighter = scaled_;
+      if (shrink_memory(tighter, reserve)) answer = solve(tighter);
     }
     truncated_ = truncated_ || answer.truncated;
     if (answer.device.empty()) {
@@ -123,42 +118,38 @@ void SplitDriver::search(
 }
 
 void SplitDriver::chain(double seconds) {
-  search([&](const LoadProblem& load, const UnitProblem&) {
-    return find_chain(load, options(seconds));
-  });
+  search([&](const Instance& instance) { return find_chain(instance, options(seconds)); });
 }
 
 void SplitDriver::contiguous(double seconds) {
-  search([&](const LoadProblem& load, const UnitProblem&) {
+  search([&](const Instance& instance) {
     LoadOptions its = options(seconds);
     its.clock = std::min(its.clock, seconds);  // its work is not counted, but for its limits
-    return LoadAnswer(find_contiguous(load, its));
+    return LoadAnswer(find_contiguous(instance, its));
   });
 }
 
 void SplitDriver::any_split(double seconds) {
-  search([&](const LoadProblem&, const UnitProblem& units) {
+  search([&](const Instance& instance) {
     std::vector<std::vector<std::uint32_t>> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
-    const bool short_enough = static_cast<double>(units.units.size()) < kUnitsASecond * seconds;
-    if (short_enough && tensors_are_dear(units)) {
-      starts = metis_starts(units, options_.seed);
+    const bool short_enough = instance.num_tasks() < kUnitsASecond * seconds;
+    if (short_enough && tensors_are_dear(instance)) {
+      starts = metis_starts(instance, options_.seed);
     }
     if (!best_.device.empty()) starts.push_back(best_.device);
-    return refine(units, options(seconds), starts);
+    return refine(instance, options(seconds), starts);
   });
 }
 
 void SplitDriver::family(std::string_view name, double seconds) {
-  search([&](const LoadProblem& load, const UnitProblem&) {
-    return plan_family(name, load, options(seconds));
-  });
+  search([&](const Instance& instance) { return plan_family(name, instance, options(seconds)); });
 }
 
 void SplitDriver::families(double seconds) {
   constexpr double kUnitsASecond = 10'000;
-  const bool dear = tensors_are_dear(scaled_units_);
-  const bool small = static_cast<double>(units_.units.size()) < kUnitsASecond * seconds;
+  const bool dear = tensors_are_dear(scaled_);
+  const bool small = scaled_.num_tasks() < kUnitsASecond * seconds;
   // Where tensors cost next to nothing the search has no need of other starts.
   if (dear && small) {
     for (const std::string_view name : {"metis", "pipedream", "binpack2d"}) {
@@ -201,7 +192,7 @@ void SplitDriver::run(std::string_view method, bool only_contiguous) {
     if (!met()) prove_it(budget * 0.3);
     return;
   }
-  const Shares shares = shares_for(scaled_units_);
+  const Shares shares = shares_for(scaled_);
   const auto turn = [&](double seconds) {
     if (!met()) prove_it(seconds * shares.proof);
     if (!met()) families(seconds);

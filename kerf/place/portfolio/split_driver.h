@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The searches over a LoadProblem put together: contiguous, any split, proof. Both the planner of
+// The searches over an Instance put together: contiguous, any split, proof. Both the planner of
 // load problems and that of traced ones run through here.
 #pragma once
 
@@ -22,15 +22,15 @@ struct Verdict {
   double value = 0;     // of the objective
   double overhead = 0;  // bytes: by how much a device needs more than the model's figure
 };
-using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by unit
+using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by task
 
 struct DriverProblem {
-  LoadProblem search;
-  UnitProblem bound;  // bounds of this one are bounds of what the judge says
+  Instance search;
+  Instance bound;     // bounds of this one are bounds of what the judge says
   bool exact = true;  // the judge's value is the model's, where it fits
   // Bounds are not looked for: this one is known. `bound` is then used for nothing.
   std::optional<LoadBound> known = {};
-  // `bound` has the units of `search`; else its bounds hold, but proofs would be of other splits.
+  // `bound` has the tasks of `search`; else its bounds hold, but proofs would be of other splits.
   bool provable = true;
 };
 
@@ -51,7 +51,6 @@ class SplitDriver {
   // Its objective is the judge's value. No devices: nothing that fits was found.
   const LoadAnswer& best() const { return best_; }
   const LoadBound& bound() const { return bound_; }
-  const UnitProblem& units() const { return units_; }  // of the problem searched, costs as given
   bool met() const;
   // A search was cut short, and the bound is not met.
   bool truncated() const { return truncated_ && !met(); }
@@ -60,7 +59,7 @@ class SplitDriver {
   LoadOptions options(double seconds) const;
   void take(std::span<const std::uint32_t> device, const Verdict& verdict);
   // Searches, and again with less memory while the judge finds what comes out too large.
-  void search(const std::function<LoadAnswer(const LoadProblem&, const UnitProblem&)>& solve);
+  void search(const std::function<LoadAnswer(const Instance&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.
   void chain(double seconds);
   void contiguous(double seconds);
@@ -70,11 +69,9 @@ class SplitDriver {
   void families(double seconds);
 
   const DriverProblem& problem_;
-  UnitProblem units_;  // of problem_.search
   // What is searched: the same with its costs on a scale of their own (place/cost_scale.h).
   CostScale scale_;
-  LoadProblem scaled_;
-  UnitProblem scaled_units_;
+  Instance scaled_;
   LoadOptions options_;
   Judge judge_;
   StopClock clock_;

@@ -30,7 +30,7 @@ const std::array<double, 4096> kWaits = [] {
 
 // By device, in accelerators of slowness 1; a CPU's as the units that have the choice see it.
 // Bounded: a device that counts for nothing would be filled without end.
-std::vector<double> speeds_of(const FlatUnits& units) {
+std::vector<double> speeds_of(const Instance& units) {
   constexpr double kLeast = 1e-3;
   constexpr double kMost = 1e3;
   std::vector<double> speeds;
@@ -40,7 +40,7 @@ std::vector<double> speeds_of(const FlatUnits& units) {
   if (!units.has_cpu()) return speeds;
   double accelerator = 0;
   double cpu = 0;
-  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
     if (units.on_accelerator[u] == 0 || units.on_cpu[u] == 0) continue;
     accelerator += units.accelerator_time[u];
     cpu += units.cpu_time[u];
@@ -51,7 +51,7 @@ std::vector<double> speeds_of(const FlatUnits& units) {
 
 class Annealer {
  public:
-  Annealer(const FlatUnits& units, std::span<const std::uint32_t> start, Rng& rng)
+  Annealer(const Instance& units, std::span<const std::uint32_t> start, Rng& rng)
       : units_(units),
         rng_(rng),
         state_(units, start),
@@ -65,7 +65,7 @@ class Annealer {
     constexpr std::int64_t kRoundProposals = 1024;
     constexpr std::int64_t kWorkOfAStep = 3;
     // Seldom enough that large problems do not spend their time on it.
-    const std::size_t sums = units_.cost.size() * units_.num_devices;
+    const std::size_t sums = units_.num_nets() * units_.num_devices;
     const int rounds_between = static_cast<int>(std::clamp<std::size_t>(sums / 256, 128, 1 << 20));
     for (int round = 0; best_.work < schedule.work && best_.busiest > good_enough; ++round) {
       if (clock.struck()) break;
@@ -115,10 +115,10 @@ class Annealer {
   void propose() {
     constexpr std::uint32_t kSwapPerMille = 300;
     const Draw draw{rng_.next()};
-    const std::uint32_t unit = draw.first(units_.num_units());
-    best_.work += kWorkPerProposal + static_cast<std::int64_t>(units_.nets(unit).size());
+    const std::uint32_t unit = draw.first(units_.num_tasks());
+    best_.work += kWorkPerProposal + static_cast<std::int64_t>(units_.nets[unit].size());
     if (draw.second(1000) < kSwapPerMille) {
-      propose_swap(unit, Draw{rng_.next()}.first(units_.num_units()));
+      propose_swap(unit, Draw{rng_.next()}.first(units_.num_tasks()));
     } else {
       propose_move(unit, random_target(unit));
     }
@@ -126,10 +126,10 @@ class Annealer {
 
   // Where one of its neighbours is, or anywhere.
   std::uint32_t random_target(std::uint32_t unit) {
-    const auto nets = units_.nets(unit);
+    const auto nets = units_.nets[unit];
     const Draw draw{rng_.next()};
     if (nets.empty() || (draw.bits & 1) == 0) return draw.first(units_.num_devices);
-    const auto pins = units_.pins(nets[draw.first(nets.size())]);
+    const auto pins = units_.pins[nets[draw.first(nets.size())]];
     return state_.device(pins[draw.second(pins.size())]);
   }
 
@@ -149,7 +149,7 @@ class Annealer {
     const std::uint32_t from = state_.device(unit);
     const std::uint32_t to = state_.device(other);
     if (from == to || !units_.runs_on(unit, to) || !units_.runs_on(other, from)) return;
-    best_.work += static_cast<std::int64_t>(units_.nets(other).size());
+    best_.work += static_cast<std::int64_t>(units_.nets[other].size());
     if (!state_.swap_fits(unit, other)) return;
     const SplitState::Change change = state_.peek_swap(unit, other);
     const double left = energy_of(from, state_.load(from) + change.from);
@@ -180,7 +180,7 @@ class Annealer {
     if (busiest >= best_.busiest * (1 - 1e-11)) return;
     best_.busiest = busiest;
     for (const std::uint32_t unit : moved_) best_.device[unit] = state_.device(unit);
-    if (moved_.size() == units_.num_units()) {
+    if (moved_.size() == units_.num_tasks()) {
       best_.device.assign(state_.devices().begin(), state_.devices().end());
     }
     moved_.clear();
@@ -188,10 +188,10 @@ class Annealer {
 
   // Copying all of a large split for every small gain would take most of the time.
   void note(std::uint32_t unit) {
-    if (moved_.size() < units_.num_units()) moved_.push_back(unit);
+    if (moved_.size() < units_.num_tasks()) moved_.push_back(unit);
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   Rng& rng_;
   SplitState state_;
   Annealed best_;
@@ -206,7 +206,7 @@ class Annealer {
 
 }  // namespace
 
-Annealed anneal(const FlatUnits& units, std::span<const std::uint32_t> start,
+Annealed anneal(const Instance& units, std::span<const std::uint32_t> start,
                 const AnnealSchedule& schedule, double good_enough, const StopClock& clock,
                 Rng& rng) {
   return Annealer(units, start, rng).run(schedule, good_enough, clock);

@@ -35,7 +35,7 @@ inline constexpr std::int64_t kWorkPerProposal = 8;
 
 // `start` must respect the memory; so does every split met. Returns early when the max load reaches
 // `good_enough`.
-Annealed anneal(const FlatUnits& units, std::span<const std::uint32_t> start,
+Annealed anneal(const Instance& units, std::span<const std::uint32_t> start,
                 const AnnealSchedule& schedule, double good_enough, const StopClock& clock,
                 Rng& rng);
 

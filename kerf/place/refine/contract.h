@@ -11,31 +11,27 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
 
 struct Contraction {
-  UnitProblem problem;                // `nodes` of its units are the units merged
-  std::vector<std::uint32_t> merged;  // by unit of the problem it came from
+  Instance instance;                  // may be without precedence: nobody asks here
+  std::vector<std::uint32_t> merged;  // by task of the instance it came from
 
   std::vector<std::uint32_t> to_fine(std::span<const std::uint32_t> device) const;
 };
-
-// Units of one group become one. group[unit] in 0 .. groups - 1; every group has a unit.
-Contraction merge(const UnitProblem& problem, std::span<const std::uint32_t> group,
-                  std::size_t groups);
 
 // Merges what every split with a max load below `limit` keeps together: two units that, held apart,
 // bring the device of one of them to the limit by their times and the tensors they share, whichever
 // devices those are. Repeated until nothing more merges. Memory only ever forbids more, so it stays
 // sound; a clock that strikes only leaves more units.
-Contraction contract_uncuttable(const UnitProblem& problem, double limit, const StopClock& clock);
+Contraction contract_uncuttable(const Instance& problem, double limit, const StopClock& clock);
 
 // Merges neighbours by tensor cost against their times until `target` units are left or none may
 // merge; a merged unit stays below `most` time, and on one device of `device` unless that is empty.
 // For coarse searches: good plans may be lost.
-Contraction coarsen(const UnitProblem& problem, std::size_t target, double most,
+Contraction coarsen(const Instance& problem, std::size_t target, double most,
                     std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng);
 
 // A split that keeps every merged unit on one device.

@@ -13,16 +13,16 @@ namespace {
 
 class Enumeration {
  public:
-  Enumeration(const UnitProblem& problem, const FlatUnits& units, LatencyTimer& timer,
-              double good_enough, const StopClock& clock)
-      : problem_(problem),
-        units_(units),
+  Enumeration(const LoweredLoad& lowered, LatencyTimer& timer, double good_enough,
+              const StopClock& clock)
+      : nodes_(lowered.nodes),
+        units_(lowered.instance),
         timer_(timer),
         good_enough_(good_enough),
         clock_(clock),
-        device_(units.num_units(), units.cpu),
-        node_device_(problem.unit_of.size(), units.cpu),
-        bytes_(units.num_devices, 0) {
+        device_(units_.num_tasks(), units_.cpu),
+        node_device_(lowered.task_of.size(), units_.cpu),
+        bytes_(units_.num_devices, 0) {
     best_.objective = std::numeric_limits<double>::infinity();
   }
 
@@ -36,7 +36,7 @@ class Enumeration {
  private:
   // The units from `unit` on; accelerators from `used` on are still empty.
   void place(std::uint32_t unit, std::uint32_t used) {
-    if (unit == units_.num_units()) return look();
+    if (unit == units_.num_tasks()) return look();
     if (units_.on_accelerator[unit] != 0) {
       for (std::uint32_t d = 0; d < std::min(used + 1, units_.cpu); ++d) {
         put(unit, d, std::max(used, d + 1));
@@ -50,7 +50,7 @@ class Enumeration {
     if (stopped_ || before + units_.bytes[unit] > units_.memory[to]) return;
     bytes_[to] += units_.bytes[unit];
     device_[unit] = to;
-    for (const std::uint32_t node : problem_.units[unit].nodes) node_device_[node] = to;
+    for (const std::uint32_t node : nodes_[unit]) node_device_[node] = to;
     place(unit + 1, used);
     bytes_[to] = before;  // exactly: what is taken off again may leave a rest
   }
@@ -67,8 +67,8 @@ class Enumeration {
         best_.objective <= good_enough_ || (looks_++ % kBetweenLooks == 0 && clock_.struck());
   }
 
-  const UnitProblem& problem_;
-  const FlatUnits& units_;
+  const Rows& nodes_;  // by unit
+  const Instance& units_;
   LatencyTimer& timer_;
   double good_enough_;
   const StopClock& clock_;
@@ -81,10 +81,10 @@ class Enumeration {
 
 }  // namespace
 
-double count_splits(const FlatUnits& units) {
+double count_splits(const Instance& units) {
   std::vector<double> ways(std::size_t{units.cpu} + 1, 0);  // by accelerators used
   ways[0] = 1;
-  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
     std::vector<double> next(ways.size(), 0);
     for (std::size_t used = 0; used < ways.size(); ++used) {
       if (units.has_cpu() && units.on_cpu[u] != 0) next[used] += ways[used];
@@ -99,9 +99,9 @@ double count_splits(const FlatUnits& units) {
   return all;
 }
 
-LoadAnswer try_all_splits(const UnitProblem& problem, const FlatUnits& units, LatencyTimer& timer,
-                          double good_enough, const StopClock& clock) {
-  return Enumeration(problem, units, timer, good_enough, clock).run();
+LoadAnswer try_all_splits(const LoweredLoad& lowered, LatencyTimer& timer, double good_enough,
+                          const StopClock& clock) {
+  return Enumeration(lowered, timer, good_enough, clock).run();
 }
 
 }  // namespace kerf::place

@@ -50,8 +50,7 @@ struct Attempt {
 // What all tasks read.
 struct Setting {
   const LoadProblem& problem;
-  UnitProblem units;
-  FlatUnits flat;
+  LoweredLoad lowered;
   Split order;  // of units
   bool serial;
 };
@@ -60,12 +59,12 @@ class LatencyAnnealer {
  public:
   LatencyAnnealer(const Setting& setting, const Split& start, Rng& rng)
       : setting_(setting),
-        units_(setting.flat),
+        units_(setting.lowered.instance),
         rng_(rng),
         timer_(setting.problem, setting.serial),
         device_(start),
-        node_device_(to_nodes(setting.units, start)),
-        bytes_(setting.flat.num_devices, 0),
+        node_device_(setting.lowered.to_nodes(start)),
+        bytes_(units_.num_devices, 0),
         place_(start.size()),
         seen_(start.size(), 0) {
     for (std::uint32_t i = 0; i < setting.order.size(); ++i) place_[setting.order[i]] = i;
@@ -95,23 +94,23 @@ class LatencyAnnealer {
 
   void propose(double warmth) {
     best_.work += kWorkPerSplit;
-    const std::uint32_t unit = below(units_.num_units());
+    const std::uint32_t unit = below(units_.num_tasks());
     moved_.clear();
     const std::uint32_t kind = below(12);
     if (kind < 4) {
       put(unit, target(unit));
     } else if (kind < 5) {
-      swap(unit, below(units_.num_units()));
+      swap(unit, below(units_.num_tasks()));
     } else if (kind < 8) {
       put_run(place_[unit], run_length(), target(unit), false);
     } else if (kind < 10) {
-      put_run(place_[unit], units_.num_units(), target(unit), true);
+      put_run(place_[unit], units_.num_tasks(), target(unit), true);
     } else if (kind < 11) {
       put_connected(unit, below(units_.num_devices));
     } else if (below(2) == 0) {
       put_holders(unit, below(units_.num_devices));
     } else {
-      swap_connected(unit, below(units_.num_units()));
+      swap_connected(unit, below(units_.num_tasks()));
     }
     if (moved_.empty()) return;
     if (!fits()) return undo();
@@ -128,15 +127,15 @@ class LatencyAnnealer {
 
   // A neighbour's device, or any.
   std::uint32_t target(std::uint32_t unit) {
-    const auto nets = units_.nets(unit);
+    const auto nets = units_.nets[unit];
     if (nets.empty() || below(3) == 0) return below(units_.num_devices);
-    const auto pins = units_.pins(nets[below(nets.size())]);
+    const auto pins = units_.pins[nets[below(nets.size())]];
     return device_[pins[below(pins.size())]];
   }
 
   // Short ones often, long ones now and then.
   std::uint32_t run_length() {
-    const double most = std::log(std::max(2.0, 0.5 * units_.num_units()));
+    const double most = std::log(std::max(2.0, 0.5 * units_.num_tasks()));
     return static_cast<std::uint32_t>(std::exp(rng_.uniform() * most)) + 1;
   }
 
@@ -144,7 +143,7 @@ class LatencyAnnealer {
   void put_run(std::uint32_t begin, std::uint32_t length, std::uint32_t to, bool same) {
     const bool forward = below(2) == 0;
     const std::uint32_t from = device_[setting_.order[begin]];
-    const std::uint32_t count = units_.num_units();
+    const std::uint32_t count = units_.num_tasks();
     for (std::uint32_t i = 0; i < length; ++i) {
       if (forward ? begin + i >= count : begin < i) break;
       const std::uint32_t unit = setting_.order[forward ? begin + i : begin - i];
@@ -161,9 +160,9 @@ class LatencyAnnealer {
 
   // All that hold one of its tensors.
   void put_holders(std::uint32_t unit, std::uint32_t to) {
-    const auto nets = units_.nets(unit);
+    const auto nets = units_.nets[unit];
     if (nets.empty()) return put(unit, to);
-    for (const std::uint32_t pin : units_.pins(nets[below(nets.size())])) put(pin, to);
+    for (const std::uint32_t pin : units_.pins[nets[below(nets.size())]]) put(pin, to);
   }
 
   void put_connected(std::uint32_t unit, std::uint32_t to) {
@@ -188,9 +187,9 @@ class LatencyAnnealer {
     connected_.assign(1, unit);
     seen_[unit] = sight_;
     for (std::size_t i = 0; i < connected_.size(); ++i) {
-      for (const std::uint32_t net : units_.nets(connected_[i])) {
+      for (const std::uint32_t net : units_.nets[connected_[i]]) {
         best_.work += 1;
-        for (const std::uint32_t pin : units_.pins(net)) {
+        for (const std::uint32_t pin : units_.pins[net]) {
           if (seen_[pin] == sight_ || device_[pin] != device_[unit]) continue;
           seen_[pin] = sight_;
           connected_.push_back(pin);
@@ -209,7 +208,7 @@ class LatencyAnnealer {
     bytes_[device_[unit]] -= units_.bytes[unit];
     bytes_[to] += units_.bytes[unit];
     device_[unit] = to;
-    for (const std::uint32_t node : setting_.units.units[unit].nodes) node_device_[node] = to;
+    for (const std::uint32_t node : setting_.lowered.nodes[unit]) node_device_[node] = to;
   }
 
   // From scratch: additions and subtractions leave rests.
@@ -230,7 +229,7 @@ class LatencyAnnealer {
   }
 
   const Setting& setting_;
-  const FlatUnits& units_;
+  const Instance& units_;
   Rng& rng_;
   LatencyTimer timer_;
   Split device_, node_device_;
@@ -253,15 +252,14 @@ class LatencySearch {
 
   LoadAnswer run() {
     Rng rng(options_.seed ^ 0x6c62272e07bb0142ULL);
-    for (Split& start :
-         latency_starts(setting_.units, setting_.flat, setting_.order, clock_, rng)) {
+    for (Split& start : latency_starts(setting_.lowered.instance, setting_.order, clock_, rng)) {
       add_start(std::move(start));
     }
     if (may_try_all()) {
       try_all();
       return answer();
     }
-    const auto count = static_cast<double>(setting_.flat.num_units());
+    const auto count = static_cast<double>(setting_.lowered.instance.num_tasks());
     const double first = std::min(work_, kWorkPerSquaredUnit * count * count);
     // The first rounds choose, the last ones finish.
     cool(8, 0.4 * first, {3e-3, 3e-5});
@@ -275,17 +273,17 @@ class LatencySearch {
   static Setting make_setting(const LoadProblem& problem, bool serial) {
     KERF_CHECK(problem.charging == Charging::host_staged,
                "latency is charged as host_staged, this problem otherwise");
-    UnitProblem units = to_units(problem);
-    KERF_CHECK(units.has_equal_accelerators(), "latency is searched for equal accelerators");
-    FlatUnits flat(units);
+    KERF_CHECK(problem.slowness.empty() && problem.memories.empty(),
+               "latency is searched for equal accelerators");
+    LoweredLoad lowered = lower_load(problem);
     const LatencyTimer timer(problem, serial);
-    Split order = order_of_units(units, timer.order());
-    return {problem, std::move(units), std::move(flat), std::move(order), serial};
+    Split order = order_of_units(lowered, timer.order());
+    return {problem, std::move(lowered), std::move(order), serial};
   }
 
   double latency(const Split& device) const {
-    if (!find_loads(setting_.units, device).fits) return kInfinity;
-    return find_latency(setting_.problem, to_nodes(setting_.units, device), setting_.serial);
+    if (!find_loads(setting_.lowered.instance, device).fits) return kInfinity;
+    return find_latency(setting_.problem, setting_.lowered.to_nodes(device), setting_.serial);
   }
 
   bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
@@ -303,15 +301,14 @@ class LatencySearch {
   bool may_try_all() const {
     const LatencyTimer timer(setting_.problem, setting_.serial);
     const auto each = static_cast<double>(timer.work() + kWorkPerSplit);
-    const double splits = count_splits(setting_.flat);
+    const double splits = count_splits(setting_.lowered.instance);
     return splits <= 1 || splits * each <= 0.5 * work_;
   }
 
   void try_all() {
     if (!found_.empty() && good(found_.front().objective)) return;
     LatencyTimer timer(setting_.problem, setting_.serial);
-    LoadAnswer all =
-        try_all_splits(setting_.units, setting_.flat, timer, options_.good_enough, clock_);
+    LoadAnswer all = try_all_splits(setting_.lowered, timer, options_.good_enough, clock_);
     tried_all_ = all.optimal;
     Found best{std::move(all.device), all.objective, all.work};
     if (!best.device.empty()) check(best);

@@ -16,8 +16,8 @@ namespace {
 using Split = std::vector<std::uint32_t>;
 
 // The published greedy baseline: the next accelerator once one is full, the rest on the CPU.
-Split fill_in_order(const FlatUnits& units, std::span<const std::uint32_t> order) {
-  Split device(units.num_units(), units.cpu);
+Split fill_in_order(const Instance& units, std::span<const std::uint32_t> order) {
+  Split device(units.num_tasks(), units.cpu);
   const double memory = units.memory.front();  // of each accelerator
   std::uint32_t current = 0;
   double bytes = 0;
@@ -39,12 +39,12 @@ Split fill_in_order(const FlatUnits& units, std::span<const std::uint32_t> order
 // programme over (end, accelerators used), O(units^2 x accelerators).
 class SumCutter {
  public:
-  SumCutter(const FlatUnits& units, std::span<const std::uint32_t> order)
+  SumCutter(const Instance& units, std::span<const std::uint32_t> order)
       : units_(units),
         order_(order),
         states_(std::size_t{units.cpu} + 1),
         best_((order.size() + 1) * states_),
-        placed_(units.cost.size(), 0) {}
+        placed_(units.num_nets(), 0) {}
 
   Split cut() {
     best_[0].time = 0;
@@ -85,9 +85,9 @@ class SumCutter {
       bytes += units_.bytes[u];
       if (units_.on_accelerator[u] == 0 || bytes > units_.memory.front()) return;
       time += units_.accelerator_time[u];
-      for (const std::uint32_t net : units_.nets(u)) {
+      for (const std::uint32_t net : units_.nets[u]) {
         if (placed_[net]++ == 0) time += units_.cost[net];
-        if (placed_[net] == units_.pins(net).size()) time -= units_.cost[net];
+        if (placed_[net] == units_.pins[net].size()) time -= units_.cost[net];
       }
       for (std::size_t s = 0; s + 1 < states_; ++s) {
         offer(j + 1, s + 1, {best_[i * states_ + s].time + time, i, false});
@@ -110,7 +110,7 @@ class SumCutter {
     return device;
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   std::span<const std::uint32_t> order_;
   std::size_t states_;
   std::vector<Step> best_;
@@ -119,26 +119,25 @@ class SumCutter {
 
 }  // namespace
 
-std::vector<std::uint32_t> order_of_units(const UnitProblem& problem,
+std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
                                           std::span<const std::uint32_t> node_order) {
-  std::vector<double> place(problem.units.size(), 0);
+  std::vector<double> place(lowered.nodes.size(), 0);
   for (std::size_t i = 0; i < node_order.size(); ++i) {
-    const std::uint32_t u = problem.unit_of[node_order[i]];
-    place[u] += static_cast<double>(i) / static_cast<double>(problem.units[u].nodes.size());
+    const std::uint32_t u = lowered.task_of[node_order[i]];
+    place[u] += static_cast<double>(i) / static_cast<double>(lowered.nodes[u].size());
   }
-  std::vector<std::uint32_t> order(problem.units.size());
+  std::vector<std::uint32_t> order(place.size());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return place[a] < place[b]; });
   return order;
 }
 
-std::vector<Split> latency_starts(const UnitProblem& problem, const FlatUnits& units,
-                                  std::span<const std::uint32_t> order, const StopClock& clock,
-                                  Rng& rng) {
+std::vector<Split> latency_starts(const Instance& units, std::span<const std::uint32_t> order,
+                                  const StopClock& clock, Rng& rng) {
   std::vector<Split> starts;
-  if (problem.has_cpu) {
-    starts.emplace_back(units.num_units(), units.cpu);
+  if (units.has_cpu()) {
+    starts.emplace_back(units.num_tasks(), units.cpu);
     starts.push_back(fill_in_order(units, order));
   }
   // Quadratic: very long lines go without.

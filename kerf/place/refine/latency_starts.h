@@ -10,18 +10,17 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/refine/split_state.h"
+#include "kerf/place/lower_load.h"
 
 namespace kerf::place {
 
 // Units by the mean place of their nodes in an order of nodes.
-std::vector<std::uint32_t> order_of_units(const UnitProblem& problem,
+std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
                                           std::span<const std::uint32_t> node_order);
 
 // All on the CPU, accelerators filled in order, the order cut for least total time, the order cut
 // for least max load. Some may not fit the memory.
-std::vector<std::vector<std::uint32_t>> latency_starts(const UnitProblem& problem,
-                                                       const FlatUnits& units,
+std::vector<std::vector<std::uint32_t>> latency_starts(const Instance& units,
                                                        std::span<const std::uint32_t> order,
                                                        const StopClock& clock, Rng& rng);
 

@@ -43,11 +43,7 @@ LatencyTimer::LatencyTimer(const LoadProblem& problem, bool serial)
       stride_((problem.cpu() + 8) / 8 * 8),
       order_(depth_first_order(problem)) {
   const std::size_t count = problem.nodes.size();
-  first_.push_back(0);
-  for (const auto& next : problem.successors) {
-    successor_.insert(successor_.end(), next.begin(), next.end());
-    first_.push_back(static_cast<std::uint32_t>(successor_.size()));
-  }
+  for (const auto& next : problem.successors) successors_.append(next);
   piece_.resize(count);
   left_.resize(count * stride_);
   group_.resize(count);
@@ -71,7 +67,7 @@ void LatencyTimer::find_pieces(std::span<const std::uint32_t> device) {
     const std::uint32_t own = device[n];
     const std::uint16_t* from = &left_[n * stride_];
     piece_[n] = std::max(piece_[n], from[own]);
-    for (const std::uint32_t next : successors(n)) {
+    for (const std::uint32_t next : successors_[n]) {
       std::uint16_t* to = &left_[next * stride_];
       for (std::size_t d = 0; d < stride_; ++d) to[d] = std::max(to[d], from[d]);
       if (device[next] == own) {
@@ -117,7 +113,7 @@ void LatencyTimer::add_times(std::span<const std::uint32_t> device) {
     const std::uint32_t g = group_[n];
     own_[g] += device[n] == cpu_ ? node.cpu_time : node.accelerator_time;
     bool leaves = false;
-    for (const std::uint32_t next : successors(n)) {
+    for (const std::uint32_t next : successors_[n]) {
       const std::uint32_t reader = group_[next];
       if (reader == g) continue;
       leaves = true;
@@ -160,7 +156,7 @@ double LatencyTimer::longest_path() {
       if (--waiting_[to] == 0) ready_.push_back(to);
     };
     for (std::uint32_t n = head_[g]; n != kNoIndex; n = next_in_group_[n]) {
-      for (const std::uint32_t next : successors(n)) {
+      for (const std::uint32_t next : successors_[n]) {
         if (group_[next] != g) release(group_[next]);
       }
     }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "kerf/base/rows.h"
 #include "kerf/place/load_problem.h"
 
 namespace kerf::place {
@@ -20,7 +21,9 @@ class LatencyTimer {
 
   // device[node]; infinite when pieces wait for each other in a circle.
   double latency(std::span<const std::uint32_t> device);
-  std::int64_t work() const { return static_cast<std::int64_t>(order_.size() + successor_.size()); }
+  std::int64_t work() const {
+    return static_cast<std::int64_t>(order_.size() + successors_.num_values());
+  }
   std::span<const std::uint32_t> order() const { return order_; }  // topological, depth first
 
  private:
@@ -29,15 +32,13 @@ class LatencyTimer {
   void add_times(std::span<const std::uint32_t> device);
   void chain_pieces();
   double longest_path();
-  std::span<const std::uint32_t> successors(std::uint32_t node) const {
-    return {successor_.data() + first_[node], first_[node + 1] - first_[node]};
-  }
 
   const LoadProblem& problem_;
   bool serial_;
   std::uint32_t cpu_;
   std::size_t stride_;  // devices, rounded up to whole vectors
-  std::vector<std::uint32_t> first_, successor_, order_;
+  Rows successors_;
+  std::vector<std::uint32_t> order_;
   // Of the split at hand, by node:
   std::vector<std::uint16_t> piece_;
   std::vector<std::uint16_t> left_;  // and device: 1 + the last piece left there before this node

@@ -13,11 +13,11 @@ namespace {
 
 class Filler {
  public:
-  explicit Filler(const FlatUnits& units)
+  explicit Filler(const Instance& units)
       : units_(units),
         bytes_(units.num_devices, 0),
         time_(units.num_devices, 0),
-        device_(units.num_units(), kNoIndex) {}
+        device_(units.num_tasks(), kNoIndex) {}
 
   enum class By : std::uint8_t { time, room };
 
@@ -49,18 +49,18 @@ class Filler {
   std::vector<std::uint32_t> take() { return std::move(device_); }
 
  private:
-  const FlatUnits& units_;
+  const Instance& units_;
   std::vector<double> bytes_, time_;  // by device
   std::vector<std::uint32_t> device_;
 };
 
 // What must be on the CPU first: the others may have to do with the room that it leaves.
-std::vector<std::uint32_t> by_bytes(const FlatUnits& units, double noise, Rng& rng) {
-  std::vector<double> key(units.num_units());
+std::vector<std::uint32_t> by_bytes(const Instance& units, double noise, Rng& rng) {
+  std::vector<double> key(units.num_tasks());
   for (std::size_t u = 0; u < key.size(); ++u) {
     key[u] = units.bytes[u] * (1 + noise * rng.uniform());
   }
-  std::vector<std::uint32_t> order(units.num_units());
+  std::vector<std::uint32_t> order(units.num_tasks());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     const auto on_a = units.on_accelerator[a];
@@ -74,7 +74,7 @@ std::vector<std::uint32_t> by_bytes(const FlatUnits& units, double noise, Rng& r
 // far as its steps go.
 class Packer {
  public:
-  Packer(const FlatUnits& units, std::vector<std::uint32_t> order)
+  Packer(const Instance& units, std::vector<std::uint32_t> order)
       : units_(units), order_(std::move(order)), bytes_(units.num_devices, 0) {
     device_.resize(order_.size(), kNoIndex);
   }
@@ -115,7 +115,7 @@ class Packer {
     return false;
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   std::vector<std::uint32_t> order_;
   std::vector<double> bytes_;  // by device
   std::vector<std::uint32_t> device_;
@@ -124,8 +124,8 @@ class Packer {
 
 }  // namespace
 
-std::optional<std::vector<std::uint32_t>> fill_memory(const FlatUnits& units,
-                                                      const StopClock& clock, Rng& rng) {
+std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, const StopClock& clock,
+                                                      Rng& rng) {
   constexpr int kTries = 200;
   constexpr int kLeastTries = 4;  // also after the clock has struck
   for (int i = 0; i < kTries && (i < kLeastTries || !clock.struck()); ++i) {
@@ -141,9 +141,9 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const FlatUnits& units,
   return Packer(units, by_bytes(units, 0, rng)).pack();
 }
 
-std::optional<std::vector<std::uint32_t>> random_fill(const FlatUnits& units,
-                                                      const StopClock& clock, Rng& rng) {
-  std::vector<std::uint32_t> order(units.num_units());
+std::optional<std::vector<std::uint32_t>> random_fill(const Instance& units, const StopClock& clock,
+                                                      Rng& rng) {
+  std::vector<std::uint32_t> order(units.num_tasks());
   std::iota(order.begin(), order.end(), 0U);
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
   Filler filler(units);

@@ -21,8 +21,8 @@ namespace {
 // Keeps what grow_order knows of tensors: how many of their units are placed.
 class Frontier {
  public:
-  explicit Frontier(const FlatUnits& units)
-      : units_(units), placed_(units.cost.size(), 0), state_(units.num_units(), kFar) {}
+  explicit Frontier(const Instance& units)
+      : units_(units), placed_(units.num_nets(), 0), state_(units.num_tasks(), kFar) {}
 
   bool placed(std::uint32_t unit) const { return state_[unit] == kPlaced; }
   std::span<const std::uint32_t> open() const { return open_; }
@@ -34,9 +34,9 @@ class Frontier {
       open_.erase(std::next(at).base());
     }
     state_[unit] = kPlaced;
-    for (const std::uint32_t net : units_.nets(unit)) {
+    for (const std::uint32_t net : units_.nets[unit]) {
       if (placed_[net]++ > 0) continue;
-      for (const std::uint32_t other : units_.pins(net)) {
+      for (const std::uint32_t other : units_.pins[net]) {
         if (state_[other] != kFar) continue;
         state_[other] = kOpen;
         open_.push_back(other);
@@ -47,16 +47,16 @@ class Frontier {
   // What the open tensors cost more once `unit` is placed.
   double growth(std::uint32_t unit) const {
     double growth = 0;
-    for (const std::uint32_t net : units_.nets(unit)) {
+    for (const std::uint32_t net : units_.nets[unit]) {
       if (placed_[net] == 0) growth += units_.cost[net];
-      if (placed_[net] + 1 == units_.num_pins(net)) growth -= units_.cost[net];
+      if (placed_[net] + 1 == units_.pins.length(net)) growth -= units_.cost[net];
     }
     return growth;
   }
 
  private:
   enum State : std::uint8_t { kFar, kOpen, kPlaced };
-  const FlatUnits& units_;
+  const Instance& units_;
   std::vector<std::uint32_t> placed_;
   std::vector<State> state_;
   std::vector<std::uint32_t> open_;
@@ -80,7 +80,7 @@ std::uint32_t next_open(const Frontier& frontier, double noise, Rng& rng) {
 
 // Blocks of consecutive units with about equal times, at most kMaxBlocks: begin of each, and the
 // end.
-std::vector<std::size_t> blocks_of(const FlatUnits& units, std::span<const std::uint32_t> order) {
+std::vector<std::size_t> blocks_of(const Instance& units, std::span<const std::uint32_t> order) {
   std::vector<std::size_t> begin;
   const std::size_t count = order.size();
   if (count <= kMaxBlocks) {
@@ -92,7 +92,7 @@ std::vector<std::size_t> blocks_of(const FlatUnits& units, std::span<const std::
   constexpr std::size_t kFewestBlocks = 80;
   constexpr std::size_t kMostSteps = 40'000'000;
   const std::size_t blocks =
-      std::clamp(kMostSteps / (units.pin_of.size() + 1), kFewestBlocks, kMaxBlocks);
+      std::clamp(kMostSteps / (units.pins.num_values() + 1), kFewestBlocks, kMaxBlocks);
   double total = 0;
   for (const std::uint32_t u : order) total += units.accelerator_time[u];
   const double step = 2 * total / static_cast<double>(blocks);
@@ -143,7 +143,7 @@ void join_most_alike(std::vector<Kind>& kinds) {
   kinds.erase(kinds.begin() + static_cast<std::ptrdiff_t>(best));
 }
 
-std::vector<Kind> kinds_of(const FlatUnits& units) {
+std::vector<Kind> kinds_of(const Instance& units) {
   std::vector<std::uint32_t> order(units.cpu);
   std::iota(order.begin(), order.end(), 0U);
   const auto figures = [&](std::uint32_t d) {
@@ -165,7 +165,7 @@ std::vector<Kind> kinds_of(const FlatUnits& units) {
 
 class LineCutter {
  public:
-  LineCutter(const FlatUnits& units, std::span<const std::uint32_t> order, double limit)
+  LineCutter(const Instance& units, std::span<const std::uint32_t> order, double limit)
       : units_(units),
         link_(units.charging == Charging::link),
         order_(order),
@@ -175,7 +175,7 @@ class LineCutter {
         blocks_(begin_.size() - 1),
         states_(num_states(kinds_)),
         best_((blocks_ + 1) * states_),
-        placed_(units.cost.size(), 0) {
+        placed_(units.num_nets(), 0) {
     std::size_t stride = 2;
     for (const Kind& kind : kinds_) {
       strides_.push_back(stride);
@@ -236,7 +236,7 @@ class LineCutter {
       if (units_.has_cpu()) offer_cpu(i, end, interval);
     }
     for (std::size_t at = begin_[i]; at < begin_[end]; ++at) {
-      for (const std::uint32_t net : units_.nets(order_[at])) placed_[net] = 0;
+      for (const std::uint32_t net : units_.nets[order_[at]]) placed_[net] = 0;
     }
   }
 
@@ -282,13 +282,13 @@ class LineCutter {
   // What the interval's tensors cost more with `unit` in it; see SplitState.
   double tensors_of(std::uint32_t unit) {
     double change = 0;
-    const auto nets = units_.nets(unit);
+    const auto nets = units_.nets[unit];
     for (std::size_t i = 0; i < nets.size(); ++i) {
       const std::uint32_t net = nets[i];
       const std::uint32_t before = placed_[net]++;
       if (!link_) {
         if (before == 0) change += units_.cost[net];
-        if (before + 1 == units_.num_pins(net)) change -= units_.cost[net];
+        if (before + 1 == units_.pins.length(net)) change -= units_.cost[net];
       } else if (units_.makes(unit, i)) {
         if (before > 0) change -= units_.cost[net];
       } else if (before == 0) {
@@ -319,7 +319,7 @@ class LineCutter {
     return kinds_[kind].devices[used(before, kind)];
   }
 
-  const FlatUnits& units_;
+  const Instance& units_;
   bool link_;
   std::span<const std::uint32_t> order_;
   double limit_;
@@ -334,7 +334,7 @@ class LineCutter {
 
 }  // namespace
 
-std::vector<std::uint32_t> grow_order(const FlatUnits& units, std::uint32_t first, double noise,
+std::vector<std::uint32_t> grow_order(const Instance& units, std::uint32_t first, double noise,
                                       const StopClock& clock, Rng& rng) {
   constexpr std::size_t kUnitsBetweenLooks = 256;
   Frontier frontier(units);
@@ -347,29 +347,29 @@ std::vector<std::uint32_t> grow_order(const FlatUnits& units, std::uint32_t firs
     next = next_open(frontier, noise, rng);
     if (next != kNoIndex) continue;
     // Nothing hangs on what is placed: go on with another component.
-    while (unplaced < units.num_units() && frontier.placed(unplaced)) ++unplaced;
-    if (unplaced < units.num_units()) next = unplaced;
+    while (unplaced < units.num_tasks() && frontier.placed(unplaced)) ++unplaced;
+    if (unplaced < units.num_tasks()) next = unplaced;
   }
-  for (std::uint32_t u = 0; order.size() < units.num_units(); ++u) {
+  for (std::uint32_t u = 0; order.size() < units.num_tasks(); ++u) {
     if (!frontier.placed(u)) order.push_back(u);
   }
   return order;
 }
 
-std::vector<std::uint32_t> reach_order(const UnitProblem& problem, Rng& rng) {
-  std::vector<std::vector<std::uint32_t>> readers(problem.units.size());
-  for (const LoadNet& net : problem.nets) {
-    for (const std::uint32_t u : net.units) {
-      if (u != net.source) readers[net.source].push_back(u);
+std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng) {
+  std::vector<std::vector<std::uint32_t>> readers(units.num_tasks());
+  for (std::uint32_t net = 0; net < units.num_nets(); ++net) {
+    for (const std::uint32_t u : units.pins[net]) {
+      if (u != units.source[net]) readers[units.source[net]].push_back(u);
     }
   }
   for (auto& list : readers) {
     for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[rng.below(i)]);
   }
   std::vector<std::uint32_t> order;
-  std::vector<bool> seen(problem.units.size(), false);
+  std::vector<bool> seen(units.num_tasks(), false);
   std::vector<std::pair<std::uint32_t, std::size_t>> stack;
-  for (std::uint32_t root = 0; root < problem.units.size(); ++root) {
+  for (std::uint32_t root = 0; root < units.num_tasks(); ++root) {
     if (!seen[root]) stack.emplace_back(root, 0);
     while (!stack.empty()) {
       auto& [unit, next] = stack.back();
@@ -387,16 +387,16 @@ std::vector<std::uint32_t> reach_order(const UnitProblem& problem, Rng& rng) {
   return order;
 }
 
-std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from) {
-  std::vector<bool> seen(units.num_units(), false);
-  std::vector<bool> crossed(units.cost.size(), false);
+std::uint32_t far_unit(const Instance& units, std::uint32_t from) {
+  std::vector<bool> seen(units.num_tasks(), false);
+  std::vector<bool> crossed(units.num_nets(), false);
   std::vector<std::uint32_t> queue{from};
   seen[from] = true;
   for (std::size_t i = 0; i < queue.size(); ++i) {
-    for (const std::uint32_t net : units.nets(queue[i])) {
+    for (const std::uint32_t net : units.nets[queue[i]]) {
       if (crossed[net]) continue;
       crossed[net] = true;
-      for (const std::uint32_t other : units.pins(net)) {
+      for (const std::uint32_t other : units.pins[net]) {
         if (seen[other]) continue;
         seen[other] = true;
         queue.push_back(other);
@@ -406,7 +406,7 @@ std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from) {
   return queue.back();
 }
 
-std::optional<std::vector<std::uint32_t>> cut_order(const FlatUnits& units,
+std::optional<std::vector<std::uint32_t>> cut_order(const Instance& units,
                                                     std::span<const std::uint32_t> order,
                                                     double limit, const StopClock& clock) {
   return LineCutter(units, order, limit).cut(clock);

@@ -18,12 +18,12 @@ namespace kerf::place {
 // Grows from `first`: next comes the unit that leaves the cheapest set of open tensors behind, ties
 // and near ties (`noise`, relative) by `rng`. Of a wide frontier only the latest units are looked
 // at: O(units). Once the clock has struck, the rest follows as it comes.
-std::vector<std::uint32_t> grow_order(const FlatUnits& units, std::uint32_t first, double noise,
+std::vector<std::uint32_t> grow_order(const Instance& units, std::uint32_t first, double noise,
                                       const StopClock& clock, Rng& rng);
 // Units as the producers of tensors reach them, depth first; cycles are cut where they close.
-std::vector<std::uint32_t> reach_order(const UnitProblem& problem, Rng& rng);
+std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng);
 // The unit found last by a breadth-first walk from `from`.
-std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from);
+std::uint32_t far_unit(const Instance& units, std::uint32_t from);
 
 // The split of the line into intervals, one for each device at most, whose largest load is least.
 // Optimal for lines of up to kMaxBlocks units; longer ones are first cut into blocks of about
@@ -33,7 +33,7 @@ std::uint32_t far_unit(const FlatUnits& units, std::uint32_t from);
 // load below `limit`.
 inline constexpr std::size_t kMaxBlocks = 400;
 inline constexpr std::size_t kMaxStates = 128;
-std::optional<std::vector<std::uint32_t>> cut_order(const FlatUnits& units,
+std::optional<std::vector<std::uint32_t>> cut_order(const Instance& units,
                                                     std::span<const std::uint32_t> order,
                                                     double limit, const StopClock& clock);
 

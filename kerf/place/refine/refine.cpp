@@ -43,10 +43,10 @@ constexpr double kWorkOfContraction = 60;
 constexpr double kWorkOfCoarsening = 300;
 constexpr double kWorkPerAnnealedUnit = 1000;  // less than that hardly changes a split
 
-bool is_split(const UnitProblem& problem, const Split& device) {
-  if (device.size() != problem.units.size()) return false;
+bool is_split(const Instance& problem, const Split& device) {
+  if (device.size() != problem.num_tasks()) return false;
   for (std::size_t u = 0; u < device.size(); ++u) {
-    if (device[u] >= problem.num_devices()) return false;
+    if (device[u] >= problem.num_devices) return false;
     if (!problem.runs_on(static_cast<std::uint32_t>(u), device[u])) return false;
   }
   return true;
@@ -59,7 +59,7 @@ void count_work(double work_each, double size) {
 }
 
 // Infinite when it does not fit.
-double objective_of(const UnitProblem& problem, const Split& device) {
+double objective_of(const Instance& problem, const Split& device) {
   if (!is_split(problem, device)) return kInfinity;
   const Loads loads = find_loads(problem, device);
   return loads.fits ? loads.busiest : kInfinity;
@@ -67,25 +67,21 @@ double objective_of(const UnitProblem& problem, const Split& device) {
 
 // What no split below the incumbent separates, merged.
 struct Uncut {
-  Uncut(Contraction merged, double below)
-      : contraction(std::move(merged)), units(contraction.problem), limit(below) {}
-  const UnitProblem& problem() const { return contraction.problem; }
+  const Instance& problem() const { return contraction.instance; }
 
   Contraction contraction;
-  FlatUnits units;
   double limit;
 };
 
 class Refiner {
  public:
-  Refiner(const UnitProblem& problem, const LoadOptions& options)
+  Refiner(const Instance& problem, const LoadOptions& options)
       : problem_(problem),
         options_(options),
         clock_(options.safety_stop()),
-        mean_load_(problem.total_accelerator_time() / std::max(problem.num_accelerators, 1)) {
-    const auto count = static_cast<double>(problem.units.size());
-    size_ = count;
-    for (const LoadNet& net : problem.nets) size_ += static_cast<double>(net.units.size());
+        mean_load_(problem.total_accelerator_time() / std::max(problem.cpu, 1U)) {
+    const auto count = static_cast<double>(problem.num_tasks());
+    size_ = count + static_cast<double>(problem.pins.num_values());
     const double slower = 1 + size_ / kSizeAtHalfSpeed;
     work_ = std::min(kWorkPerSecond / slower * std::clamp(options.time_budget, 0.0, 1e6),
                      kLeastWork + kWorkPerSquaredUnit * count * count);
@@ -115,33 +111,32 @@ class Refiner {
     keep_found(found_, std::move(found));
   }
 
-  void add_order(const FlatUnits& units, const std::vector<std::uint32_t>& order) {
+  void add_order(const std::vector<std::uint32_t>& order) {
     const double limit = found_.empty() ? kInfinity : found_.front().objective;
     count_work(kWorkOfOrder, size_);
-    if (auto split = cut_order(units, order, limit, clock_)) {
+    if (auto split = cut_order(problem_, order, limit, clock_)) {
       const double objective = objective_of(problem_, *split);
       keep({*std::move(split), objective, 0});
     }
   }
 
   void add_own_starts() {
-    const FlatUnits units(problem_);
     Rng rng = rng_of(0);
-    if (auto filled = fill_memory(units, clock_, rng)) {
+    if (auto filled = fill_memory(problem_, clock_, rng)) {
       const double objective = objective_of(problem_, *filled);
       keep({*std::move(filled), objective, 0});
     }
-    if (units.num_units() == 0 || clock_.struck()) return;
-    const std::uint32_t end = far_unit(units, 0);
-    const std::uint32_t ends[] = {end, far_unit(units, end), 0};
+    if (problem_.num_tasks() == 0 || clock_.struck()) return;
+    const std::uint32_t end = far_unit(problem_, 0);
+    const std::uint32_t ends[] = {end, far_unit(problem_, end), 0};
     // Large problems in little time do with fewer.
     auto left = std::max(2.0, 0.3 * work_ / (kWorkOfOrder * size_));
     for (const double noise : {0.0, 0.3}) {
       if (left-- < 1 || clock_.struck()) return;
-      add_order(units, reach_order(problem_, rng));
+      add_order(reach_order(problem_, rng));
       for (const std::uint32_t first : ends) {
         if (left-- < 1 || clock_.struck()) return;
-        add_order(units, grow_order(units, first, noise, clock_, rng));
+        add_order(grow_order(problem_, first, noise, clock_, rng));
       }
     }
   }
@@ -178,23 +173,23 @@ class Refiner {
   Found coarse_start(double fraction, bool sharp, double share, Rng& rng) const {
     constexpr double kFewest = 16;  // fewer units are not worth merging
     const auto target = static_cast<std::size_t>(
-        std::max({fraction * static_cast<double>(uncut_->problem().units.size()),
-                  3.0 * problem_.num_accelerators, kFewest}));
+        std::max({fraction * static_cast<double>(uncut_->problem().num_tasks()), 3.0 * problem_.cpu,
+                  kFewest}));
     if (clock_.struck()) return {};
     count_work(kWorkOfCoarsening, size_);
     const Contraction coarse = coarsen(uncut_->problem(), target, mean_load_, {}, clock_, rng);
     if (clock_.struck()) return {};
-    const FlatUnits units(coarse.problem);
+    const Instance& units = coarse.instance;
     const auto start = random_fill(units, clock_, rng);
     if (!start) return {};
     // Where tensors are dear, loads are never even: the busiest device alone must lead.
     AnnealSchedule schedule = sharp ? AnnealSchedule{1e-2, 1e-5, 32, 64} : AnnealSchedule{};
     // Few units are large ones: less heat would not move them.
-    schedule.first_heat = std::max(
-        schedule.first_heat, 0.1 * problem_.num_accelerators / std::max(units.num_units(), 1U));
+    schedule.first_heat =
+        std::max(schedule.first_heat, 0.1 * problem_.cpu / std::max(units.num_tasks(), 1U));
     schedule.last_heat *= cooling(units);
     schedule.work = static_cast<std::int64_t>(share * work_);
-    const Annealed found = annealed(coarse.problem, units, *start, schedule, rng);
+    const Annealed found = annealed(units, *start, schedule, rng);
     return checked(
         {uncut_->contraction.to_fine(coarse.to_fine(found.device)), found.busiest, found.work});
   }
@@ -213,19 +208,19 @@ class Refiner {
   // Cycles from one split until the share of the work is used up.
   Found cycle(const Found& from, double share, Rng& rng) const {
     if (clock_.struck()) return {};
-    const UnitProblem& problem = uncut_->problem();
+    const Instance& problem = uncut_->problem();
     Found best{to_coarse(uncut_->contraction, from.device), kInfinity, 0};
     best.objective = objective_of(problem, best.device);
     // The split may hold apart what only equally good ones can; merged, it may not fit.
     if (best.objective == kInfinity) return {};
     const double work = share * work_;
-    const double most = kWorkPerCycleUnit * static_cast<double>(problem.units.size());
+    const double most = kWorkPerCycleUnit * static_cast<double>(problem.num_tasks());
     AnnealSchedule schedule{1e-4, 1e-5, 16, 64,
                             static_cast<std::int64_t>(std::min(work / 3, most))};
     // Where merging would take most of the time, units move one by one.
     const bool merges = kWorkOfCoarsening * size_ < 0.5 * static_cast<double>(schedule.work);
     if (!merges) schedule.work = static_cast<std::int64_t>(work);
-    const double cooler = cooling(uncut_->units);
+    const double cooler = cooling(problem);
     schedule.first_heat *= cooler;
     schedule.last_heat *= cooler;
     while (static_cast<double>(best.work) < work && !clock_.struck() && schedule.work > 0 &&
@@ -233,7 +228,7 @@ class Refiner {
       if (merges) {
         improve_coarse(best, schedule, rng);
       } else {
-        improve(best, annealed(problem, uncut_->units, best.device, schedule, rng));
+        improve(best, annealed(problem, best.device, schedule, rng));
       }
     }
     best.device = uncut_->contraction.to_fine(best.device);
@@ -243,22 +238,21 @@ class Refiner {
   void improve_coarse(Found& best, const AnnealSchedule& schedule, Rng& rng) const {
     const double fraction = 0.2 + 0.8 * rng.uniform();
     const auto target =
-        static_cast<std::size_t>(fraction * static_cast<double>(uncut_->problem().units.size()));
+        static_cast<std::size_t>(fraction * static_cast<double>(uncut_->problem().num_tasks()));
     count_work(kWorkOfCoarsening, size_);
     const Contraction coarse =
         coarsen(uncut_->problem(), target, mean_load_, best.device, clock_, rng);
     if (clock_.struck()) return;
-    const FlatUnits units(coarse.problem);
-    Annealed found = annealed(coarse.problem, units, to_coarse(coarse, best.device), schedule, rng);
+    Annealed found = annealed(coarse.instance, to_coarse(coarse, best.device), schedule, rng);
     found.device = coarse.to_fine(found.device);
     improve(best, std::move(found));
   }
 
   // Of many units each one is a small part of a load: heat that moves a few of hundreds would
   // scatter thousands.
-  static double cooling(const FlatUnits& units) {
+  static double cooling(const Instance& units) {
     constexpr double kUnitsOfFullHeat = 400;
-    return std::min(1.0, kUnitsOfFullHeat / std::max(units.num_units(), 1U));
+    return std::min(1.0, kUnitsOfFullHeat / std::max(units.num_tasks(), 1U));
   }
 
   // Equally good ones too: they lead elsewhere.
@@ -269,9 +263,9 @@ class Refiner {
     best.device = std::move(found.device);
   }
 
-  Annealed annealed([[maybe_unused]] const UnitProblem& problem, const FlatUnits& units,
-                    const Split& start, const AnnealSchedule& schedule, Rng& rng) const {
-    Annealed found = anneal(units, start, schedule, options_.good_enough, clock_, rng);
+  Annealed annealed(const Instance& problem, const Split& start, const AnnealSchedule& schedule,
+                    Rng& rng) const {
+    Annealed found = anneal(problem, start, schedule, options_.good_enough, clock_, rng);
     KERF_DCHECK(agree(find_loads(problem, found.device).busiest, found.busiest),
                 "kept-up loads differ from loads found from scratch");
     return found;
@@ -295,7 +289,7 @@ class Refiner {
     const bool affordable = kWorkOfContraction * size_ < 0.02 * work_;
     if (uncut_ && (!affordable || uncut_->limit == limit)) return;
     if (affordable) count_work(kWorkOfContraction, size_);
-    uncut_.emplace(contract_uncuttable(problem_, affordable ? limit : kInfinity, clock_), limit);
+    uncut_ = Uncut{contract_uncuttable(problem_, affordable ? limit : kInfinity, clock_), limit};
   }
 
   template <typename Task>
@@ -320,7 +314,7 @@ class Refiner {
     return out;
   }
 
-  const UnitProblem& problem_;
+  const Instance& problem_;
   const LoadOptions& options_;
   StopClock clock_;
   double mean_load_;
@@ -334,7 +328,7 @@ class Refiner {
 
 }  // namespace
 
-LoadAnswer refine(const UnitProblem& problem, const LoadOptions& options,
+LoadAnswer refine(const Instance& problem, const LoadOptions& options,
                   std::span<const std::vector<std::uint32_t>> starts) {
   return Refiner(problem, options).run(starts);
 }

@@ -1,12 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any-split search: units go to any device, contiguous or not, and the max load (UnitProblem,
-// find_loads) is to be least.
-//
-//   UnitProblem units = to_units(problem);
-//   LoadAnswer answer = refine(units, {.time_budget = 1, .seed = 7}, {});
-//   std::vector<std::uint32_t> device = to_nodes(units, answer.device);
+// Any-split search: units go to any device, contiguous or not, and the max load (find_loads)
+// is to be least.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +18,7 @@ namespace kerf::place {
 // that the same seed gives the same answer on any number of threads; the clock stops at the
 // budget and sets `truncated`. `optimal` only says that good_enough was reached. When nothing that
 // fits the memory was found, `device` is empty and the objective infinite.
-LoadAnswer refine(const UnitProblem& problem, const LoadOptions& options,
+LoadAnswer refine(const Instance& problem, const LoadOptions& options,
                   std::span<const std::vector<std::uint32_t>> starts);
 
 }  // namespace kerf::place

@@ -9,36 +9,7 @@
 
 namespace kerf::place {
 
-FlatUnits::FlatUnits(const UnitProblem& problem)
-    : cpu(problem.cpu()),
-      num_devices(static_cast<std::uint32_t>(problem.num_devices())),
-      charging(problem.charging),
-      slowness(problem.slowness) {
-  slowness.resize(cpu, 1.0);
-  for (std::uint32_t d = 0; d < num_devices; ++d) memory.push_back(problem.memory_of(d));
-  first_net.push_back(0);
-  for (std::uint32_t u = 0; u < problem.units.size(); ++u) {
-    const LoadUnit& unit = problem.units[u];
-    accelerator_time.push_back(unit.accelerator_time);
-    cpu_time.push_back(unit.cpu_time);
-    bytes.push_back(unit.bytes);
-    on_accelerator.push_back(unit.on_accelerator ? 1 : 0);
-    on_cpu.push_back(unit.on_cpu ? 1 : 0);
-    net_of.insert(net_of.end(), unit.nets.begin(), unit.nets.end());
-    for (const std::uint32_t net : unit.nets) {
-      makes_of.push_back(problem.nets[net].source == u ? 1 : 0);
-    }
-    first_net.push_back(static_cast<std::uint32_t>(net_of.size()));
-  }
-  first_pin.push_back(0);
-  for (const LoadNet& net : problem.nets) {
-    cost.push_back(net.cost);
-    pin_of.insert(pin_of.end(), net.units.begin(), net.units.end());
-    first_pin.push_back(static_cast<std::uint32_t>(pin_of.size()));
-  }
-}
-
-SplitState::SplitState(const FlatUnits& units, std::span<const std::uint32_t> device)
+SplitState::SplitState(const Instance& units, std::span<const std::uint32_t> device)
     : units_(units) {
   reset(device);
 }
@@ -47,14 +18,14 @@ void SplitState::reset(std::span<const std::uint32_t> device) {
   device_.assign(device.begin(), device.end());
   load_.assign(units_.num_devices, 0);
   bytes_.assign(units_.num_devices, 0);
-  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+  for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
     load_[device_[u]] += units_.time(u, device_[u]);
     bytes_[device_[u]] += units_.bytes[u];
   }
-  count_.assign(units_.cost.size() * units_.num_devices, 0);
-  for (std::uint32_t net = 0; net < units_.cost.size(); ++net) {
+  count_.assign(units_.num_nets() * units_.num_devices, 0);
+  for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
     std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
-    for (const std::uint32_t u : units_.pins(net)) ++count[device_[u]];
+    for (const std::uint32_t u : units_.pins[net]) ++count[device_[u]];
   }
   if (units_.charging == Charging::link) {
     add_linked_tensors();
@@ -64,17 +35,17 @@ void SplitState::reset(std::span<const std::uint32_t> device) {
 }
 
 void SplitState::add_staged_tensors() {
-  for (std::uint32_t net = 0; net < units_.cost.size(); ++net) {
+  for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
     const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
     for (std::uint32_t d = 0; d < units_.cpu; ++d) {
-      if (count[d] > 0 && count[d] < units_.num_pins(net)) load_[d] += units_.cost[net];
+      if (count[d] > 0 && count[d] < units_.pins.length(net)) load_[d] += units_.cost[net];
     }
   }
 }
 
 void SplitState::add_linked_tensors() {
-  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
-    const auto nets = units_.nets(u);
+  for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
+    const auto nets = units_.nets[u];
     for (std::size_t i = 0; i < nets.size(); ++i) {
       if (!units_.makes(u, i)) continue;
       const std::uint32_t* count = &count_[nets[i] * std::size_t{units_.num_devices}];
@@ -102,12 +73,12 @@ double SplitState::busiest() const { return *std::max_element(load_.begin(), loa
 template <Charging kCharging>
 void SplitState::add_net(std::uint32_t unit, std::size_t place, std::uint32_t from,
                          std::uint32_t to, Change& change) const {
-  const std::uint32_t net = units_.nets(unit)[place];
+  const std::uint32_t net = units_.nets[unit][place];
   const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
   const double cost = units_.cost[net];
   if constexpr (kCharging == Charging::host_staged) {
     // A device pays while it holds some units of the net and not all of them.
-    const std::uint32_t pins = units_.num_pins(net);
+    const std::uint32_t pins = units_.pins.length(net);
     change.from += cost * ((count[from] == pins ? 1.0 : 0.0) - (count[from] == 1 ? 1.0 : 0.0));
     change.to += cost * ((count[to] == 0 ? 1.0 : 0.0) - (count[to] + 1 == pins ? 1.0 : 0.0));
   } else if (units_.makes(unit, place)) {
@@ -125,7 +96,7 @@ template <Charging kCharging>
 SplitState::Change SplitState::tensors_of_move(std::uint32_t unit, std::uint32_t from,
                                                std::uint32_t to) const {
   Change change{0, 0};
-  const std::size_t nets = units_.nets(unit).size();
+  const std::size_t nets = units_.nets[unit].size();
   for (std::size_t i = 0; i < nets; ++i) add_net<kCharging>(unit, i, from, to, change);
   return change;
 }
@@ -135,8 +106,8 @@ SplitState::Change SplitState::tensors_of_swap(std::uint32_t unit, std::uint32_t
                                                std::uint32_t from, std::uint32_t to) const {
   Change there{0, 0};
   Change back{0, 0};
-  const auto nets = units_.nets(unit);
-  const auto others = units_.nets(other);
+  const auto nets = units_.nets[unit];
+  const auto others = units_.nets[other];
   // Both lists ascend. What both hold keeps as many units on either device.
   std::size_t i = 0;
   std::size_t j = 0;
@@ -200,7 +171,7 @@ void SplitState::move(std::uint32_t unit, std::uint32_t to, const Change& change
   load_[to] += change.to;
   bytes_[from] -= units_.bytes[unit];
   bytes_[to] += units_.bytes[unit];
-  for (const std::uint32_t net : units_.nets(unit)) {
+  for (const std::uint32_t net : units_.nets[unit]) {
     std::uint32_t* count = &count_[net * units_.num_devices];
     --count[from];
     ++count[to];

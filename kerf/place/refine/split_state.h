@@ -12,53 +12,14 @@
 #include <span>
 #include <vector>
 
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
-
-// UnitProblem in flat arrays.
-struct FlatUnits {
-  explicit FlatUnits(const UnitProblem& problem);
-
-  std::uint32_t num_units() const { return static_cast<std::uint32_t>(bytes.size()); }
-  bool has_cpu() const { return num_devices > cpu; }
-  // Its time on a device.
-  double time(std::uint32_t unit, std::uint32_t device) const {
-    return device == cpu ? cpu_time[unit] : accelerator_time[unit] * slowness[device];
-  }
-  bool runs_on(std::uint32_t unit, std::uint32_t device) const {
-    return (device == cpu ? on_cpu[unit] : on_accelerator[unit]) != 0;
-  }
-  std::span<const std::uint32_t> nets(std::uint32_t unit) const {
-    return {net_of.data() + first_net[unit], first_net[unit + 1] - first_net[unit]};
-  }
-  // Whether the unit makes the tensor at a place of `nets(unit)`.
-  bool makes(std::uint32_t unit, std::size_t place) const {
-    return makes_of[first_net[unit] + place] != 0;
-  }
-  std::span<const std::uint32_t> pins(std::uint32_t net) const {
-    return {pin_of.data() + first_pin[net], first_pin[net + 1] - first_pin[net]};
-  }
-
-  std::uint32_t num_pins(std::uint32_t net) const { return first_pin[net + 1] - first_pin[net]; }
-
-  std::uint32_t cpu = 0;  // also the number of accelerators
-  std::uint32_t num_devices = 0;
-  Charging charging = Charging::host_staged;
-  std::vector<double> slowness;                           // by accelerator
-  std::vector<double> memory;                             // by device
-  std::vector<double> accelerator_time, cpu_time, bytes;  // by unit
-  std::vector<std::uint8_t> on_accelerator, on_cpu;       // by unit
-  std::vector<std::uint32_t> first_net, net_of;           // nets of units
-  std::vector<std::uint8_t> makes_of;                     // as net_of
-  std::vector<std::uint32_t> first_pin, pin_of;           // units of nets
-  std::vector<double> cost;                               // by net
-};
 
 class SplitState {
  public:
   // `units` must outlive the state.
-  SplitState(const FlatUnits& units, std::span<const std::uint32_t> device);
+  SplitState(const Instance& units, std::span<const std::uint32_t> device);
 
   std::span<const std::uint32_t> devices() const { return device_; }
   std::uint32_t device(std::uint32_t unit) const { return device_[unit]; }
@@ -104,7 +65,7 @@ class SplitState {
   void add_staged_tensors();
   void add_linked_tensors();
 
-  const FlatUnits& units_;
+  const Instance& units_;
   std::vector<std::uint32_t> device_;
   std::vector<std::uint32_t> count_;  // by net and device: units there
   std::vector<double> load_, bytes_;  // by device

@@ -1,15 +1,16 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/ideals/rows.h"
+#include "kerf/base/rows.h"
 
 #include <algorithm>
+#include <numeric>
 
-namespace kerf::place::ideals {
+namespace kerf {
 
 Rows to_rows(std::uint32_t num_rows, const Pairs& pairs) {
   std::vector<std::uint32_t> next(num_rows + std::size_t{1}, 0);
   for (const auto& [a, b] : pairs) ++next[a + std::size_t{1}];
-  for (std::uint32_t a = 0; a < num_rows; ++a) next[a + std::size_t{1}] += next[a];
+  std::partial_sum(next.begin(), next.end(), next.begin());
   std::vector<std::uint32_t> values(pairs.size());
   const std::vector<std::uint32_t> starts = next;
   for (const auto& [a, b] : pairs) values[next[a]++] = b;
@@ -24,11 +25,16 @@ Rows to_rows(std::uint32_t num_rows, const Pairs& pairs) {
 }
 
 Rows transpose(const Rows& rows, std::uint32_t num_rows) {
-  Pairs pairs;
+  Rows out;
+  out.starts_.assign(num_rows + std::size_t{1}, 0);
+  for (const std::uint32_t b : rows.values_) ++out.starts_[b + std::size_t{1}];
+  std::partial_sum(out.starts_.begin(), out.starts_.end(), out.starts_.begin());
+  out.values_.resize(rows.values_.size());
+  std::vector<std::uint32_t> next = out.starts_;
   for (std::uint32_t a = 0; a < rows.size(); ++a) {
-    for (const std::uint32_t b : rows[a]) pairs.emplace_back(b, a);
+    for (const std::uint32_t b : rows[a]) out.values_[next[b]++] = a;
   }
-  return to_rows(num_rows, pairs);
+  return out;
 }
 
-}  // namespace kerf::place::ideals
+}  // namespace kerf

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/instance.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kerf/base/error.h"
+
+namespace kerf::place {
+namespace {
+
+bool all_equal(std::span<const double> figures) {
+  return std::adjacent_find(figures.begin(), figures.end(), std::not_equal_to<>()) == figures.end();
+}
+
+}  // namespace
+
+bool Devices::has_equal_speeds() const { return all_equal(slowness); }
+
+bool Devices::has_equal_accelerators() const {
+  return has_equal_speeds() && all_equal(std::span(memory).first(cpu));
+}
+
+void Task::join(const Task& other) {
+  accelerator_time += other.accelerator_time;
+  cpu_time += other.cpu_time;
+  bytes += other.bytes;
+  on_accelerator = on_accelerator && other.on_accelerator;
+  on_cpu = on_cpu && other.on_cpu;
+}
+
+double Instance::total_accelerator_time() const {
+  return std::accumulate(accelerator_time.begin(), accelerator_time.end(), 0.0);
+}
+
+InstanceBuilder::InstanceBuilder(Devices devices) {
+  static_cast<Devices&>(out_) = std::move(devices);
+  KERF_CHECK(out_.num_devices == out_.cpu || out_.num_devices == out_.cpu + 1,
+             "devices that are neither accelerators nor the CPU");
+  KERF_CHECK(out_.slowness.size() == out_.cpu && out_.memory.size() == out_.num_devices,
+             "a device without its slowness or memory");
+}
+
+void InstanceBuilder::add_task(const Task& task) {
+  out_.accelerator_time.push_back(task.accelerator_time);
+  out_.cpu_time.push_back(task.cpu_time);
+  out_.bytes.push_back(task.bytes);
+  out_.on_accelerator.push_back(task.on_accelerator ? 1 : 0);
+  out_.on_cpu.push_back(task.on_cpu ? 1 : 0);
+}
+
+void InstanceBuilder::add_net(double cost, std::uint32_t source,
+                              std::span<const std::uint32_t> pins) {
+  if (!(cost > 0)) return;
+  row_.assign(pins.begin(), pins.end());
+  row_.push_back(source);
+  std::sort(row_.begin(), row_.end());
+  row_.erase(std::unique(row_.begin(), row_.end()), row_.end());
+  if (row_.size() < 2) return;
+  pins_.append(row_);
+  source_.push_back(source);
+  cost_.push_back(cost);
+}
+
+// Who makes a tensor counts only where the maker pays otherwise than the others.
+void InstanceBuilder::add_nets() {
+  const bool by_source = out_.charging == Charging::link;
+  std::vector<std::uint32_t> sorted(cost_.size());
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  const auto is_before = [&](std::uint32_t a, std::uint32_t b) {
+    const auto left = pins_[a];
+    const auto right = pins_[b];
+    if (left.front() != right.front()) return left.front() < right.front();
+    const auto order = std::lexicographical_compare_three_way(left.begin(), left.end(),
+                                                              right.begin(), right.end());
+    if (order != 0) return order < 0;
+    return by_source && source_[a] < source_[b];
+  };
+  std::stable_sort(sorted.begin(), sorted.end(), is_before);
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const std::uint32_t net = sorted[i];
+    if (i > 0 && !is_before(sorted[i - 1], net)) {
+      out_.cost.back() += cost_[net];
+      continue;
+    }
+    KERF_CHECK(pins_[net].back() < out_.num_tasks(), "a net of a task that there is not");
+    out_.pins.append(pins_[net]);
+    out_.source.push_back(source_[net]);
+    out_.cost.push_back(cost_[net]);
+  }
+  out_.nets = transpose(out_.pins, out_.num_tasks());
+  out_.makes_of.reserve(out_.nets.num_values());
+  for (std::uint32_t t = 0; t < out_.num_tasks(); ++t) {
+    for (const std::uint32_t net : out_.nets[t]) {
+      out_.makes_of.push_back(out_.source[net] == t ? 1 : 0);
+    }
+  }
+}
+
+Instance InstanceBuilder::build_unordered() && {
+  add_nets();
+  return std::move(out_);
+}
+
+Instance InstanceBuilder::build() && {
+  const std::uint32_t count = out_.num_tasks();
+  for (const auto& [from, to] : edges_) {
+    KERF_CHECK(from < count && to < count, "an edge of a task that there is not");
+  }
+  out_.successors = to_rows(count, edges_);
+  out_.predecessors = transpose(out_.successors, count);
+  if (out_.own_order.empty()) {
+    out_.own_order.resize(count);
+    std::iota(out_.own_order.begin(), out_.own_order.end(), 0U);
+  }
+  KERF_CHECK(out_.own_order.size() == count, "an order of other tasks");
+  add_nets();
+  return std::move(out_);
+}
+
+Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups) {
+  std::vector<Task> tasks(groups);
+  for (std::uint32_t t = 0; t < group.size(); ++t) tasks[group[t]].join(instance.task(t));
+  InstanceBuilder builder(instance);
+  for (const Task& task : tasks) builder.add_task(task);
+  std::vector<std::uint32_t> pins;
+  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+    pins.clear();
+    for (const std::uint32_t t : instance.pins[net]) pins.push_back(group[t]);
+    builder.add_net(instance.cost[net], group[instance.source[net]], pins);
+  }
+  return std::move(builder).build_unordered();
+}
+
+Loads find_loads(const Instance& instance, std::span<const std::uint32_t> device) {
+  Loads loads(instance.num_devices);
+  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+    const std::uint32_t own = device[t];
+    loads.compute[own] += instance.time(t, own);
+    loads.bytes[own] += instance.bytes[t];
+    loads.fits = loads.fits && instance.runs_on(t, own);
+  }
+  std::vector<bool> touches(instance.num_devices);
+  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+    std::fill(touches.begin(), touches.end(), false);
+    std::size_t count = 0;
+    for (const std::uint32_t t : instance.pins[net]) {
+      if (!touches[device[t]]) ++count;
+      touches[device[t]] = true;
+    }
+    if (count < 2) continue;
+    loads.charge(instance.charging, instance.cpu, instance.cost[net], device[instance.source[net]],
+                 touches);
+  }
+  loads.sum_up(instance.memory);
+  return loads;
+}
+
+}  // namespace kerf::place

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The form of the problem that every search takes: tasks for devices, the nets (tensors) that
+// devices pay for when tasks which share one are held apart, and what comes before what. Checked
+// where it is built, then trusted. A contraction of an Instance is an Instance.
+//
+//   InstanceBuilder builder(devices);
+//   builder.add_task({.accelerator_time = 2, .cpu_time = 9, .bytes = 1});
+//   builder.add_task({.accelerator_time = 3, .cpu_time = 8, .bytes = 1});
+//   builder.add_net(0.5, 0, {{1}});
+//   builder.add_edge(0, 1);
+//   Instance instance = std::move(builder).build();
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kerf/base/rows.h"
+#include "kerf/place/loads.h"
+
+namespace kerf::place {
+
+// Accelerators 0 .. cpu - 1, and `cpu`, which stands for the CPUs, where there are some.
+struct Devices {
+  std::uint32_t cpu = 0;  // also the number of accelerators
+  std::uint32_t num_devices = 0;
+  Charging charging = Charging::host_staged;
+  std::vector<double> slowness;  // by accelerator: its times x this
+  std::vector<double> memory;    // by device
+
+  bool has_cpu() const { return num_devices > cpu; }
+  bool has_equal_speeds() const;
+  bool has_equal_accelerators() const;
+};
+
+struct Task {
+  double accelerator_time = 0;  // slowness 1
+  double cpu_time = 0;
+  double bytes = 0;
+  bool on_accelerator = true;
+  bool on_cpu = true;
+
+  void join(const Task& other);  // both on one device
+};
+
+struct Instance : Devices {
+  std::uint32_t num_tasks() const { return static_cast<std::uint32_t>(bytes.size()); }
+  std::uint32_t num_nets() const { return static_cast<std::uint32_t>(cost.size()); }
+  Task task(std::uint32_t task) const {
+    return {accelerator_time[task], cpu_time[task], bytes[task], on_accelerator[task] != 0,
+            on_cpu[task] != 0};
+  }
+  double time(std::uint32_t task, std::uint32_t device) const {
+    return device == cpu ? cpu_time[task] : accelerator_time[task] * slowness[device];
+  }
+  bool runs_on(std::uint32_t task, std::uint32_t device) const {
+    return (device == cpu ? on_cpu[task] : on_accelerator[task]) != 0;
+  }
+  // Whether the task makes the tensor at a place of `nets[task]`.
+  bool makes(std::uint32_t task, std::size_t place) const {
+    return makes_of[nets.start(task) + place] != 0;
+  }
+  double total_accelerator_time() const;  // slowness 1
+
+  // By task.
+  std::vector<double> accelerator_time, cpu_time, bytes;
+  std::vector<std::uint8_t> on_accelerator, on_cpu;
+  Rows nets;                           // ascending
+  std::vector<std::uint8_t> makes_of;  // for each value of `nets`
+  // Precedence, distinct and ascending; colour classes may wait for each other in a circle. No rows
+  // at all where it is not asked for.
+  Rows successors, predecessors;
+  std::vector<std::uint32_t> own_order;  // tasks as the problem's own order has them
+  // By net. Equal ones (link: of one source too) are one, their costs added.
+  std::vector<double> cost;
+  std::vector<std::uint32_t> source;  // task that makes the tensor
+  Rows pins;  // tasks that hold or read it, the source included, ascending; >= 2
+};
+
+class InstanceBuilder {
+ public:
+  // The figures of the devices must be there, one for each.
+  explicit InstanceBuilder(Devices devices);
+
+  void add_task(const Task& task);
+  // A tensor and who reads it; free ones and those that nobody else reads are left out. Pins may
+  // come in any order, more than once, and with the source or without.
+  void add_net(double cost, std::uint32_t source, std::span<const std::uint32_t> pins);
+  void add_edge(std::uint32_t from, std::uint32_t to) { edges_.emplace_back(from, to); }
+  // Each task once; by number unless it is given.
+  void set_order(std::vector<std::uint32_t> order) { out_.own_order = std::move(order); }
+
+  // Nets are numbered by their pins. Throws Error(internal) where a net or an edge names a task
+  // that there is not.
+  Instance build() &&;
+  // The same without precedence, for searches that do not look at it.
+  Instance build_unordered() &&;
+
+ private:
+  void add_nets();
+
+  Instance out_;
+  Pairs edges_;
+  // As added.
+  Rows pins_;
+  std::vector<double> cost_;
+  std::vector<std::uint32_t> source_;
+  std::vector<std::uint32_t> row_;
+};
+
+// The tasks of one group become one: group[task] in 0 .. groups - 1. Without precedence, which most
+// searches over contractions do not ask for.
+Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups);
+
+// The same figures as find_loads of a LoadProblem has: what searches keep up incrementally is
+// checked against this.
+Loads find_loads(const Instance& instance, std::span<const std::uint32_t> device);
+
+}  // namespace kerf::place

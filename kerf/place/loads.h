@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kerf {
+
+// Who pays for a tensor that somebody needs on another device than the one that makes it. Compute
+// and communication of a device add up.
+enum class Charging : std::uint8_t {
+  host_staged,  // the accelerator that makes it, once, and each other accelerator that needs it,
+                // once; a CPU pays nothing: host memory is its own
+  link,         // each other device that needs it, once, a CPU too; its maker nothing
+};
+
+// What every device pays a sample; the largest is the objective `throughput`.
+struct Loads {
+  explicit Loads(std::size_t devices) : compute(devices), transfer(devices), bytes(devices) {}
+
+  // For a tensor made on `source` and held or read on all devices that `touches` names, several.
+  void charge(Charging charging, std::uint32_t cpu, double cost, std::uint32_t source,
+              const std::vector<bool>& touches) {
+    const std::uint32_t free = charging == Charging::link ? source : cpu;
+    for (std::uint32_t d = 0; d < transfer.size(); ++d) {
+      if (touches[d] && d != free) transfer[d] += cost;
+    }
+  }
+  // When everything is there. `memory` is by device.
+  void sum_up(std::span<const double> memory) {
+    for (std::size_t d = 0; d < compute.size(); ++d) {
+      busiest = std::max(busiest, compute[d] + transfer[d]);
+      if (bytes[d] > memory[d]) fits = false;
+    }
+  }
+
+  std::vector<double> compute;   // by device
+  std::vector<double> transfer;  // by device
+  std::vector<double> bytes;     // by device
+  double busiest = 0;
+  bool fits = true;  // memory, and every task on a device that can run it
+};
+
+}  // namespace kerf

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/lower_load.h"
+
+#include <unordered_map>
+#include <utility>
+
+namespace kerf::place {
+namespace {
+
+Devices devices_of(const LoadProblem& problem) {
+  Devices out;
+  out.cpu = problem.cpu();
+  out.num_devices = static_cast<std::uint32_t>(problem.num_devices());
+  out.charging = problem.charging;
+  out.slowness = problem.slowness;
+  out.slowness.resize(out.cpu, 1.0);
+  for (std::uint32_t d = 0; d < out.num_devices; ++d) out.memory.push_back(problem.memory_of(d));
+  return out;
+}
+
+std::vector<Task> sum_up_classes(const LoadProblem& problem, std::vector<std::uint32_t>& task_of) {
+  std::unordered_map<std::int64_t, std::uint32_t> by_colour;
+  std::vector<Task> tasks;
+  task_of.reserve(problem.nodes.size());
+  for (const LoadNode& node : problem.nodes) {
+    auto number = static_cast<std::uint32_t>(tasks.size());
+    if (node.colour != LoadNode::kNoColour) {
+      number = by_colour.try_emplace(node.colour, number).first->second;
+    }
+    if (number == tasks.size()) tasks.emplace_back();
+    tasks[number].join(
+        {node.accelerator_time, node.cpu_time, node.bytes, node.on_accelerator, node.on_cpu});
+    task_of.push_back(number);
+  }
+  return tasks;
+}
+
+void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> task_of,
+               std::size_t num_tasks, InstanceBuilder& builder) {
+  std::vector<bool> has_forward(num_tasks, false);
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    if (!problem.nodes[n].backward) has_forward[task_of[n]] = true;
+  }
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    const std::uint32_t from = task_of[n];
+    const bool backward = problem.nodes[n].backward;
+    for (const std::uint32_t next : problem.successors[n]) {
+      const std::uint32_t to = task_of[next];
+      if (from == to || backward != problem.nodes[next].backward) continue;
+      if (!backward) {
+        builder.add_edge(from, to);
+      } else if (!has_forward[from] || !has_forward[to]) {
+        // What runs late on the way back runs early on the way there.
+        builder.add_edge(to, from);
+      }
+    }
+  }
+}
+
+void add_nets(const LoadProblem& problem, std::span<const std::uint32_t> task_of,
+              InstanceBuilder& builder) {
+  std::vector<std::uint32_t> pins;
+  for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
+    pins.clear();
+    for (const std::uint32_t next : problem.successors[n]) pins.push_back(task_of[next]);
+    builder.add_net(problem.nodes[n].transfer, task_of[n], pins);
+  }
+}
+
+// Tasks by the first of their nodes in the problem's order.
+std::vector<std::uint32_t> order_of(const LoadProblem& problem,
+                                    std::span<const std::uint32_t> task_of, std::size_t num_tasks) {
+  std::vector<bool> seen(num_tasks, false);
+  std::vector<std::uint32_t> order;
+  for (const std::uint32_t node : topological_order(problem)) {
+    const std::uint32_t task = task_of[node];
+    if (!seen[task]) order.push_back(task);
+    seen[task] = true;
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> LoweredLoad::to_nodes(std::span<const std::uint32_t> device) const {
+  std::vector<std::uint32_t> out;
+  out.reserve(task_of.size());
+  for (const std::uint32_t task : task_of) out.push_back(device[task]);
+  return out;
+}
+
+LoweredLoad lower_load(const LoadProblem& problem) {
+  LoweredLoad out;
+  InstanceBuilder builder(devices_of(problem));
+  const std::vector<Task> tasks = sum_up_classes(problem, out.task_of);
+  for (const Task& task : tasks) builder.add_task(task);
+  add_edges(problem, out.task_of, tasks.size(), builder);
+  add_nets(problem, out.task_of, builder);
+  builder.set_order(order_of(problem, out.task_of, tasks.size()));
+  out.instance = std::move(builder).build();
+  Rows task_rows;
+  for (const std::uint32_t task : out.task_of) task_rows.append({&task, 1});
+  out.nodes = transpose(task_rows, out.instance.num_tasks());
+  return out;
+}
+
+}  // namespace kerf::place

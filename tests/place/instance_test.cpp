@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/instance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kerf/base/error.h"
+#include "kerf/place/lower_load.h"
+
+namespace kerf::place {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Two accelerators and a CPU.
+Devices devices(Charging charging) {
+  Devices out;
+  out.cpu = 2;
+  out.num_devices = 3;
+  out.charging = charging;
+  out.slowness = {1, 2};
+  out.memory = {8, 8, std::numeric_limits<double>::infinity()};
+  return out;
+}
+
+InstanceBuilder three_tasks(Charging charging) {
+  InstanceBuilder builder(devices(charging));
+  for (int i = 0; i < 3; ++i) builder.add_task({.accelerator_time = 1, .cpu_time = 4, .bytes = 2});
+  return builder;
+}
+
+TEST(AnInstance, HasEqualNetsAsOne) {
+  for (const Charging charging : {Charging::host_staged, Charging::link}) {
+    InstanceBuilder builder = three_tasks(charging);
+    builder.add_net(0.5, 1, {{2, 2}});
+    builder.add_net(1, 0, {{0, 1}});
+    builder.add_net(0.25, 2, {{1}});
+    const Instance instance = std::move(builder).build();
+    // Who makes a tensor counts where only readers pay.
+    const bool link = charging == Charging::link;
+    ASSERT_EQ(instance.num_nets(), link ? 3U : 2U);
+    EXPECT_THAT(instance.pins[0], ElementsAre(0, 1));
+    EXPECT_THAT(instance.pins[1], ElementsAre(1, 2));
+    EXPECT_EQ(instance.cost[1], link ? 0.5 : 0.75);
+    EXPECT_EQ(instance.source[1], 1U);
+    EXPECT_TRUE(instance.makes(1, 1));
+    EXPECT_FALSE(instance.makes(1, 0));
+  }
+}
+
+TEST(AnInstance, LeavesOutNetsThatNobodyPaysFor) {
+  InstanceBuilder builder = three_tasks(Charging::link);
+  builder.add_net(0, 0, {{1}});
+  builder.add_net(1, 2, {{2}});
+  EXPECT_EQ(std::move(builder).build().num_nets(), 0U);
+}
+
+TEST(AnInstance, IsCheckedWhereItIsBuilt) {
+  InstanceBuilder net = three_tasks(Charging::link);
+  net.add_net(1, 0, {{3}});
+  EXPECT_THROW(std::move(net).build(), Error);
+  InstanceBuilder edge = three_tasks(Charging::link);
+  edge.add_edge(0, 3);
+  EXPECT_THROW(std::move(edge).build(), Error);
+  Devices short_of_memory = devices(Charging::link);
+  short_of_memory.memory.pop_back();
+  EXPECT_THROW(InstanceBuilder{short_of_memory}, Error);
+}
+
+TEST(AnInstance, IsOneWhenMerged) {
+  InstanceBuilder builder = three_tasks(Charging::host_staged);
+  builder.add_task({.accelerator_time = 5, .cpu_time = 6, .bytes = 7, .on_accelerator = false});
+  builder.add_net(1, 0, {{1, 2}});
+  builder.add_net(2, 0, {{2}});
+  builder.add_net(3, 0, {{1}});
+  const Instance merged = merge(std::move(builder).build(), std::vector{0U, 0U, 1U, 1U}, 2);
+  ASSERT_EQ(merged.num_tasks(), 2U);
+  EXPECT_THAT(merged.accelerator_time, ElementsAre(2, 6));
+  EXPECT_THAT(merged.cpu_time, ElementsAre(8, 10));
+  EXPECT_THAT(merged.bytes, ElementsAre(4, 9));
+  EXPECT_FALSE(merged.runs_on(1, 0));
+  EXPECT_TRUE(merged.runs_on(1, merged.cpu));
+  ASSERT_EQ(merged.num_nets(), 1U);
+  EXPECT_EQ(merged.cost[0], 3);
+  EXPECT_EQ(merged.time(0, 1), 4);
+  // One accelerator, slower by two, and the CPU, whose memory is its own.
+  const Loads loads = find_loads(merged, std::vector{1U, merged.cpu});
+  EXPECT_EQ(loads.busiest, 10);
+  EXPECT_EQ(loads.transfer[1], 3);
+  EXPECT_TRUE(loads.fits);
+}
+
+// 0 -> 1 forward, 2 -> 3 on the way back: 3 is 0's mate, 2 has none.
+TEST(ALoweredLoad, HasColourClassesForTasksAndTurnsBackwardEdgesRound) {
+  LoadProblem problem;
+  problem.nodes.resize(4);
+  problem.successors = {{1}, {2}, {3}, {}};
+  for (std::size_t n = 0; n < 4; ++n) {
+    problem.nodes[n].accelerator_time = 1;
+    problem.nodes[n].transfer = 1;
+    problem.nodes[n].backward = n >= 2;
+  }
+  problem.nodes[0].colour = problem.nodes[3].colour = 9;
+  const LoweredLoad lowered = lower_load(problem);
+  EXPECT_THAT(lowered.task_of, ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(lowered.nodes[0], ElementsAre(0, 3));
+  EXPECT_THAT(lowered.to_nodes(std::vector{7U, 8U, 9U}), ElementsAre(7, 8, 9, 7));
+  const Instance& instance = lowered.instance;
+  EXPECT_THAT(instance.accelerator_time, ElementsAre(2, 1, 1));
+  EXPECT_THAT(instance.successors[0], ElementsAre(1, 2));
+  EXPECT_THAT(instance.successors[1], IsEmpty());
+  EXPECT_THAT(instance.predecessors[2], ElementsAre(0));
+  EXPECT_THAT(instance.own_order, ElementsAre(0, 1, 2));
+}
+
+}  // namespace
+}  // namespace kerf::place
