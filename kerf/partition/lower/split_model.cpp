@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "kerf/base/error.h"
+#include "kerf/base/topological_order.h"
 
 namespace kerf::partition {
 namespace {
@@ -34,8 +34,7 @@ class ModelMaker {
     collect_devices();
     place_devices();
     find_link();
-    add_units();
-    add_tensors();
+    make_instance();
     return std::move(model_);
   }
 
@@ -79,32 +78,25 @@ class ModelMaker {
     for (std::size_t d = 0; d < figures_.size(); ++d) {
       if (d != odd) model_.devices.emplace_back(d);
     }
-    LoadProblem& load = model_.load;
-    load.name = problem_.graph.name();
-    load.num_accelerators = static_cast<int>(model_.devices.size());
-    load.num_cpus = odd < figures_.size() ? 1 : 0;
-    load.charging = problem_.comm_model == "host_staged" ? Charging::host_staged : Charging::link;
+    place::Devices& out = modelled_;
+    out.cpu = static_cast<std::uint32_t>(model_.devices.size());
+    out.num_devices = out.cpu + (odd < figures_.size() ? 1 : 0);
+    out.charging = problem_.comm_model == "host_staged" ? Charging::host_staged : Charging::link;
     std::set<double> speeds;
-    std::set<double> memories;
-    load.memory = 0;
     for (const DeviceId device : model_.devices) {
       const Figures& figures = figures_[device.index()];
       speeds.insert(figures.speed);
-      memories.insert(figures.memory);
-      load.memory = std::max(load.memory, figures.memory);
-      load.slowness.push_back(1 / figures.speed);
-      load.memories.push_back(figures.memory);
+      out.slowness.push_back(1 / figures.speed);
+      out.memory.push_back(figures.memory);
     }
     if (speeds.size() == 1) {
       accelerator_speed_ = *speeds.begin();
-      load.slowness.clear();
+      out.slowness.assign(out.cpu, 1);
     }
-    if (memories.size() == 1) load.memories.clear();
-    if (load.num_cpus > 0) {
-      cpu_speed_ = figures_[odd].speed;
-      load.cpu_memory = figures_[odd].memory;
-      model_.devices.emplace_back(odd);
-    }
+    if (!out.has_cpu()) return;
+    cpu_speed_ = figures_[odd].speed;
+    out.memory.push_back(figures_[odd].memory);
+    model_.devices.emplace_back(odd);
   }
 
   // One link for all: the fastest figures of any for bounds, the mean of all for searches.
@@ -145,61 +137,66 @@ class ModelMaker {
     if (all_hosts || relaxed) latency_ = per_byte_ = 0;
   }
 
-  void add_units() {
+  void make_instance() {
+    place::InstanceBuilder builder(std::move(modelled_));
+    add_tasks(builder);
+    add_nets(builder);
+    builder.set_order(find_order());
+    model_.instance = std::move(builder).build();
+  }
+
+  void add_tasks(place::InstanceBuilder& builder) {
     std::vector<std::size_t> users(problem_.graph.storages().size());
     for (const Unit& unit : model_.units) {
       for (const StorageId storage : unit.weights) ++users[storage.index()];
     }
-    for (std::size_t u = 0; u < model_.units.size(); ++u) {
+    for (std::uint32_t u = 0; u < model_.units.size(); ++u) {
       const Unit& unit = model_.units[u];
-      LoadNode node;
-      node.id = static_cast<std::int64_t>(u);
-      node.colour = node.id;
-      node.accelerator_time = unit.time / accelerator_speed_;
-      node.cpu_time = unit.time / cpu_speed_;
+      place::Task task{unit.time / accelerator_speed_, unit.time / cpu_speed_};
       for (const StorageId storage : unit.weights) {
         const std::size_t sharers = users[storage.index()];
         if (sharers > 1 && use_ == ModelUse::bound) continue;
         // For searches a share each: right where the users stay together.
-        node.bytes += static_cast<double>(
+        task.bytes += static_cast<double>(
                           problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
                       static_cast<double>(sharers);
       }
-      model_.load.nodes.push_back(std::move(node));
-      model_.load.successors.emplace_back();
-    }
-    for (std::size_t u = 0; u < model_.units.size(); ++u) {
-      for (const std::size_t before : model_.units[u].before) {
-        model_.load.successors[before].push_back(static_cast<std::uint32_t>(u));
+      builder.add_task(task);
+      for (const std::size_t before : unit.before) {
+        edges_.emplace_back(static_cast<std::uint32_t>(before), u);
+        builder.add_edge(static_cast<std::uint32_t>(before), u);
       }
     }
   }
 
-  // A tensor is a node without time beside its maker: a unit may make several.
-  void add_tensors() {
+  // A unit may make several tensors.
+  void add_nets(place::InstanceBuilder& builder) {
     std::map<ValueId, std::vector<std::uint32_t>> readers;
     for (std::size_t u = 0; u < model_.units.size(); ++u) {
       for (const ValueId tensor : model_.units[u].tensors) {
         readers[tensor].push_back(static_cast<std::uint32_t>(u));
       }
     }
-    LoadProblem& load = model_.load;
-    for (auto& [tensor, units] : readers) {
+    num_places_ = static_cast<std::uint32_t>(model_.units.size());
+    for (const auto& [tensor, units] : readers) {
       const Value& value = problem_.graph.value(tensor);
-      const std::size_t maker = model_.unit_of[value.producer.index()];
-      LoadNode node;
-      node.id = static_cast<std::int64_t>(load.nodes.size());
-      node.colour = static_cast<std::int64_t>(maker);
-      node.transfer =
+      const auto maker = static_cast<std::uint32_t>(model_.unit_of[value.producer.index()]);
+      const double cost =
           latency_ + per_byte_ * static_cast<double>(value.bytes(problem_.micro_batch()).count);
-      load.successors[maker].push_back(static_cast<std::uint32_t>(load.nodes.size()));
-      load.nodes.push_back(std::move(node));
-      load.successors.push_back(std::move(units));
+      builder.add_net(cost, maker, units);
+      edges_.emplace_back(maker, num_places_);
+      for (const std::uint32_t reader : units) edges_.emplace_back(num_places_, reader);
+      ++num_places_;
     }
-    for (std::vector<std::uint32_t>& list : load.successors) {
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-    }
+  }
+
+  // Units in the order in which they could run, first come first served; a tensor takes its turn as
+  // units do.
+  std::vector<std::uint32_t> find_order() const {
+    const Rows next = to_rows(num_places_, edges_);
+    std::vector<std::uint32_t> order = first_come_order(num_places_, each_next_of(next));
+    std::erase_if(order, [&](std::uint32_t place) { return place >= model_.units.size(); });
+    return order;
   }
 
   const Problem& problem_;
@@ -207,6 +204,9 @@ class ModelMaker {
   ModelUse use_;
   SplitModel model_;
   std::vector<Figures> figures_;  // by device of the cluster
+  place::Devices modelled_;
+  Pairs edges_;  // of units, and of tensors, which are numbered after them
+  std::uint32_t num_places_ = 0;
   double accelerator_speed_ = 1;  // 1 when they differ: slowness has it
   double cpu_speed_ = 1;
   double latency_ = 0;

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A traced problem as a LoadProblem, so that the searches over those (ideals/, refine/, mincut/)
-// serve it.
+// A traced problem as an Instance, so that the searches of kerf/place serve it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,14 @@
 #include <vector>
 
 #include "kerf/partition/lower/units.h"
-#include "kerf/place/load_problem.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::partition {
 
 // What the model is for. They are the same problem when every pair of devices has the same link,
 // devices have memories of their own and the communication model is one that loads can have.
 enum class ModelUse : std::uint8_t {
-  search,  // as near the truth as a LoadProblem can be
+  search,  // as near the truth as an Instance can be
   bound,   // never dearer than the truth: what bounds it bounds the problem
 };
 
@@ -26,7 +25,7 @@ enum class ModelUse : std::uint8_t {
 // those of the cluster by `devices`; one that is unlike all others, or the only host under
 // `host_staged`, is the model's CPU.
 struct SplitModel {
-  LoadProblem load;  // its units are `units`, by number
+  place::Instance instance;  // its tasks are `units`, by number
   std::vector<Unit> units;
   std::vector<std::size_t> unit_of;  // by node
   std::vector<std::size_t> order;    // units, topological

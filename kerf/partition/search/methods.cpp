@@ -16,7 +16,6 @@
 #include "kerf/partition/search/enumerate.h"
 #include "kerf/partition/search/polish.h"
 #include "kerf/partition/search/traced_search.h"
-#include "kerf/place/lower_load.h"
 #include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/portfolio/families.h"
 
@@ -271,8 +270,7 @@ std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
   std::vector<LowerBound> bounds = lower_bounds(problem);
   if (problem.objective != Objective::throughput) return bounds;
   const SplitModel model = make_split_model(problem, ModelUse::bound);
-  const place::Instance instance = place::to_instance(model.load);
-  for (const place::LoadBound& bound : place::find_load_bounds(instance, seconds)) {
+  for (const place::LoadBound& bound : place::find_load_bounds(model.instance, seconds)) {
     const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
     if (!known) bounds.push_back({bound.name, bound.value, bound.argument});
   }

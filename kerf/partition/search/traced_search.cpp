@@ -9,7 +9,6 @@
 #include "kerf/partition/lower/coarse_units.h"
 #include "kerf/partition/lower/shared_weights.h"
 #include "kerf/partition/raise/finish.h"
-#include "kerf/place/lower_load.h"
 #include "kerf/place/mixed_pipe/boundary.h"
 #include "kerf/place/portfolio/families.h"
 
@@ -53,13 +52,13 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
       restricted_(coarse_ || model_.units.size() < count_units(problem.graph)),
-      driver_problem_{place::to_instance(model_.load), {}, model_.exact},
+      driver_problem_{model_.instance, {}, model_.exact},
       simple_(tightest(throughput_bounds(problem))),
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
     driver_problem_.known = place::LoadBound{simple_.name, simple_.value, simple_.argument};
   } else {
-    driver_problem_.bound = place::to_instance(make_split_model(problem, ModelUse::bound).load);
+    driver_problem_.bound = make_split_model(problem, ModelUse::bound).instance;
     driver_problem_.provable = !restricted_;
   }
   load_options_.time_budget = scope.seconds;
@@ -112,8 +111,7 @@ void TracedSearch::refine_borders() {
   const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
   const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
   // Whole runs of nodes may have to cross a border together: cut the line anew, then move nodes.
-  const place::DriverProblem fine{
-      place::to_instance(model.load), {}, model.exact, driver_problem_.known};
+  const place::DriverProblem fine{model.instance, {}, model.exact, driver_problem_.known};
   place::LoadOptions load_options = load_options_;
   load_options.time_budget *= kBorderShare;
   place::SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
@@ -163,7 +161,7 @@ double TracedSearch::overhead(const Plan& plan, const SplitModel& model,
                               std::span<const std::uint32_t> device) const {
   std::vector<double> counted(problem_.cluster.num_devices());
   for (std::size_t u = 0; u < device.size(); ++u) {
-    counted[model.devices[device[u]].index()] += model.load.nodes[u].bytes;
+    counted[model.devices[device[u]].index()] += model.instance.bytes[u];
   }
   double most = 0;
   for (std::size_t d = 0; d < counted.size(); ++d) {
