@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/union_find.h"
 
 namespace kerf::place {
 namespace {
@@ -52,19 +53,14 @@ struct Clump {
 };
 
 std::vector<Clump> clump_by_nets(const Instance& problem, double dearest_cut) {
-  Split root(problem.num_tasks());
-  std::iota(root.begin(), root.end(), 0U);
-  const auto find = [&](std::uint32_t u) {
-    while (root[u] != u) u = root[u] = root[root[u]];
-    return u;
-  };
+  UnionFind together(problem.num_tasks());
   for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
     if (problem.cost[net] <= dearest_cut) continue;
-    for (const std::uint32_t u : problem.pins[net]) root[find(u)] = find(problem.source[net]);
+    for (const std::uint32_t u : problem.pins[net]) together.join_to(problem.source[net], u);
   }
   std::vector<Clump> all(problem.num_tasks());
   for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
-    Clump& clump = all[find(u)];
+    Clump& clump = all[together.find(u)];
     clump.units.push_back(u);
     clump.bytes += problem.bytes[u];
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <queue>
 
+#include "kerf/base/topological_order.h"
 #include "kerf/place/load_problem.h"
 
 namespace kerf {
@@ -43,20 +44,10 @@ std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
 }  // namespace
 
 std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
-  std::vector<std::uint32_t> waiting(problem.nodes.size(), 0);
-  for (const auto& next : problem.successors) {
-    for (const std::uint32_t n : next) ++waiting[n];
-  }
-  std::vector<std::uint32_t> order;
-  for (std::uint32_t n = 0; n < waiting.size(); ++n) {
-    if (waiting[n] == 0) order.push_back(n);
-  }
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    for (const std::uint32_t n : problem.successors[order[i]]) {
-      if (--waiting[n] == 0) order.push_back(n);
-    }
-  }
-  return order;
+  return first_come_order(static_cast<std::uint32_t>(problem.nodes.size()),
+                          [&](std::uint32_t node, const auto& visit) {
+                            for (const std::uint32_t next : problem.successors[node]) visit(next);
+                          });
 }
 
 namespace {

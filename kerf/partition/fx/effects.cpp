@@ -6,28 +6,12 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <queue>
+
+#include "kerf/base/union_find.h"
 
 namespace kerf::partition::fx {
 namespace {
-
-class UnionFind {
- public:
-  explicit UnionFind(std::size_t size) : root_(size) { std::iota(root_.begin(), root_.end(), 0U); }
-  OpIndex find(OpIndex n) {
-    while (root_[n] != n) n = root_[n] = root_[root_[n]];
-    return n;
-  }
-  void join(OpIndex a, OpIndex b) {
-    a = find(a);
-    b = find(b);
-    root_[std::max(a, b)] = std::min(a, b);
-  }
-
- private:
-  std::vector<OpIndex> root_;
-};
 
 bool reads(const OpGraph& graph, OpIndex reader, OpIndex input) {
   const auto inputs = graph.inputs(reader);

@@ -3,8 +3,8 @@
 #include "kerf/partition/lower/units.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
+
+#include "kerf/base/topological_order.h"
 
 namespace kerf::partition {
 
@@ -54,23 +54,16 @@ std::vector<Unit> collect_units(const Problem& problem, const std::vector<std::s
 }
 
 std::vector<std::size_t> topological_order(const std::vector<Unit>& units) {
-  std::vector<std::size_t> waiting(units.size());
-  std::vector<std::vector<std::size_t>> after(units.size());
-  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    waiting[u] = units[u].before.size();
-    if (waiting[u] == 0) ready.push(u);
-    for (const std::size_t before : units[u].before) after[before].push_back(u);
-  }
-  std::vector<std::size_t> order;
-  while (!ready.empty()) {
-    order.push_back(ready.top());
-    ready.pop();
-    for (const std::size_t next : after[order.back()]) {
-      if (--waiting[next] == 0) ready.push(next);
+  Pairs edges;
+  for (std::uint32_t u = 0; u < units.size(); ++u) {
+    for (const std::size_t before : units[u].before) {
+      edges.emplace_back(static_cast<std::uint32_t>(before), u);
     }
   }
-  return order;
+  const auto count = static_cast<std::uint32_t>(units.size());
+  const Rows after = to_rows(count, edges);
+  const auto order = least_first_order(count, each_next_of(after), by_own_number());
+  return {order.begin(), order.end()};
 }
 
 }  // namespace kerf::partition

@@ -7,6 +7,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/topological_order.h"
 
 namespace kerf::place::acyclic {
 namespace {
@@ -53,25 +54,9 @@ Rows lift_edges(const Level& level, const Rows& members, std::span<const std::ui
 
 // number[cluster] along a topological order.
 Numbers topological_numbers(const Rows& successors) {
-  const std::uint32_t count = successors.size();
-  Numbers missing(count, 0);
-  for (std::uint32_t c = 0; c < count; ++c) {
-    for (const std::uint32_t d : successors[c]) ++missing[d];
-  }
-  Numbers queue;
-  queue.reserve(count);
-  for (std::uint32_t c = 0; c < count; ++c) {
-    if (missing[c] == 0) queue.push_back(c);
-  }
-  Numbers number(count, 0);
-  for (std::size_t i = 0; i < queue.size(); ++i) {
-    number[queue[i]] = static_cast<std::uint32_t>(i);
-    for (const std::uint32_t d : successors[queue[i]]) {
-      if (--missing[d] == 0) queue.push_back(d);
-    }
-  }
-  KERF_CHECK(queue.size() == count, "[partition.acyclic] clusters form a cycle");
-  return number;
+  const Numbers order = first_come_order(successors.size(), each_next_of(successors));
+  KERF_CHECK(order.size() == successors.size(), "[partition.acyclic] clusters form a cycle");
+  return places_in(order);
 }
 
 // Finds nets that were seen before.

@@ -3,11 +3,11 @@
 #include "kerf/place/ideals/groups.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <queue>
 #include <span>
 #include <utility>
+
+#include "kerf/base/topological_order.h"
 
 namespace kerf::place::ideals {
 namespace {
@@ -202,29 +202,6 @@ class Joining {
   bool memory_binds_ = false;
 };
 
-// number[vertex] along a topological order, the least first.
-std::vector<std::uint32_t> topological_numbers(const Rows& successors) {
-  std::vector<std::uint32_t> missing(successors.size(), 0);
-  for (std::uint32_t v = 0; v < successors.size(); ++v) {
-    for (const std::uint32_t to : successors[v]) ++missing[to];
-  }
-  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;
-  for (std::uint32_t v = 0; v < successors.size(); ++v) {
-    if (missing[v] == 0) ready.push(v);
-  }
-  std::vector<std::uint32_t> number(successors.size(), 0);
-  std::uint32_t next = 0;
-  while (!ready.empty()) {
-    const std::uint32_t v = ready.top();
-    ready.pop();
-    number[v] = next++;
-    for (const std::uint32_t to : successors[v]) {
-      if (--missing[to] == 0) ready.push(to);
-    }
-  }
-  return number;
-}
-
 void renumber(std::vector<std::uint32_t>& group_of, std::span<const std::uint32_t> number) {
   for (std::uint32_t& g : group_of) g = number[g];
 }
@@ -265,7 +242,8 @@ Groups to_groups(const Instance& instance) {
   const Components components(instance.successors);
   std::vector<std::uint32_t> group_of = components.component;
   const std::uint32_t count = join_groups(instance, components.count, group_of);
-  renumber(group_of, topological_numbers(lift(instance.successors, group_of, count)));
+  const Rows edges = lift(instance.successors, group_of, count);
+  renumber(group_of, places_in(least_first_order(count, each_next_of(edges), by_own_number())));
   Groups out{merge(instance, group_of, count), {}, {}};
   out.successors = lift(instance.successors, group_of, count);
   out.predecessors = transpose(out.successors, count);

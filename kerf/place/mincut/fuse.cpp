@@ -5,7 +5,9 @@
 // to a fixed point. Valid for every split below the limit.
 #include "kerf/place/mincut/fuse.h"
 
-#include <numeric>
+#include <utility>
+
+#include "kerf/base/union_find.h"
 
 namespace kerf::place {
 namespace {
@@ -13,26 +15,17 @@ namespace {
 class Fuser {
  public:
   Fuser(const CutProblem& problem, Flow limit, FlowScratch& scratch)
-      : problem_(&problem), limit_(limit), scratch_(&scratch) {
+      : problem_(&problem), limit_(limit), scratch_(&scratch), together_(problem.num_classes()) {
     for (const DeviceKind& kind : problem.kinds) networks_.push_back(load_network(problem, kind));
-    root_.resize(problem.num_classes());
-    std::iota(root_.begin(), root_.end(), 0U);
   }
 
-  // Class by class; equal for classes that stay together.
-  std::vector<std::uint32_t> run() {
+  // Which classes stay together.
+  UnionFind run() {
     for (const CutProblem::Net& net : problem_->nets) fuse_net(net);
-    std::vector<std::uint32_t> out;
-    for (std::uint32_t c = 0; c < root_.size(); ++c) out.push_back(find(c));
-    return out;
+    return std::move(together_);
   }
 
  private:
-  std::uint32_t find(std::uint32_t c) {
-    while (root_[c] != c) c = root_[c] = root_[root_[c]];
-    return c;
-  }
-
   // Each class with the one before it and with the first. The budget is asked for each of them: a
   // single net may hold all classes.
   void fuse_net(const CutProblem::Net& net) {
@@ -43,7 +36,7 @@ class Fuser {
   }
 
   void fuse(std::uint32_t a, std::uint32_t b) {
-    if (find(a) != find(b) && !can_part(a, b)) root_[find(b)] = find(a);
+    if (together_.find(a) != together_.find(b) && !can_part(a, b)) together_.join_to(a, b);
   }
 
   // Can a device of this kind hold `in` and not `out`, below the limit?
@@ -78,15 +71,15 @@ class Fuser {
   Flow limit_;
   FlowScratch* scratch_;
   std::vector<MaxFlow> networks_;  // by kind
-  std::vector<std::uint32_t> root_;
+  UnionFind together_;
 };
 
 // group[unit] through `joined` (by class), numbered from 0 in order of first use.
-std::size_t renumber(std::vector<std::uint32_t>& group, const std::vector<std::uint32_t>& joined) {
+std::size_t renumber(std::vector<std::uint32_t>& group, UnionFind joined) {
   std::vector<std::uint32_t> number(joined.size(), static_cast<std::uint32_t>(-1));
   std::uint32_t next = 0;
   for (std::uint32_t& g : group) {
-    std::uint32_t& known = number[joined[g]];
+    std::uint32_t& known = number[joined.find(g)];
     if (known == static_cast<std::uint32_t>(-1)) known = next++;
     g = known;
   }

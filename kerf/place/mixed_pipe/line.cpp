@@ -3,13 +3,12 @@
 #include "kerf/place/mixed_pipe/line.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
-#include <queue>
 #include <utility>
 
 #include "kerf/base/rng.h"
+#include "kerf/base/topological_order.h"
 #include "kerf/place/ideals/orders.h"
 
 namespace kerf::place {
@@ -36,26 +35,10 @@ std::vector<double> crossing_costs(const Instance& units, std::span<const std::u
 // Of the groups that are ready the one with the least unit first.
 ideals::Order by_number(const ideals::Groups& groups,
                         const std::vector<std::vector<std::uint32_t>>& members) {
-  using Entry = std::pair<std::uint32_t, std::uint32_t>;  // least unit, group
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  const auto add = [&](std::uint32_t group) {
-    ready.emplace(*std::min_element(members[group].begin(), members[group].end()), group);
+  const auto least_unit = [&](std::uint32_t group) {
+    return *std::min_element(members[group].begin(), members[group].end());
   };
-  std::vector<std::size_t> missing(groups.num_tasks());
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
-    missing[g] = groups.predecessors[g].size();
-    if (missing[g] == 0) add(g);
-  }
-  ideals::Order order;
-  while (!ready.empty()) {
-    const std::uint32_t group = ready.top().second;
-    ready.pop();
-    order.push_back(group);
-    for (const std::uint32_t next : groups.successors[group]) {
-      if (--missing[next] == 0) add(next);
-    }
-  }
-  return order;
+  return least_first_order(groups.num_tasks(), each_next_of(groups.successors), least_unit);
 }
 
 }  // namespace

@@ -7,42 +7,10 @@
 #include <utility>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/union_find.h"
 
 namespace kerf::place {
 namespace {
-
-class Groups {
- public:
-  explicit Groups(std::size_t count) : parent_(count), left_(count) {
-    std::iota(parent_.begin(), parent_.end(), 0U);
-  }
-  std::uint32_t find(std::uint32_t unit) {
-    while (parent_[unit] != unit) unit = parent_[unit] = parent_[parent_[unit]];
-    return unit;
-  }
-  bool join(std::uint32_t a, std::uint32_t b) {
-    a = find(a);
-    b = find(b);
-    if (a == b) return false;
-    parent_[std::max(a, b)] = std::min(a, b);
-    --left_;
-    return true;
-  }
-  std::size_t left() const { return left_; }
-  // Numbered from 0 in the order of their first units.
-  std::vector<std::uint32_t> numbers() {
-    std::vector<std::uint32_t> number(parent_.size());
-    std::uint32_t next = 0;
-    for (std::uint32_t u = 0; u < parent_.size(); ++u) {
-      number[u] = find(u) == u ? next++ : number[find(u)];
-    }
-    return number;
-  }
-
- private:
-  std::vector<std::uint32_t> parent_;
-  std::size_t left_;
-};
 
 // Cost of the tensors two units share, for pairs that share one. Tensors with many units are left
 // out: they would make all pairs, and what is left out only merges less.
@@ -157,9 +125,9 @@ class Merger {
   const Instance& problem() const { return out_.merged.empty() ? start_ : out_.instance; }
   bool merged() const { return !out_.merged.empty(); }
   const Contraction& contraction() const { return out_; }
-  void merge_groups(Groups& groups) {
+  void merge_groups(UnionFind& groups) {
     std::vector<std::uint32_t> number = groups.numbers();
-    Instance after = merge(problem(), number, groups.left());
+    Instance after = merge(problem(), number, groups.num_sets());
     for (std::uint32_t& unit : out_.merged) unit = number[unit];
     if (out_.merged.empty()) out_.merged = std::move(number);
     out_.instance = std::move(after);
@@ -191,13 +159,13 @@ Contraction contract_uncuttable(const Instance& problem, double limit, const Sto
   Merger merger(problem);
   while (limit < kInfinity && !clock.struck()) {
     const Instance& units = merger.problem();
-    Groups groups(units.num_tasks());
+    UnionFind groups(units.num_tasks());
     for (const SharedCost& pair : shared_costs(units, clock)) {
       if (!below.separable(units.task(pair.a), units.task(pair.b), pair)) {
         groups.join(pair.a, pair.b);
       }
     }
-    if (groups.left() == units.num_tasks() || clock.struck()) break;
+    if (groups.num_sets() == units.num_tasks() || clock.struck()) break;
     merger.merge_groups(groups);
   }
   return merger.take();
@@ -232,14 +200,14 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
     }
     std::stable_sort(edges.begin(), edges.end(),
                      [](const Edge& x, const Edge& y) { return x.rating > y.rating; });
-    Groups groups(units.num_tasks());
+    UnionFind groups(units.num_tasks());
     std::vector<bool> taken(units.num_tasks(), false);
     for (const Edge& edge : edges) {
-      if (taken[edge.a] || taken[edge.b] || groups.left() <= target) continue;
+      if (taken[edge.a] || taken[edge.b] || groups.num_sets() <= target) continue;
       taken[edge.a] = taken[edge.b] = true;
       groups.join(edge.a, edge.b);
     }
-    if (groups.left() == units.num_tasks() || clock.struck()) break;
+    if (groups.num_sets() == units.num_tasks() || clock.struck()) break;
     merger.merge_groups(groups);
     if (!held.empty()) held = to_coarse(merger.contraction(), device);
   }
