@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Devices that are as good as each other. Private to partition/chain/.
+// Devices that are as good as each other. Private to partition/chain/. place/ideals has classes of
+// its own: an Instance knows one link for all, here every pair of devices has one.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 
 namespace kerf::place {
 
-// acyclic_partition for a load problem: one stage a device, devices in the order given and, where
+// acyclic_partition for an Instance: one stage a device, devices in the order given and, where
 // they are not alike, the fastest first; the CPU, if there is one, first or last. Units that only
 // the CPU can run are on it. An answer without devices: nothing was found that fits.
 LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool multilevel);

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A graph of groups, or of clusters of them: what the acyclic search works on at each level.
+// A graph of groups, or of clusters of them: what the acyclic search works on at each level. Less
+// than an Instance: it is contracted often, in linear time, and nets stay in the order in which
+// they are met, on which its splits depend.
 #pragma once
 
 #include <cstdint>

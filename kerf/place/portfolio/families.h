@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ways to split that people know by name, each from a load problem to a split.
+// The ways to split that people know by name, each from an Instance to a split.
 #pragma once
 
 #include <string_view>
