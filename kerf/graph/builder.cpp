@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/graph/builder.h"
 
-#include <fmt/format.h>
-
 #include <utility>
+
+#include "kerf/graph/unique_names.h"
 
 namespace kerf {
 
@@ -30,19 +30,13 @@ bool GraphBuilder::add_condition(Condition condition) {
 ScopeId GraphBuilder::add_scope(const std::string& path, const std::string& class_name) {
   const auto [entry, fresh] = scopes_.emplace(path, ScopeId(data_.scopes.size()));
   if (fresh) data_.scopes.push_back({path, class_name});
-  if (path.empty() && !class_name.empty()) data_.scopes[0].class_name = class_name;
+  if (path.empty() && data_.scopes[0].class_name.empty()) data_.scopes[0].class_name = class_name;
   return entry->second;
 }
 
 ValueId GraphBuilder::add_value(TensorSpec spec) {
   Value value;
-  // Tracers name weights and node results independently; the graph has one name space.
-  int& uses = taken_names_[spec.name];
-  value.name = uses == 0 ? spec.name : fmt::format("{}.{}", spec.name, uses);
-  while (uses++ > 0 && taken_names_.contains(value.name)) {
-    value.name = fmt::format("{}.{}", spec.name, uses);
-  }
-  if (value.name != spec.name) taken_names_[value.name] = 1;
+  value.name = std::move(spec.name);
   value.dtype = spec.dtype;
   value.scalar = spec.scalar;
   if (!spec.scalar) {
@@ -83,9 +77,7 @@ std::vector<ValueId> GraphBuilder::add_node(Node node,
   return out;
 }
 
-void GraphBuilder::set_outputs(std::vector<GraphOutput> outputs, std::string in_spec,
-                               std::string out_spec) {
-  data_.outputs = std::move(outputs);
+void GraphBuilder::set_specs(std::string in_spec, std::string out_spec) {
   data_.in_spec = std::move(in_spec);
   data_.out_spec = std::move(out_spec);
 }
@@ -93,6 +85,7 @@ void GraphBuilder::set_outputs(std::vector<GraphOutput> outputs, std::string in_
 Graph GraphBuilder::finish() {
   GraphData data = std::move(data_);
   *this = GraphBuilder("", false);
+  make_value_names_unique(data);
   return Graph::freeze(std::move(data));
 }
 

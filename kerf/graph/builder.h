@@ -49,10 +49,14 @@ class GraphBuilder {
                      std::string data = {});
   // `node.outputs` is filled in from `outputs`; nullptr stands for a result that is no tensor.
   std::vector<ValueId> add_node(Node node, const std::vector<const TensorSpec*>& outputs);
-  void set_outputs(std::vector<GraphOutput> outputs, std::string in_spec, std::string out_spec);
+  void set_outputs(std::vector<GraphOutput> outputs) { data_.outputs = std::move(outputs); }
+  void set_specs(std::string in_spec, std::string out_spec);
 
-  // Verifies and freezes; the builder is empty afterwards. Throws Error(invalid_graph).
+  // Names values apart, verifies and freezes; the builder is empty afterwards. Throws
+  // Error(invalid_graph).
   Graph finish();
+  // What was added so far, for passes that work on it before it is frozen.
+  GraphData& data() { return data_; }
 
  private:
   ValueId add_value(TensorSpec spec);
@@ -60,7 +64,6 @@ class GraphBuilder {
   GraphData data_;
   std::unordered_map<std::string, ScopeId> scopes_;
   std::unordered_map<std::int64_t, StorageId> storages_;
-  std::unordered_map<std::string, int> taken_names_;
 };
 
 }  // namespace kerf

@@ -5,14 +5,31 @@
 namespace kerf {
 namespace {
 
-void renumber_argument(Argument& argument, const std::vector<ValueId>& map) {
+void map_argument(Argument& argument, const std::vector<ValueId>& map) {
   if (auto* value = std::get_if<ValueId>(&argument.data)) *value = map[value->index()];
   if (auto* list = std::get_if<Argument::List>(&argument.data)) {
-    for (Argument& element : *list) renumber_argument(element, map);
+    for (Argument& element : *list) map_argument(element, map);
   }
 }
 
 }  // namespace
+
+std::vector<ValueId> identity_map(const GraphData& data) {
+  std::vector<ValueId> map;
+  map.reserve(data.values.size());
+  for (std::size_t i = 0; i < data.values.size(); ++i) map.emplace_back(i);
+  return map;
+}
+
+void map_uses(Node& node, const std::vector<ValueId>& map) {
+  for (NamedArgument& argument : node.args) map_argument(argument.value, map);
+  for (ValueId& id : node.written) id = map[id.index()];
+  for (ValueId& id : node.may_alias) id = map[id.index()];
+}
+
+void map_outputs(GraphData& data, const std::vector<ValueId>& map) {
+  for (GraphOutput& output : data.outputs) map_argument(output.leaf, map);
+}
 
 void renumber_values(GraphData& data) {
   std::vector<ValueId> new_id(data.values.size());
@@ -26,14 +43,12 @@ void renumber_values(GraphData& data) {
   for (GraphInput& input : data.inputs) place(input.value);
   for (Weight& weight : data.weights) place(weight.value);
   for (Node& node : data.nodes) {
-    for (NamedArgument& argument : node.args) renumber_argument(argument.value, new_id);
-    for (ValueId& id : node.written) id = new_id[id.index()];
-    for (ValueId& id : node.may_alias) id = new_id[id.index()];
+    map_uses(node, new_id);
     for (ValueId& id : node.outputs) {
       if (id.valid()) place(id);
     }
   }
-  for (GraphOutput& output : data.outputs) renumber_argument(output.leaf, new_id);
+  map_outputs(data, new_id);
   data.values = std::move(values);
 }
 

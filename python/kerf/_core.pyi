@@ -90,7 +90,8 @@ Ref: Any
 DType: Any
 Dev: Any
 Enum: Any
-GraphBuilder: Any
+Operator: Any
+Capture: Any
 ObjectWatch: Any
 
 def __getattr__(name: str) -> Any: ...

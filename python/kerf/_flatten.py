@@ -8,7 +8,6 @@ modes it ran under, and every name is followed to the call that made it.
 """
 
 import dataclasses
-import functools
 import operator
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import torch.fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kerf._checkpoint import Regions
-from kerf._schema import Schema, schema_of, with_numbers
+from kerf._schema import with_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,18 +48,13 @@ class Call:
     node: torch.fx.Node
     modes: Modes
     region: str
-    schema: Schema
+    op: torch._ops.OpOverload
     args: list
     kwargs: dict
 
-    @functools.cached_property
-    def bound(self):
-        """Arguments by name, defaults filled in."""
-        return self.schema.bind(self.args, self.kwargs)
-
     @property
     def results(self):
-        if not self.schema.returns:
+        if not self.op._schema.returns:
             return []
         val = self.node.meta.get("val")
         if isinstance(val, (list, tuple)):
@@ -165,8 +159,7 @@ class FlatProgram:
                 target = with_numbers(target, places)
                 if target is None:
                     raise UnsupportedCall(node)
-            schema = schema_of(target)
-            self.calls.append(Call(node, modes, self._regions.path, schema, args, kwargs))
+            self.calls.append(Call(node, modes, self._regions.path, target, args, kwargs))
         elif isinstance(node.meta.get("val"), torch.types.py_sym_types):
             self._define(node)  # Python arithmetic on sizes: `val` has the outcome
         else:

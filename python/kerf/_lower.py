@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a flat program to the records of a ``kerf.Graph``."""
+"""From a flat program to a ``kerf.Graph``: all calls are stated, the core takes what it needs."""
 
 import re
 import sys
@@ -9,7 +9,6 @@ import torch
 
 from kerf import _schema
 from kerf._flatten import Result, results_in
-from kerf._prune import Pruned
 from kerf._symbols import NotAnExpression
 
 DTYPES = {
@@ -57,33 +56,30 @@ class UnknownSize(Exception):
 
 
 class Lowering:
-    """Adds the calls of one flat program to a builder.
+    """States the calls of one flat program to a capture.
 
-    core       the module with GraphBuilder and the argument markers
-    scopes     number of a module's scope by its path
+    core       the module with the argument markers
     device     the device that is not written down, because every stage has its own
     opaque     the blocks that were called as operators, by key
     """
 
-    def __init__(self, core, builder, flat, symbols, *, scopes, device, opaque):
+    def __init__(self, core, capture, flat, symbols, *, device, opaque):
         self.core = core
-        self.builder = builder
+        self.capture = capture
         self.flat = flat
         self.symbols = symbols
-        self.pruned = Pruned(flat, symbols, opaque)
-        self.scopes = scopes
         self.device = device
         self.opaque = opaque
         self.values = {}  # Result -> value id
         self.weights = {}  # name -> value id
         self.storages = {}  # address of a fake storage -> key
-        self.names = set()
         self.sources = {}  # stack trace -> source line
+        self.refusal = None  # what could not be written down of the call at hand
 
     # Tensors
 
     def spec(self, val, requires_grad):
-        """The keywords that describe a tensor to the builder."""
+        """The keywords that describe a tensor to the capture."""
         text = self.symbols.text
         storage = val.untyped_storage()
         itemsize = val.element_size()
@@ -102,15 +98,15 @@ class Lowering:
         return self.storages.setdefault(storage._cdata, len(self.storages))
 
     def bind(self, node, value):
-        """Says that a placeholder is an input or a weight that the builder knows by now."""
+        """Says that a placeholder is an input or a weight that the capture knows by now."""
         self.values[Result(node)] = value
 
     # Arguments
 
     def encode(self, item):
-        """A followed argument as the builder takes it."""
+        """A followed argument as the capture takes it."""
         if isinstance(item, Result):
-            return self.reference(self.pruned.resolve(item))
+            return self.reference(item)
         if isinstance(item, list):
             return [self.encode(i) for i in item]
         if item is None or isinstance(item, (bool, int, float, str, complex)):
@@ -150,35 +146,65 @@ class Lowering:
 
     # Calls
 
-    def run(self):
-        for call in self.pruned.calls:
-            try:
-                self._emit(call)
-            except NotAnExpression as error:
-                raise UnknownSize(call.node, error.expression) from error
+    def run(self, names):
+        """States the calls and the outputs, by their names, and lets the core leave out what no
+        graph needs. Raises for a call that it does need and that no graph can hold."""
+        refused = []  # by call that was stated
+        for call in self.flat.calls:
+            if self._is_size(call.node):
+                continue
+            self.refusal = None
+            self._state(call)
+            refused.append((call.node, self.refusal))
+        self.refusal = None
+        self.capture.set_outputs([self._try(self.encode, o) for o in self.flat.outputs], names)
+        needed = self.capture.simplify()
+        if needed is not None:
+            node, error = refused[needed]
+            if isinstance(error, NotAnExpression):
+                raise UnknownSize(node, error.expression) from error
+            raise error
 
-    def _emit(self, call):
-        schema = call.schema
+    def _is_size(self, node):
+        """A number that is written as an expression, where it is used, and is no call."""
+        if not isinstance(node.meta.get("val"), torch.types.py_sym_types):
+            return False
+        try:
+            self.symbols.text(node.meta["val"])
+        except NotAnExpression:
+            return node.target is torch.ops.aten.sym_size.int
+        return True
+
+    def _try(self, make, *args):
+        """None, and a refusal, where the graph has no words for something. That matters only if
+        the call stays."""
+        try:
+            return make(*args)
+        except Exception as error:
+            self.refusal = self.refusal or error
+            return None
+
+    def _state(self, call):
         outputs = self._outputs(call)
         record = {
-            "name": self._unique(call.node.name),
-            "op": schema.name,
-            "args": [self.encode(a) for a in call.args],
-            "kwargs": {k: self.encode(v) for k, v in call.kwargs.items()},
-            "written_args": self._places(call, _schema.written_arguments(schema, call.bound)),
-            "aliased_args": self._places(call, schema.aliases),
-            "random": _schema.is_random(schema, call.bound),
+            "name": call.node.name,
+            "op": str(call.op),
+            "args": [self._try(self.encode, a) for a in call.args],
+            "kwargs": {k: self._try(self.encode, v) for k, v in call.kwargs.items()},
         }
-        if call.node.target is torch.ops.kerf.opaque.default:
+        if call.op is torch.ops.kerf.opaque.default:
             self.opaque[call.args[1]].fill(record, self.core.Ref, self.weights)
-        made = self.builder.add_node(
+        else:
+            self.capture.add_operator(_schema.operator_of(call.op))
+        made = self.capture.add_call(
             **record,
             outputs=outputs,
-            scope=self._scope(call.node),
+            scope=module_of(call.node),
             source=self.source(call.node),
             region=call.region,
             grad_enabled=call.modes.grad_enabled,
             autocast=[(kind, dtype_name(t), on) for kind, t, on in call.modes.autocast],
+            refused=self.refusal is not None,
         )
         tensors = [r for r, o in zip(call.results, outputs, strict=True) if o is not None]
         self.values.update(zip(tensors, made, strict=True))
@@ -189,13 +215,14 @@ class Lowering:
         for i, result in enumerate(results):
             name = call.node.name if len(results) == 1 else f"{call.node.name}.{i}"
             val = result.val
+            record = {"dtype": _SCALARS.get(type(val), "i64"), "scalar": True}
             if isinstance(val, torch.Tensor):
-                spec = self.spec(val, self._requires_grad(result, call))
-                outputs.append({"name": name, **true_states(call.schema.name, i, spec)})
-            elif isinstance(val, torch.types.py_sym_types):
-                outputs.append({"name": name, "dtype": _SCALARS[type(val)], "scalar": True})
-            else:
+                spec = self._try(self.spec, val, self._requires_grad(result, call))
+                record = record if spec is None else true_states(str(call.op), i, spec)
+            elif not isinstance(val, torch.types.py_sym_types):
                 outputs.append(None)
+                continue
+            outputs.append({"name": name, **record})
         return outputs
 
     def _requires_grad(self, result, call):
@@ -206,31 +233,6 @@ class Lowering:
             return False
         inputs = results_in([call.args, *call.kwargs.values()])
         return any(self.flat.requires_grad.get(r, False) for r in inputs)
-
-    @staticmethod
-    def _places(call, names):
-        """Argument names as the builder wants them: position as text, or keyword."""
-        found = []
-        for name in names:
-            if name in call.kwargs:
-                found.append(name)
-            elif call.schema.position(name) < len(call.args):
-                found.append(str(call.schema.position(name)))
-        return found
-
-    def _unique(self, name):
-        unique, count = name, 1
-        while unique in self.names:
-            unique, count = f"{name}_i{count}", count + 1
-        self.names.add(unique)
-        return unique
-
-    def _scope(self, node):
-        path, class_name = module_of(node)
-        scope = self.scopes.get(path)
-        if scope is None:
-            scope = self.scopes[path] = self.builder.add_scope(path, class_name)
-        return scope
 
     def source(self, node):
         trace = node.meta.get("stack_trace") or ""

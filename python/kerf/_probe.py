@@ -228,9 +228,8 @@ class _Draws(TorchDispatchMode):
         self.seen = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        schema = _schema.schema_of(func)
         kwargs = kwargs or {}
-        self.seen = self.seen or _schema.is_random(schema, schema.bind(args, kwargs))
+        self.seen = self.seen or _schema.draws(func, args, kwargs)
         return func(*args, **kwargs)
 
 

@@ -38,7 +38,7 @@ class ModelState:
         self._judged = set()  # what was changed beside tensors, by path and name
         self.reads = Reads(model)
 
-    def write(self, builder, notes, is_opaque):
+    def write(self, capture, notes, is_opaque):
         """Adds the records; ``is_opaque`` tells paths of modules that run as they are."""
         changed = self.reads.unsteady()
         notes.extend(
@@ -51,35 +51,35 @@ class ModelState:
                 f"forward changes attribute '{_join(r)}', which it also reads; a pipeline does not"
                 for r in self.reads.changed()
             )
-        builder.add_attribute("", DEFAULT_DTYPE, describe(torch.get_default_dtype())[1])
-        builder.add_attribute("", AUTOCAST, autocast_state(self._device_types))
-        builder.add_attribute("", SHARED, shared_modules(self._model))
-        builder.add_attribute("", MODULES, len(list(self._model.modules())))
+        capture.add_attribute("", DEFAULT_DTYPE, describe(torch.get_default_dtype())[1])
+        capture.add_attribute("", AUTOCAST, autocast_state(self._device_types))
+        capture.add_attribute("", SHARED, shared_modules(self._model))
+        capture.add_attribute("", MODULES, len(list(self._model.modules())))
         for name, hooks in GLOBAL_HOOKS.items():
-            builder.add_attribute("", name, describe_hooks(hooks))
-        self._write_hooks(builder, is_opaque)
+            capture.add_attribute("", name, describe_hooks(hooks))
+        self._write_hooks(capture, is_opaque)
         written = set()
         for path, name, value in self.reads.records():
             if (path, name) in changed or is_opaque(path):
                 continue
-            builder.add_attribute(path, name, value)
+            capture.add_attribute(path, name, value)
             written.add((path, name))
             if (path, name) in self._first:
-                builder.add_attribute(path, name, self._first[path, name])
+                capture.add_attribute(path, name, self._first[path, name])
         for path, module in self._model.named_modules():
             if module.training != self._model.training and (path, "training") not in written:
-                builder.add_attribute(path, "training", module.training)
+                capture.add_attribute(path, "training", module.training)
 
-    def _write_hooks(self, builder, is_opaque):
+    def _write_hooks(self, capture, is_opaque):
         now = _hooks(self._model)
         for key in dict.fromkeys([*self._hooks, *now]):
             path, name = key
             if is_opaque(path):
                 continue
             before, after = self._hooks.get(key, []), now.get(key, [])
-            builder.add_attribute(path, name, after)
+            capture.add_attribute(path, name, after)
             if not same(before, after):
-                builder.add_attribute(path, name, before)  # a model that was never called
+                capture.add_attribute(path, name, before)  # a model that was never called
 
     def settled(self, graph, hide, second_call):
         """False when the model has to be traced once more: its code has changed what it reads.

@@ -94,7 +94,7 @@ def trace_timed(model, args=(), kwargs=None, *, fold_masks=True, **options):
 
 
 class Tracer:
-    """One trace. ``core`` is the module with GraphBuilder and the argument markers."""
+    """One trace. ``core`` is the module with Capture and the argument markers."""
 
     def __init__(
         self, core, model, args, kwargs, *, batch_dims=None, basic_blocks=(), opaque="auto"
@@ -294,32 +294,27 @@ class Tracer:
 
     def _lower(self, program):
         flat = FlatProgram(program, ambient_modes({"cpu", self.device.type}))
-        builder = self.core.GraphBuilder(type(self.model).__name__, self.model.training)
+        capture = self.core.Capture(type(self.model).__name__, self.model.training)
         symbols = Symbols()
         placeholders = _placeholders(program)
         hidden = [note for path, note in self.hidden.items() if path in self.blocks.paths]
         notes = [*self.notes, *hidden]
-        self._define_batch(builder, symbols, placeholders, notes)
-        scopes = {p: builder.add_scope(p, type(m).__name__) for p, m in self.model.named_modules()}
+        self._define_batch(capture, symbols, placeholders, notes)
+        for path, module in self.model.named_modules():
+            capture.add_scope(path, type(module).__name__)
         lowering = Lowering(
-            self.core,
-            builder,
-            flat,
-            symbols,
-            scopes=scopes,
-            device=self.device,
-            opaque=self.blocks.calls,
+            self.core, capture, flat, symbols, device=self.device, opaque=self.blocks.calls
         )
-        self._add_inputs(builder, lowering, placeholders)
-        self._add_weights(builder, lowering, program, placeholders)
-        lowering.run()
-        self.state.write(builder, notes, self.blocks.covers)
+        self._add_inputs(capture, lowering, placeholders)
+        self._add_weights(capture, lowering, program, placeholders)
+        lowering.run(self.exporter.result.paths)
+        self.state.write(capture, notes, self.blocks.covers)
         for note in dict.fromkeys(notes):
-            builder.add_note(note)
-        self._set_outputs(builder, lowering, flat)
-        return builder.finish()
+            capture.add_note(note)
+        self._set_specs(capture, lowering)
+        return capture.finish()
 
-    def _define_batch(self, builder, symbols, placeholders, notes):
+    def _define_batch(self, capture, symbols, placeholders, notes):
         if not self.batch.size:
             if not self.notes:
                 notes.append("batch is static: no batch dimension in the inputs")
@@ -342,10 +337,10 @@ class Tracer:
         for i, size in sizes.items():
             if i not in fixed and not symbols.define(size):
                 raise _NotBatched(sizes, [f"the batch has to be {size}"])
-        builder.set_batch(self.batch.size)
-        self._add_conditions(builder, symbols, open_sizes[0].node.shape_env)
+        capture.set_batch(self.batch.size)
+        self._add_conditions(capture, symbols, open_sizes[0].node.shape_env)
 
-    def _add_conditions(self, builder, symbols, env):
+    def _add_conditions(self, capture, symbols, env):
         """What the trace took for granted about the batch; it goes static where that is no size."""
         conditions = [(c, "") for c in symbols.divisors]
         for decision in self.exporter.decisions:
@@ -361,7 +356,7 @@ class Tracer:
         for (left, relation, right), source in conditions:
             if left == right and relation in ("==", "<="):
                 continue
-            if not builder.add_condition(left, relation, right, source):
+            if not capture.add_condition(left, relation, right, source):
                 where = f" at {source}" if source else ""
                 raise self._static(f"a batch of one goes another way than larger ones{where}")
 
@@ -387,7 +382,7 @@ class Tracer:
                 return f" at {decision.source}"
         return ""
 
-    def _add_inputs(self, builder, lowering, placeholders):
+    def _add_inputs(self, capture, lowering, placeholders):
         inputs = placeholders[InputKind.USER_INPUT]
         real = {}  # storages of the example: tensors passed twice share one
         for (node, _), path, tensor in zip(inputs, self.signature.paths, self.tensors, strict=True):
@@ -399,9 +394,9 @@ class Tracer:
                     shared, len(lowering.storages)
                 )
             spec = lowering.spec(val, tensor.requires_grad)
-            lowering.bind(node, builder.add_input(path=path, name=_input_name(path), **spec))
+            lowering.bind(node, capture.add_input(path=path, name=_input_name(path), **spec))
 
-    def _add_weights(self, builder, lowering, program, placeholders):
+    def _add_weights(self, capture, lowering, program, placeholders):
         groups = {}  # id of a tensor -> [tensor, kind, names, nodes]
         own = dict(self.model.named_parameters(remove_duplicate=False))
         own.update(self.model.named_buffers(remove_duplicate=False))
@@ -417,12 +412,12 @@ class Tracer:
                 entry[2].append(name)
                 entry[3].append(node)
         for tensor, kind, names, nodes in groups.values():
-            value = self._add_weight(builder, lowering, tensor, kind, names, nodes)
+            value = self._add_weight(capture, lowering, tensor, kind, names, nodes)
             for node in nodes:
                 lowering.bind(node, value)
             lowering.weights.update(dict.fromkeys(names, value))
 
-    def _add_weight(self, builder, lowering, tensor, kind, names, nodes):
+    def _add_weight(self, capture, lowering, tensor, kind, names, nodes):
         literal = kind == "constant" and _attribute(self.model, names[0]) is not tensor
         data = element_bytes(tensor) if literal else b""
         # The graph's views of a weight are views of its stand-in; both are one memory.
@@ -430,11 +425,11 @@ class Tracer:
         key = lowering.storage_key(storage)
         for node in nodes:
             lowering.storages[node.meta["val"].untyped_storage()._cdata] = key
-        return builder.add_weight(
+        return capture.add_weight(
             names=names, kind=kind, data=data, **lowering.spec(tensor, tensor.requires_grad)
         )
 
-    def _set_outputs(self, builder, lowering, flat):
+    def _set_specs(self, capture, lowering):
         found = self.exporter.result
         if self.exporter.lost:
             raise ExportError(
@@ -448,9 +443,9 @@ class Tracer:
             if free_unbacked_symbols(error.expression):
                 raise self._number_refused(error.expression) from None
             raise self._static(f"the result holds {error}") from error
-        leaves = [lowering.encode(leaf) for leaf in flat.outputs]
-        result = Result(spec, arguments)
-        builder.set_outputs(leaves, found.paths, self.signature.to_json(), result.to_json())
+        if lowering.refusal is not None:
+            raise lowering.refusal
+        capture.set_specs(self.signature.to_json(), Result(spec, arguments).to_json())
 
     def _number_refused(self, expression):
         """A result that holds a number taken from a tensor, which no graph computes."""

@@ -8,7 +8,10 @@ PYBIND11_MODULE(_core, m) {
   m.attr("__version__") = KERF_VERSION;
   init_errors(m);
   init_graph(m);
-  init_graph_builder(m);
+  init_arguments(m);
+  init_operator(m);
+  init_capture(m);
+  init_calls(m);
   init_device(m);
   init_profile(m);
   init_timeline(m);

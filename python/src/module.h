@@ -14,7 +14,10 @@ namespace py = pybind11;
 
 void init_errors(py::module_& m);
 void init_graph(py::module_& m);
-void init_graph_builder(py::module_& m);
+void init_arguments(py::module_& m);
+void init_operator(py::module_& m);
+void init_capture(py::module_& m);
+void init_calls(py::module_& m);
 void init_device(py::module_& m);
 void init_profile(py::module_& m);
 void init_plan(py::module_& m);

@@ -170,7 +170,8 @@ TEST(ABuilder, MakesTheGraphItsTextSays) {
   const auto outputs = builder.add_node(node, {&result, nullptr});
   ASSERT_EQ(outputs.size(), 2U);
   EXPECT_FALSE(outputs[1].valid());
-  builder.set_outputs({{{outputs[0]}, "y"}}, "in", "out");
+  builder.set_outputs({{{outputs[0]}, "y"}});
+  builder.set_specs("in", "out");
   EXPECT_EQ(print_graph(builder.finish()), R"(kerf-graph 1.1
 graph "g" training
 batch 2

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kerf/graph/text.h"
+#include "tests/graph/captured.h"
 
 namespace kerf {
 namespace {
@@ -41,6 +42,17 @@ TEST(UnusedNodes, LeaveTheOthersAsTheyWere) {
       "%a: f32[B, 4] = aten.relu.default(%x)\n"
       "output \"y\" = %a\n");
   EXPECT_EQ(remove_unused(graph.data()), graph);
+}
+
+TEST(UnusedNodes, GoAmongCapturedCallsWithTheChecksOfExport) {
+  Captured calls = captured(
+      "%a: f32[B, 4] = aten.neg.default(%x)\n"
+      "%b: bool[] = aten.all.default(%a)\n"
+      "() = aten._assert_async.msg(%b, \"all\") ; name=\"check\"\n"
+      "output \"y\" = %a\n");
+  remove_unused(calls);
+  ASSERT_EQ(calls.data.nodes.size(), 1U);
+  EXPECT_EQ(calls.numbers, std::vector<std::size_t>{0});
 }
 
 }  // namespace

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain interpreter of traced graphs, to check capture by itself.
 
-``record`` traces a model and keeps what the tracer told the builder; ``Recording.run`` calls
-the recorded operators one by one. Nothing is clever here: what comes out is what the graph says.
+``record`` traces a model; ``Recording.run`` calls the operators of its graph one by one. Nothing
+is clever here: what comes out is what the graph says.
 """
 
 import contextlib
-import types
 
 import torch
 
@@ -18,51 +17,17 @@ from kerf._trace import Tracer
 
 
 def record(model, args=(), kwargs=None, **options):
-    """A Recording of ``kerf.trace(model, args, kwargs)``."""
-    recording = Recording(model)
-
-    class GraphBuilder:
-        def __init__(self, *args):
-            recording.reset()
-            self.inner = _core.GraphBuilder(*args)
-
-        def __getattr__(self, name):
-            return getattr(self.inner, name)
-
-        def add_input(self, **record):
-            return recording.keep("inputs", record, self.inner.add_input(**record))
-
-        def add_weight(self, **record):
-            return recording.keep("weights", record, self.inner.add_weight(**record))
-
-        def add_node(self, **record):
-            return recording.keep("nodes", record, self.inner.add_node(**record))
-
-        def set_outputs(self, leaves, *rest):
-            recording.leaves = leaves
-            self.inner.set_outputs(leaves, *rest)
-
-    marks = {name: getattr(_core, name) for name in ("Ref", "Sym", "DType", "Dev", "Enum")}
-    core = types.SimpleNamespace(GraphBuilder=GraphBuilder, **marks)
-    tracer = Tracer(core, model, args, kwargs, **options)
-    recording.graph = tracer.run()
-    return recording
+    """A Recording of ``kerf.trace(model, args, kwargs)``, masks as they are."""
+    return Recording(model, Tracer(_core, model, args, kwargs, **options).run())
 
 
 class Recording:
-    """What a tracer recorded. ``graph`` is the real graph made of it."""
+    """A graph and its model; ``nodes`` are the operators with their arguments."""
 
-    def __init__(self, model):
+    def __init__(self, model, graph):
         self.model = model
-        self.graph = None
-        self.reset()
-
-    def reset(self):
-        self.inputs, self.weights, self.nodes, self.leaves = [], [], [], []
-
-    def keep(self, kind, record, ids):
-        getattr(self, kind).append((record, ids))
-        return ids
+        self.graph = graph
+        self.nodes = _core.calls(graph)
 
     def run(self, args=(), kwargs=None, order=None):
         """The model's result, from the recorded operators alone, on CPU."""
@@ -70,25 +35,22 @@ class Recording:
         args = args if isinstance(args, tuple) else (args,)
         tensors, given = signature.inputs(args, kwargs or {})
         self.batch = self._batch(tensors)
-        self.values = {}
-        for (_, value), tensor in zip(self.inputs, tensors, strict=True):
-            self.values[value] = tensor
-        for (_, value), weight in zip(self.weights, self.graph.weights, strict=True):
-            self.values[value] = _call.find_weight(self.model, signature, weight)
+        weights = [_call.find_weight(self.model, signature, w) for w in self.graph.weights]
+        self.values = dict(enumerate([*tensors, *weights]))
         for n in order or range(len(self.nodes)):
-            self._step(*self.nodes[n])
-        leaves = [self._decode(leaf) for leaf in self.leaves]
+            self._step(self.nodes[n])
+        leaves = [self._decode(leaf) for leaf in _core.leaves(self.graph)]
         result = _call.Result.from_json(self.graph.out_spec, self.model)
         return result.build(leaves, batch=self.batch, model=self.model, given=given)
 
     def _batch(self, tensors):
-        for (record, _), tensor in zip(self.inputs, tensors, strict=True):
+        for record, tensor in zip(self.graph.inputs, tensors, strict=True):
             for size, given in zip(record["shape"], tensor.shape, strict=True):
                 if size == "B":
                     return given
         return None
 
-    def _step(self, record, ids):
+    def _step(self, record):
         args = [self._decode(a) for a in record["args"]]
         kwargs = {k: self._decode(v) for k, v in record["kwargs"].items()}
         with contextlib.ExitStack() as stack:
@@ -104,24 +66,20 @@ class Recording:
                 results = _operator(record["op"])(*args, **kwargs)
         if len(record["outputs"]) == 1 and not isinstance(results, (list, tuple)):
             results = [results]
-        made = iter(ids)
         for output, result in zip(record["outputs"], results or [], strict=True):
             if output is not None:
                 self._check(record, output, result)
-                self.values[next(made)] = result
+                self.values[output["id"]] = result
 
     def _check(self, record, output, result):
         """The graph's sizes are those of the tensors that really come out."""
-        if output.get("scalar"):
+        if output["scalar"]:
             return
-        said = [self._size(s) for s in output["shape"]]
+        said = [self._decode(s) for s in output["shape"]]
         where = f"{record['name']} ({record['op']})"
         assert said == list(result.shape), f"{where}: shape {said}, really {result.shape}"
         # Strides are not compared: attention kernels choose their own, by grad mode and device.
         assert str(result.dtype).endswith(_torch_name(output["dtype"])), f"{where}: {result.dtype}"
-
-    def _size(self, size):
-        return evaluate(size, self.batch) if isinstance(size, str) else size
 
     def _decode(self, item):
         kind = type(item).__name__

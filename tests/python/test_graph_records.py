@@ -8,7 +8,7 @@ from kerf import _core
 
 
 def build(conditions=(), attributes=()):
-    builder = _core.GraphBuilder("m", False)
+    builder = _core.Capture("m", False)
     builder.set_batch(4)
     for condition in conditions:
         builder.add_condition(*condition)

@@ -34,7 +34,7 @@ class Modes(nn.Module):
 
 
 def modes(recording):
-    return [(r["op"].split(".")[1], r["grad_enabled"], r["autocast"]) for r, _ in recording.nodes]
+    return [(r["op"].split(".")[1], r["grad_enabled"], r["autocast"]) for r in recording.nodes]
 
 
 def test_modes_survive_inlining():
@@ -58,7 +58,7 @@ def test_trace_works_in_inference_mode():
     model = Modes().eval()
     with torch.inference_mode():
         recording = reference.record(model, torch.randn(2, 4))
-    assert not recording.nodes[0][0]["grad_enabled"]
+    assert not recording.nodes[0]["grad_enabled"]
 
 
 class Checkpointed(nn.Module):
@@ -78,7 +78,7 @@ class Checkpointed(nn.Module):
 def test_checkpoint_regions_are_tagged():
     originals = vars(torch.utils.checkpoint).copy()
     recording = reference.record(Checkpointed().train(), torch.randn(2, 4, requires_grad=True))
-    regions = [(r["op"].split(".")[1], r["region"]) for r, _ in recording.nodes]
+    regions = [(r["op"].split(".")[1], r["region"]) for r in recording.nodes]
     assert regions == [
         ("linear", "0"),
         ("cos", ""),
@@ -96,7 +96,7 @@ def test_devices_are_not_written_down():
 
     recording = reference.record(Arange(), torch.zeros(2, 4))
     devices = {
-        r["name"]: r["kwargs"]["device"].name for r, _ in recording.nodes if "device" in r["kwargs"]
+        r["name"]: r["kwargs"]["device"].name for r in recording.nodes if "device" in r["kwargs"]
     }
     assert devices == {"arange": "", "zeros": "meta", "to": ""}
 
@@ -115,12 +115,12 @@ def test_no_ops_are_dropped_and_effects_kept():
             return self.drop(x).to(x.device)[:, :] + 1
 
     recording = reference.record(Mixed().eval(), torch.zeros(2, 4))
-    assert [r["op"] for r, _ in recording.nodes] == [
+    assert [r["op"] for r in recording.nodes] == [
         "aten.add_.Tensor",
         "aten.rand.default",
         "aten.add.Tensor",
     ]
-    assert [r["random"] for r, _ in recording.nodes] == [False, True, False]
+    assert [r["random"] for r in recording.nodes] == [False, True, False]
 
 
 class Counter(nn.Module):

@@ -43,4 +43,6 @@ Graph remove_unused(GraphData data) {
   return Graph::freeze(std::move(data));
 }
 
+void remove_unused(Captured& captured) { keep_nodes(captured, used_nodes(captured.data)); }
+
 }  // namespace kerf

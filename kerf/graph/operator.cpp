@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/graph/operator.h"
+
+#include "kerf/graph/arguments.h"
+
+namespace kerf {
+
+std::string_view Operator::packet() const {
+  const std::size_t dot = name.rfind('.');
+  return std::string_view(name).substr(0, dot == std::string::npos ? name.size() : dot);
+}
+
+const Argument* find_given(const Operator& op, const Node& call, std::string_view parameter) {
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    if (op.parameters[i].name == parameter) return find_argument(call, i, parameter);
+  }
+  return nullptr;
+}
+
+const Argument* find_bound(const Operator& op, const Node& call, std::string_view parameter) {
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    const Parameter& known = op.parameters[i];
+    if (known.name != parameter) continue;
+    if (const Argument* const given = find_argument(call, i, parameter)) return given;
+    return known.preset ? &*known.preset : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace kerf
