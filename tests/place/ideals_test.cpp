@@ -725,7 +725,8 @@ TEST(TheContiguousSearch, StopsInTimeOnLargeGraphs) {
                   kMost);
         expect_valid(problem, answer);
         LoadAnswer chain;
-        EXPECT_LT(seconds([&] { chain = find_chain(place::to_instance(problem), options); }), kMost);
+        EXPECT_LT(seconds([&] { chain = find_chain(place::to_instance(problem), options); }),
+                  kMost);
         expect_valid(problem, chain);
       }
     }
