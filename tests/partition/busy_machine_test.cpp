@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "tests/support/limited_problem.h"
 #include "tests/support/random_problem.h"
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "kerf/partition/registry/registry.h"
+#include "kerf/partition/registry/solve.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/plan/metrics.h"
 #include "kerf/verify/verify_plan.h"

@@ -131,7 +131,7 @@ Order take_greatest(const Groups& groups, const Stages& stages, Key&& key) {
 
 Order make_order(const Groups& groups, const Stages& stages, int kind, Rng& rng, Clock& clock) {
   constexpr std::int64_t kStepsPerGroup = 25;
-  count_steps(kStepsPerGroup * static_cast<std::int64_t>(groups.size()));
+  count_steps(kStepsPerGroup * static_cast<std::int64_t>(groups.num_tasks()));
   switch (kind) {
     case 0: return take(groups, stages, [](const Order& ready) { return ready.size() - 1; });
     case 1: return take(groups, stages, LeastCrossing(groups, clock));

@@ -129,7 +129,7 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
   constexpr int kTries = 200;
   constexpr int kLeastTries = 4;  // also after the clock has struck
   for (int i = 0; i < kTries && (i < kLeastTries || !clock.struck()); ++i) {
-    count_steps(std::int64_t{units.num_units()} * (units.num_devices + 10));
+    count_steps(std::int64_t{units.num_tasks()} * (units.num_devices + 10));
     Filler filler(units);
     bool all = true;
     // Time first; when memory is what is short, the most room.
