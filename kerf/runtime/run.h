@@ -22,7 +22,7 @@ class Run {
 
   Turn& turn() { return turn_; }
   BackendRun& backend_run() { return backend_run_; }
-  const std::vector<Action>& actions(DeviceId device) const { return schedule_[device.index()]; }
+  const std::vector<Task>& tasks(DeviceId device) const { return schedule_[device.index()]; }
   Channel& channel(DeviceId device) { return *channels_[device.index()]; }
   std::vector<Event>* events(DeviceId device) {
     return record_ ? &events_[device.index()] : nullptr;

@@ -9,16 +9,16 @@
 namespace kerf {
 namespace {
 
-void run_actions(Run& run, DeviceId device, std::span<const Program> programs,
-                 std::span<const std::unique_ptr<StageRunner>> runners) {
-  for (const Action& action : run.actions(device)) {
+void run_tasks(Run& run, DeviceId device, std::span<const Program> programs,
+               std::span<const std::unique_ptr<StageRunner>> runners) {
+  for (const Task& task : run.tasks(device)) {
     poll_interrupt();
-    const auto received = run.channel(device).take(action.stage, action.microbatch);
+    const auto received = run.channel(device).take(task.stage, task.microbatch);
     if (!received) return;
-    const std::size_t s = action.stage.index();
+    const std::size_t s = task.stage.index();
     auto parcels =
-        runners[s]->run(run.backend_run(), action.microbatch, *received, run.events(device));
-    run.send(programs[s], action.microbatch, std::move(parcels));
+        runners[s]->run(run.backend_run(), task.microbatch, *received, run.events(device));
+    run.send(programs[s], task.microbatch, std::move(parcels));
   }
 }
 
@@ -32,7 +32,7 @@ void run_device(Run& run, DeviceId device, Backend& backend, std::span<const Pro
     return run.fail(std::current_exception());
   }
   try {
-    run_actions(run, device, programs, runners);
+    run_tasks(run, device, programs, runners);
   } catch (...) {
     run.fail(std::current_exception());
   }

@@ -14,7 +14,7 @@
 
 namespace kerf {
 
-// Runs a device's part of a run on the calling thread: its actions in schedule order, each when its
+// Runs a device's part of a run on the calling thread: its tasks in schedule order, each when its
 // parcels are there. Failures go to `run`, and so does what poll_interrupt() throws in between;
 // nothing is thrown.
 void run_device(Run& run, DeviceId device, Backend& backend, std::span<const Program> programs,

@@ -18,13 +18,14 @@ class MemoryEngine {
  public:
   MemoryEngine(const Graph& graph, std::span<const Footprint> footprints,
                std::span<const DeviceId> stage_devices, const Cluster& cluster,
-               const Schedule& schedule, const Progress& progress, std::int64_t micro_batch,
-               std::int64_t left_out)
+               const Schedule& schedule, const TaskTable& tasks, const Progress& progress,
+               std::int64_t micro_batch, std::int64_t left_out)
       : graph_(graph),
         footprints_(footprints),
         stage_devices_(stage_devices),
         cluster_(cluster),
         schedule_(schedule),
+        tasks_(tasks),
         progress_(progress),
         micro_batch_(micro_batch),
         left_out_(left_out) {}
@@ -107,25 +108,25 @@ class MemoryEngine {
   }
 
   // The most that is live on the device beside its weights, under any timing. Moments are numbered:
-  // 2 i while action i runs, 2 i + 1 when it has run and the next one may have to wait.
+  // 2 i while task i runs, 2 i + 1 when it has ended and the next one may have to wait.
   Bytes peak(DeviceId device) const {
-    const std::vector<Action>& actions = schedule_[device.index()];
+    const std::vector<Task>& tasks = schedule_[device.index()];
     const std::vector<StageBuffers> buffers = buffers_of(device);
-    std::vector<Bytes> change(2 * actions.size() + 2);
-    if (left_out_ > 0) change[actions.size()] += left_behind(device, buffers) * left_out_;
-    for (std::size_t i = 0; i < actions.size(); ++i) {
-      for (const auto& [group, bytes] : buffers[actions[i].stage.index()].held) {
+    std::vector<Bytes> change(2 * tasks.size() + 2);
+    if (left_out_ > 0) change[tasks.size()] += left_behind(device, buffers) * left_out_;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      for (const auto& [group, bytes] : buffers[tasks[i].stage.index()].held) {
         change[2 * i + 1] += bytes;
-        change[std::min(release(device, actions[i].microbatch, group), change.size() - 1)] -= bytes;
+        change[std::min(release(device, tasks[i].microbatch, group), change.size() - 1)] -= bytes;
       }
     }
     Bytes held;
     Bytes most;
-    for (std::size_t moment = 0; moment < 2 * actions.size(); ++moment) {
+    for (std::size_t moment = 0; moment < 2 * tasks.size(); ++moment) {
       held += change[moment];
       most = std::max(most, held);
       if (moment % 2 == 1) continue;
-      const std::size_t stage = actions[moment / 2].stage.index();
+      const std::size_t stage = tasks[moment / 2].stage.index();
       most = std::max(most, held + footprints_[stage].activations + buffers[stage].inputs);
     }
     return most;
@@ -134,26 +135,26 @@ class MemoryEngine {
   // What a micro-batch of the middle leaves until the step ends: results, and what nothing tells
   // the device that it was used.
   Bytes left_behind(DeviceId device, const std::vector<StageBuffers>& buffers) const {
-    const std::vector<Action>& actions = schedule_[device.index()];
-    if (actions.empty()) return {};
-    const int middle = actions[actions.size() / 2].microbatch;
+    const std::vector<Task>& tasks = schedule_[device.index()];
+    if (tasks.empty()) return {};
+    const int middle = tasks[tasks.size() / 2].microbatch;
     Bytes sum;
     for (const StageBuffers& stage : buffers) {
       for (const auto& [group, bytes] : stage.held) {
-        if (release(device, middle, group) >= 2 * actions.size() - 1) sum += bytes;
+        if (release(device, middle, group) >= 2 * tasks.size() - 1) sum += bytes;
       }
     }
     return sum;
   }
 
   // The first moment of the device at which every user has surely run the micro-batch: a user on
-  // the device itself when it has run, another one when an action starts that depends on it.
+  // the device itself when it has run, another one when a task starts that depends on it.
   std::size_t release(DeviceId device, int microbatch, const HeldGroup& group) const {
     constexpr auto kNever = std::numeric_limits<std::size_t>::max();
     if (group.result) return kNever;
     std::size_t moment = 0;
     for (const StageId user : group.users) {
-      const std::size_t first = progress_.first_after(device, user, microbatch);
+      const std::size_t first = progress_.first_after(device, tasks_.id({user, microbatch}));
       const bool here = stage_devices_[user.index()] == device;
       moment = std::max(moment, here ? 2 * first - 1 : 2 * first);
     }
@@ -165,12 +166,21 @@ class MemoryEngine {
   std::span<const DeviceId> stage_devices_;
   const Cluster& cluster_;
   const Schedule& schedule_;
+  const TaskTable& tasks_;
   const Progress& progress_;
   std::int64_t micro_batch_;
   std::int64_t left_out_;  // micro-batches of the middle of the step
 };
 
-// A step whose middle is all alike is as well judged by a shorter one: an order of actions that
+int count_microbatches(const Schedule& schedule) {
+  int count = 0;
+  for (const std::vector<Task>& tasks : schedule) {
+    for (const Task& task : tasks) count = std::max(count, task.microbatch + 1);
+  }
+  return count;
+}
+
+// A step whose middle is all alike is as well judged by a shorter one: an order of tasks that
 // repeats itself guarantees the same in every repetition, once what it guarantees has come to all
 // devices. One device hears of another through a chain of stages, each of which it may have to wait
 // for once for every device on the way.
@@ -205,12 +215,13 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
                                         const Cluster& cluster, const Schedule& schedule,
                                         std::int64_t micro_batch,
                                         std::span<const Bytes> workspace) {
-  const std::vector<std::vector<StageId>> after =
-      stage_dependencies(graph, stage_of, stage_devices.size());
   const std::vector<Footprint> footprints =
       stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace);
-  const Progress progress(schedule, after);
-  return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, progress, micro_batch, 0)
+  const TaskTable tasks(stage_dependencies(graph, stage_of, stage_devices.size()),
+                        count_microbatches(schedule));
+  const Progress progress(schedule, tasks);
+  return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, tasks, progress,
+                      micro_batch, 0)
       .run();
 }
 
@@ -219,17 +230,17 @@ std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const P
                                                      std::span<const Bytes> workspace) {
   // What does not depend on the devices is found once.
   const std::vector<StageId> stage_of = plan.stage_of_nodes();
-  const auto after = stage_dependencies(graph, stage_of, plan.num_stages());
   const std::vector<Footprint> footprints =
       stage_footprints(graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
   const ScheduleMaker make = schedule_maker(plan.schedule);
   const int enough = enough_microbatches(plan);
+  const TaskTable tasks(stage_dependencies(graph, stage_of, plan.num_stages()), enough);
   std::vector<std::vector<DeviceMemory>> memory;
   for (const std::vector<DeviceId>& devices : copies) {
     const Schedule schedule = make(devices, static_cast<int>(plan.cluster.num_devices()), enough);
-    const Progress progress(schedule, after);
-    memory.push_back(MemoryEngine(graph, footprints, devices, plan.cluster, schedule, progress,
-                                  plan.micro_batch, plan.n_microbatches - enough)
+    const Progress progress(schedule, tasks);
+    memory.push_back(MemoryEngine(graph, footprints, devices, plan.cluster, schedule, tasks,
+                                  progress, plan.micro_batch, plan.n_microbatches - enough)
                          .run());
   }
   return memory;

@@ -6,16 +6,16 @@
 //
 // What is counted on a device, in bytes, for one micro-batch size:
 //   weights      storages of the weights its stages use, once each;
-//   action       while a stage runs: what its nodes have allocated and not yet released, by storage
+//   task         while a stage runs: what its nodes have allocated and not yet released, by storage
 //                (views cost nothing) and from first to last use, workspace and clones of written
 //                storages of other stages included; and its input buffers (tensors from other
 //                memories, graph inputs), which stay to its end;
-//   held         between actions: tensors made here, until the last stage that uses them has run;
+//   held         between tasks: tensors made here, until the last stage that uses them has run;
 //                tensors received for several stages of this device, until the last one has run;
 //                results of the model, until the step ends.
 // When a consumer is on another device its progress depends on timing. The engine takes the worst:
 // a tensor is held until the schedule's order itself guarantees that the consumer has run (vector
-// clocks over the actions), so that no timing can exceed the figure.
+// clocks over the tasks), so that no timing can exceed the figure.
 // Devices of one memory group share weights and pass tensors without a copy; the group's figure is
 // the sum of its devices' peaks.
 #pragma once

@@ -17,10 +17,10 @@
 namespace kerf {
 namespace {
 
-// A device's progress: the action it is at, and which of its transfers come next.
+// A device's progress: the task it is at, and which of its transfers come next.
 struct Cursor {
-  std::size_t action = 0;
-  std::vector<std::size_t> fetches;  // cuts still to fetch for that action, last first
+  std::size_t task = 0;
+  std::vector<std::size_t> fetches;  // cuts still to fetch for that task, last first
   bool prepared = false;
   Nanoseconds free;
   std::unordered_set<std::int64_t> fetched;  // cuts of micro-batches that are here already
@@ -51,14 +51,14 @@ class Simulator {
  public:
   Simulator(const Plan& plan, int n_microbatches)
       : plan_(plan),
-        n_microbatches_(n_microbatches),
+        tasks_(waits_of(plan), n_microbatches),
         schedule_(
             schedule_maker(plan.schedule)(plan.stage_devices(), num_devices(), n_microbatches)),
         host_staged_(plan.comm_model == "host_staged"),
         overlapped_(plan.comm_model == "overlapped"),
         incoming_(plan.num_stages()),
         outgoing_(plan.num_stages()),
-        done_(plan.num_stages() * static_cast<std::size_t>(n_microbatches), kNotYet),
+        done_(tasks_.size(), kNotYet),
         cursors_(plan.cluster.num_devices()),
         senders_(plan.cluster.num_devices()) {
     for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
@@ -75,7 +75,7 @@ class Simulator {
     timeline.graph_hash = plan_.graph_hash;
     for (const Device& device : plan_.cluster.devices) timeline.devices.push_back(device.name);
     timeline.num_stages = static_cast<int>(plan_.num_stages());
-    timeline.n_microbatches = n_microbatches_;
+    timeline.n_microbatches = tasks_.n_microbatches();
     while (step(timeline)) poll_interrupt();
     check_finished();
     std::stable_sort(timeline.events.begin(), timeline.events.end(),
@@ -90,10 +90,13 @@ class Simulator {
 
   int num_devices() const { return static_cast<int>(plan_.cluster.num_devices()); }
   DeviceId device_of(StageId stage) const { return plan_.stage(stage).device; }
-  Nanoseconds& done(StageId stage, int microbatch) {
-    return done_[stage.index() * static_cast<std::size_t>(n_microbatches_) +
-                 static_cast<std::size_t>(microbatch)];
+  static std::vector<std::vector<StageId>> waits_of(const Plan& plan) {
+    std::vector<std::vector<StageId>> after;
+    for (const Stage& stage : plan.stages) after.push_back(stage.after);
+    return after;
   }
+  // When a task ended; kNotYet: it has not.
+  Nanoseconds& done(const Task& task) { return done_[tasks_.id(task).index()]; }
 
   // Of everything that can go on now, the earliest does; whatever that makes possible starts later
   // still, so the order of starts is never violated.
@@ -120,17 +123,17 @@ class Simulator {
     if (cursor.prepared) return;
     cursor.prepared = true;
     if (overlapped_) return;  // what it needs is sent to it
-    const Action& action = schedule_[d][cursor.action];
-    const std::vector<std::size_t>& needed = incoming_[action.stage.index()];
+    const Task& task = schedule_[d][cursor.task];
+    const std::vector<std::size_t>& needed = incoming_[task.stage.index()];
     for (auto cut = needed.rbegin(); cut != needed.rend(); ++cut) {
-      if (cursor.fetched.insert(key(*cut, action.microbatch)).second) {
+      if (cursor.fetched.insert(key(*cut, task.microbatch)).second) {
         cursor.fetches.push_back(*cut);
       }
     }
   }
 
   std::int64_t key(std::size_t cut, int microbatch) const {
-    return static_cast<std::int64_t>(cut) * n_microbatches_ + microbatch;
+    return static_cast<std::int64_t>(cut) * tasks_.n_microbatches() + microbatch;
   }
   std::int64_t key(std::size_t cut, int microbatch, std::size_t to) const {
     return key(cut, microbatch) * num_devices() + static_cast<std::int64_t>(to);
@@ -138,34 +141,35 @@ class Simulator {
 
   // When a receiver may start to fetch a cut; kNotYet: nobody knows.
   Nanoseconds made(std::size_t c, int microbatch) {
-    if (!host_staged_) return done(plan_.cuts[c].from, microbatch);
+    if (!host_staged_) return done({plan_.cuts[c].from, microbatch});
     const auto found = uploaded_.find(key(c, microbatch));
     return found == uploaded_.end() ? kNotYet : found->second;
   }
 
-  // When device d could go on with its next transfer or action; nullopt: it has to wait for a stage
+  // When device d could go on with its next transfer or task; nullopt: it has to wait for a stage
   // that has not run, or it has finished.
   std::optional<Nanoseconds> next_start(std::size_t d) {
     Cursor& cursor = cursors_[d];
-    if (cursor.action == schedule_[d].size()) return std::nullopt;
+    if (cursor.task == schedule_[d].size()) return std::nullopt;
     prepare(d);
-    const Action& action = schedule_[d][cursor.action];
+    const Task& task = schedule_[d][cursor.task];
     if (!cursor.fetches.empty()) {
       const Cut& cut = plan_.cuts[cursor.fetches.back()];
-      const Nanoseconds ready = made(cursor.fetches.back(), action.microbatch);
+      const Nanoseconds ready = made(cursor.fetches.back(), task.microbatch);
       if (ready == kNotYet) return std::nullopt;
       const Nanoseconds start = std::max(cursor.free, ready);
       return link_of(cut, d).shared ? std::max(start, wire_free_) : start;
     }
     Nanoseconds start = cursor.free;
-    for (const StageId before : plan_.stage(action.stage).after) {
-      const Nanoseconds ended = done(before, action.microbatch);
-      if (ended == kNotYet) return std::nullopt;
-      start = std::max(start, ended);
-    }
+    bool ready = true;
+    tasks_.for_each_wait(tasks_.id(task), [&](TaskId before) {
+      ready = ready && done_[before.index()] != kNotYet;
+      start = std::max(start, done_[before.index()]);
+    });
+    if (!ready) return std::nullopt;
     if (overlapped_) {
-      for (const std::size_t cut : incoming_[action.stage.index()]) {
-        const auto arrived = arrived_.find(key(cut, action.microbatch, d));
+      for (const std::size_t cut : incoming_[task.stage.index()]) {
+        const auto arrived = arrived_.find(key(cut, task.microbatch, d));
         if (arrived == arrived_.end()) return std::nullopt;
         start = std::max(start, arrived->second);
       }
@@ -242,12 +246,12 @@ class Simulator {
 
   void advance(std::size_t d, Nanoseconds start, Timeline& timeline) {
     Cursor& cursor = cursors_[d];
-    const Action& action = schedule_[d][cursor.action];
+    const Task& task = schedule_[d][cursor.task];
     Event event{.kind = EventKind::compute,
                 .device = DeviceId{d},
-                .stage = action.stage,
-                .microbatch = action.microbatch,
-                .phase = action.phase,
+                .stage = task.stage,
+                .microbatch = task.microbatch,
+                .phase = task.phase,
                 .start = start,
                 .end = {},
                 .bytes = {},
@@ -263,9 +267,9 @@ class Simulator {
       event.end = start + fetch_time(cut, d);
       if (link_of(cut, d).shared) wire_free_ = event.end;
     } else {
-      event.end = start + plan_.stage(action.stage).time;
-      done(action.stage, action.microbatch) = event.end;
-      ++cursor.action;
+      event.end = start + plan_.stage(task.stage).time;
+      done(task) = event.end;
+      ++cursor.task;
       cursor.prepared = false;
     }
     cursor.free = event.end;
@@ -277,18 +281,18 @@ class Simulator {
 
   void check_finished() const {
     for (std::size_t d = 0; d < cursors_.size(); ++d) {
-      if (cursors_[d].action == schedule_[d].size()) continue;
-      const Action& action = schedule_[d][cursors_[d].action];
+      if (cursors_[d].task == schedule_[d].size()) continue;
+      const Task& task = schedule_[d][cursors_[d].task];
       throw Error(
           ErrorKind::invalid_plan,
           fmt::format("[simulate.simulate] {} waits for ever before stage {} of micro-batch "
                       "{}; expected stages numbered topologically",
-                      plan_.cluster.devices[d].name, action.stage.index(), action.microbatch));
+                      plan_.cluster.devices[d].name, task.stage.index(), task.microbatch));
     }
   }
 
   const Plan& plan_;
-  int n_microbatches_;
+  TaskTable tasks_;
   Schedule schedule_;
   bool host_staged_;
   bool overlapped_;
@@ -296,7 +300,7 @@ class Simulator {
   std::vector<std::vector<std::size_t>> outgoing_;  // by stage: cuts to other devices, ascending
   std::unordered_map<std::int64_t, Nanoseconds> uploaded_;  // by cut and micro-batch
   std::unordered_map<std::int64_t, Nanoseconds> arrived_;   // by cut, micro-batch and receiver
-  std::vector<Nanoseconds> done_;                           // by stage and micro-batch
+  std::vector<Nanoseconds> done_;                           // by TaskId
   std::vector<Cursor> cursors_;                             // by device
   std::vector<Sender> senders_;                             // by device
   Nanoseconds wire_free_;                                   // the shared links'

@@ -23,10 +23,10 @@ std::vector<DeviceId> on(std::initializer_list<int> devices) {
 // which stage runs.
 std::string draw(const Schedule& schedule) {
   std::string picture;
-  for (const std::vector<Action>& actions : schedule) {
-    for (const Action& action : actions) {
-      picture += static_cast<char>('a' + action.stage.index());
-      picture += std::to_string(action.microbatch) + " ";
+  for (const std::vector<Task>& tasks : schedule) {
+    for (const Task& task : tasks) {
+      picture += static_cast<char>('a' + task.stage.index());
+      picture += std::to_string(task.microbatch) + " ";
     }
     picture += "\n";
   }
@@ -68,14 +68,14 @@ TEST(FillDrain, NeverDeadlocksInAnyPlacement) {
       moved = false;
       for (std::size_t d = 0; d < schedule.size(); ++d) {
         if (next[d] == schedule[d].size()) continue;
-        const Action& action = schedule[d][next[d]];
+        const Task& task = schedule[d][next[d]];
         bool ready = true;
-        for (std::size_t s = 0; s < action.stage.index(); ++s) {
-          ready &= done.contains({s, action.microbatch});
+        for (std::size_t s = 0; s < task.stage.index(); ++s) {
+          ready &= done.contains({s, task.microbatch});
         }
         if (!ready) continue;
-        EXPECT_EQ(devices[action.stage.index()], DeviceId{d});
-        EXPECT_TRUE(done.insert({action.stage.index(), action.microbatch}).second);
+        EXPECT_EQ(devices[task.stage.index()], DeviceId{d});
+        EXPECT_TRUE(done.insert({task.stage.index(), task.microbatch}).second);
         ++next[d];
         moved = true;
       }

@@ -60,12 +60,12 @@ class BruteForce {
 
   bool can_run(std::size_t d, const std::vector<std::size_t>& done) const {
     if (done[d] == schedule_[d].size()) return false;
-    const Action& action = schedule_[d][done[d]];
+    const Task& task = schedule_[d][done[d]];
     for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
-      if (stage_of_[n] != action.stage) continue;
+      if (stage_of_[n] != task.stage) continue;
       for (const NodeId before : graph_.predecessors(NodeId{n})) {
         const StageId stage = stage_of_[before.index()];
-        if (stage != action.stage && !has_run(stage, action.microbatch, done)) return false;
+        if (stage != task.stage && !has_run(stage, task.microbatch, done)) return false;
       }
     }
     return true;
@@ -118,7 +118,7 @@ class BruteForce {
     return {users.begin(), users.end()};
   }
 
-  // Is a value, made by an action that has run, still wanted?
+  // Is a value, made by a task that has run, still wanted?
   bool wanted(ValueId id, int microbatch, const std::vector<std::size_t>& done) const {
     if (is_result(id)) return true;
     for (const NodeId user : graph_.consumers(id)) {
@@ -132,21 +132,21 @@ class BruteForce {
   std::int64_t held_bytes(std::size_t d, const std::vector<std::size_t>& done) const {
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < done[d]; ++i) {
-      const Action& action = schedule_[d][i];
+      const Task& task = schedule_[d][i];
       std::set<StorageId> storages;
       for (std::size_t v = 0; v < graph_.num_values(); ++v) {
         const ValueId id{v};
         const Value& value = graph_.value(id);
         const std::vector<StageId> users = local_users(d, id);
-        if (users.size() > 1 && users.front() == action.stage &&
-            !has_run(users.back(), action.microbatch, done)) {
+        if (users.size() > 1 && users.front() == task.stage &&
+            !has_run(users.back(), task.microbatch, done)) {
           sum += value.bytes(plan_.micro_batch).count;
         }
         if (value.scalar || value.origin != Origin::node) continue;
-        if (stage_of_[value.producer.index()] != action.stage || is_weight(value.storage)) continue;
-        if (!wanted(id, action.microbatch, done)) continue;
+        if (stage_of_[value.producer.index()] != task.stage || is_weight(value.storage)) continue;
+        if (!wanted(id, task.microbatch, done)) continue;
         const std::int64_t storage = graph_.storage(value.storage).bytes.eval(plan_.micro_batch);
-        if (maker(value.storage) == action.stage) {
+        if (maker(value.storage) == task.stage) {
           if (storages.insert(value.storage).second) sum += storage;
         } else {
           sum += std::min(storage, value.bytes(plan_.micro_batch).count);
@@ -157,27 +157,27 @@ class BruteForce {
   }
 
   // Buffers for what is received, and the worst moment of the stage's nodes.
-  std::int64_t running_bytes(std::size_t d, const Action& action) const {
+  std::int64_t running_bytes(std::size_t d, const Task& task) const {
     std::int64_t received = 0;
     for (std::size_t v = 0; v < graph_.num_values(); ++v) {
       const std::vector<StageId> users = local_users(d, ValueId{v});
-      if (!users.empty() && users.front() == action.stage) {
+      if (!users.empty() && users.front() == task.stage) {
         received += graph_.values()[v].bytes(plan_.micro_batch).count;
       }
     }
     std::int64_t worst = 0;
     std::int64_t copies = 0;
     std::set<StorageId> cloned;
-    for (const NodeId node : plan_.stage(action.stage).nodes) {
+    for (const NodeId node : plan_.stage(task.stage).nodes) {
       for (const ValueId id : graph_.node(node).written) {
         const StorageId storage = graph_.value(id).storage;
-        if (!storage.valid() || !maker(storage).valid() || maker(storage) == action.stage) continue;
+        if (!storage.valid() || !maker(storage).valid() || maker(storage) == task.stage) continue;
         if (!cloned.insert(storage).second) continue;
         copies += graph_.storage(storage).bytes.eval(plan_.micro_batch);
       }
       std::int64_t live = copies + problem_.profile.node(node).workspace().count;
       for (std::size_t s = 0; s < graph_.storages().size(); ++s) {
-        if (is_live(StorageId{s}, node, action.stage)) {
+        if (is_live(StorageId{s}, node, task.stage)) {
           live += graph_.storages()[s].bytes.eval(plan_.micro_batch);
         }
       }
@@ -280,7 +280,7 @@ output "c" = %c
   EXPECT_EQ(apart.memory[1].activations, Bytes{3 * 4 + 40 + 400 + 4}) << "results, input, b and c";
   EXPECT_EQ(apart.memory[1].predicted, Bytes{20 + 3 * 4 + 40 + 400 + 4});
 
-  // On one device the order is a0 a1 b0 a2 b1 a3 b2 b3: each a waits for one action of another.
+  // On one device the order is a0 a1 b0 a2 b1 a3 b2 b3: each a waits for one task of another.
   const Plan together =
       make_plan(problem, {stage({0}), stage({1, 2})}, {DeviceId{0}, DeviceId{0}}, "hand");
   EXPECT_EQ(together.memory[0].weights, Bytes{20}) << "one storage, once";

@@ -21,7 +21,7 @@ struct Entry {
 constexpr Entry kSchedules[] = {{"fill_drain", fill_drain}, {"gpipe", fill_drain}};
 
 // Stages times micro-batches: a schedule lists them all.
-constexpr std::size_t kMostActions = std::size_t{1} << 22;
+constexpr std::size_t kMostTasks = std::size_t{1} << 22;
 
 // A number of micro-batches may come from a file, and each of them costs memory in every stage.
 void check_amount(std::size_t num_stages, int n_microbatches) {
@@ -31,18 +31,15 @@ void check_amount(std::size_t num_stages, int n_microbatches) {
         fmt::format("[plan.schedule] {} micro-batches; expected at least 1; give another number",
                     n_microbatches));
   }
-  const std::size_t actions = num_stages * static_cast<std::size_t>(n_microbatches);
-  if (actions <= kMostActions) return;
-  throw Error(
-      ErrorKind::invalid_argument,
-      fmt::format("[plan.schedule] {} micro-batches of {} stages are {} actions; expected at "
-                  "most {}; use fewer micro-batches",
-                  n_microbatches, num_stages, actions, kMostActions));
+  const std::size_t tasks = num_stages * static_cast<std::size_t>(n_microbatches);
+  if (tasks <= kMostTasks) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[plan.schedule] {} micro-batches of {} stages are {} tasks; expected at "
+                          "most {}; use fewer micro-batches",
+                          n_microbatches, num_stages, tasks, kMostTasks));
 }
 
 }  // namespace
-
-std::string_view to_string(Phase phase) { return phase == Phase::forward ? "forward" : "backward"; }
 
 Schedule fill_drain(std::span<const DeviceId> stage_devices, int num_devices, int n_microbatches) {
   check_amount(stage_devices.size(), n_microbatches);

@@ -2,30 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kerf/base/id.h"
+#include "kerf/plan/schedule/task.h"
 
 namespace kerf {
 
-enum class Phase : std::uint8_t { forward, backward };
-std::string_view to_string(Phase phase);
-
-// One stage run once, on one micro-batch.
-struct Action {
-  StageId stage;
-  int microbatch = 0;
-  Phase phase = Phase::forward;
-  friend bool operator==(const Action&, const Action&) = default;
-};
-
-// For each device its actions in execution order. A worker runs them one after the other and waits,
-// before each, for the stages it depends on to have run the same micro-batch.
-using Schedule = std::vector<std::vector<Action>>;
+// For each device its tasks in execution order. A worker runs them one after the other and waits,
+// before each, for those that it depends on (TaskTable) to have ended.
+using Schedule = std::vector<std::vector<Task>>;
 
 // Pure: stage_devices[s] is the device of stage s; stages are numbered topologically.
 using ScheduleMaker = Schedule (*)(std::span<const DeviceId> stage_devices, int num_devices,
@@ -38,7 +27,7 @@ using ScheduleMaker = Schedule (*)(std::span<const DeviceId> stage_devices, int 
 //   stage 2 on device 2       0 1 2 3
 //
 // A device with several stages takes what is due by clock, then by stage. No placement can
-// deadlock: (clock, stage) orders all actions of all devices, and every dependency goes up in it.
+// deadlock: (clock, stage) orders all tasks of all devices, and every dependency goes up in it.
 Schedule fill_drain(std::span<const DeviceId> stage_devices, int num_devices, int n_microbatches);
 
 // By name: "fill_drain", also "gpipe". nullptr when unknown.
