@@ -93,7 +93,11 @@ Enum: Any
 Operator: Any
 Capture: Any
 ObjectWatch: Any
+calls: Any
+leaves: Any
 
+def hidden_writes(packet: str) -> tuple[str, list[str]] | None: ...
+def hidden_sharing(packet: str) -> str: ...
 def __getattr__(name: str) -> Any: ...
 
 # ---- device --------------------------------------------------------------------------------------

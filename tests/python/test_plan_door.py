@@ -115,10 +115,20 @@ def test_replan_refuses_a_plan_that_is_not_sound(chain, tmp_path, rule):
         kerf.replan(plan, graph, n_microbatches=4)
 
 
-def test_a_pipeline_refuses_a_split_of_glued_nodes():
+def split_last_node(record):
+    (stage,) = record["stages"]
+    *kept, last = stage["nodes"]
+    record["stages"].append({**stage, "nodes": [last], "device": "cpu:1", "after": [0]})
+    stage["nodes"] = kept
+
+
+def test_a_pipeline_refuses_a_split_of_glued_nodes(tmp_path):
     model = Writes().eval()
     graph = kerf.trace(model, torch.randn(4, 4))
-    plan = two_stages(graph, len(graph.nodes) - 1, n_microbatches=1)
+    with pytest.raises(ValueError, match=r"glue: nodes .* see each other's writes"):
+        two_stages(graph, len(graph.nodes) - 1, n_microbatches=1)
+    whole = kerf.plan(graph, "cpu:0=1GiB,cpu:1=1GiB", method="single")
+    plan = edited(whole, tmp_path, split_last_node)
     with pytest.raises(ValueError, match=r"glue: nodes .* see each other's writes"):
         kerf.Pipeline(model, plan, graph=graph)
 
