@@ -147,6 +147,10 @@ def test_statistics_are_changed_in_training():
     assert function(aten.batch_norm.default, "x", *stats, False, 0.1, 1e-5, True) == NOTHING
     assert function(F.batch_norm, "x", "y", "z", training=True) == ("yz", "")
     assert function(F.batch_norm, "x", "y", "z") == NOTHING
+    assert function(F.instance_norm, "x", "y", "z") == ("yz", "")  # unless it is told not to
+    assert function(F.instance_norm, "x", "y", "z", use_input_stats=False) == NOTHING
+    functional = aten._native_batch_norm_legit_functional.default  # it returns new statistics
+    assert function(functional, "x", *stats, True, 0.1, 1e-5) == NOTHING
 
 
 def test_modules():

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nodes do to memory: whose they may share, and whose they change in place.
 
-Where an operator has a schema, that says it. Else names do: PyTorch's end in one underscore when
-they change their first argument. Functions and modules that are not PyTorch's have no effects.
+Of operators it is known from their schemas (``kerf._schema``) and from the core's table of what
+those leave out, as in ``kerf.trace``. Functions and methods have names: PyTorch's end in one
+underscore when they change their first argument. What is not PyTorch's has no effects.
 """
 
 from __future__ import annotations
@@ -20,20 +21,17 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from kerf import _core, _schema
 from kerf.fx._modules import Modules
 
-# May return their first argument, or a view of it, though no schema says so.
+# Functions and methods that are no operators, and may return their first argument or a view of it.
 _VIEWS = frozenset(
-    "T mT H mH __getitem__ getitem _unsafe_view alpha_dropout as_tensor asarray bfloat16 bool byte "
-    "cdouble cfloat chalf char copy cpu cuda data double dropout dropout1d dropout2d dropout3d "
-    "feature_alpha_dropout feature_dropout float get half int items keys long numpy pop short "
-    "sum_to_size to_dense type type_as values wait_tensor xpu".split()
+    "T mT H mH __getitem__ getitem as_tensor asarray bfloat16 bool byte cdouble cfloat chalf char "
+    "copy cpu cuda data double dropout1d dropout2d dropout3d float get half int items keys long "
+    "numpy pop short type values xpu".split()
 )
 # May return views of any argument.
-_HOLDERS = frozenset(
-    "atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod combinations dict einsum "
-    "iter list meshgrid next reversed tuple zip".split()
-)
+_HOLDERS = frozenset("dict iter list next reversed tuple zip".split())
 # Attributes that say something about a tensor and share nothing with it.
 _FACTS = frozenset(
     "device dtype grad_fn is_cpu is_cuda is_leaf itemsize layout name names nbytes ndim output_nr "
@@ -45,12 +43,11 @@ _IN_PLACE = frozenset(
     "ixor".split()
 )
 _DUNDERS = frozenset(f"__{name}__" for name in (*_IN_PLACE, "setitem", "delitem"))
-_STATISTICS = ("running_mean", "running_var")  # batch_norm changes them, and its schema is silent
-_TRAINING = ("training", "train", "use_input_stats")
 _SAME = (nn.Flatten, nn.Identity, nn.Unflatten)
 _STUBS = {"QuantStub", "DeQuantStub"}
 _CALLS = frozenset({"call_function", "call_method", "call_module"})
 _ROOTS = {"", "_operator", "builtins", "operator", "torch"}
+_NAMESPACES = ("aten", "_c10d_functional")  # of PyTorch's own operators
 
 
 class Rule(NamedTuple):
@@ -62,10 +59,13 @@ class Rule(NamedTuple):
     all_changed: bool = False
     all_shared: bool = False
     known: bool = True  # a target of PyTorch's
+    hidden: tuple[str, ...] = ()  # parameters that are changed, unsaid, ...
+    flag: str = ""  # ... when this one is True
+    flag_preset: bool = False  # what it is when a call does not give it
 
     def changes_nothing(self) -> bool:
         """Whatever it is called with, but for ``out``."""
-        speaks = "inplace" in self.names or _STATISTICS[0] in self.names
+        speaks = "inplace" in self.names or self.hidden
         return not (self.changed or self.all_changed or self.all_shared or speaks)
 
 
@@ -95,47 +95,52 @@ def _named(node: Node, rule: Rule, name: str) -> Any:
     return node.args[position] if position < len(node.args) else None
 
 
-def _sets(info: Any) -> set[str]:
-    """The memories of an argument or result; "*" is any: lists do not say which."""
-    return (info.before_set | info.after_set or {"*"}) if info is not None else set()
+def _is_set(node: Node, rule: Rule) -> bool:
+    """Does a call change what its target hides?"""
+    given = _named(node, rule, rule.flag)
+    return given is True or (given is None and rule.flag_preset)
 
 
 def _ends_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _of_schemas(schemas: Iterable[Any]) -> Rule:
-    """What any of the overloads does."""
+def _of_overloads(overloads: Iterable[OpOverload]) -> Rule:
+    """What any of them does."""
     names: tuple[str, ...] = ()
-    changed, shared = set(), set()
-    for schema in schemas:
-        in_place = _ends_in_place(schema.name)
-        names = max(names, tuple(a.name for a in schema.arguments), key=len)
-        returned: set[str] = set().union(*(_sets(r.alias_info) for r in schema.returns))
-        for position, argument in enumerate(schema.arguments):
-            own = _sets(argument.alias_info)
-            if own & returned or (own and returned and "*" in own | returned):
-                shared.add(position)
-            if own and (argument.alias_info.is_write or (position == 0 and in_place)):
-                changed.add(position)
+    changed: set[int] = set()
+    shared: set[int] = set()
+    for overload in overloads:
+        operator = _schema.operator_of(overload)
+        own = tuple(operator.parameters)
+        names = max(names, own, key=len)
+        changed.update(map(own.index, operator.written))
+        shared.update(map(own.index, _schema.shared_parameters(overload)))
     return Rule(names, tuple(sorted(changed)), tuple(sorted(shared)))
 
 
-def _schemas(packet: OpOverloadPacket) -> list[Any]:
-    return [getattr(packet, name)._schema for name in packet.overloads()]
+def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:
+    return [getattr(packet, name) for name in packet.overloads()]
+
+
+@cache
+def _hidden_sharing(name: str) -> str:
+    """Of the operator that goes by a name: "first", "any" or "none"."""
+    found = {_core.hidden_sharing(f"{namespace}.{name}") for namespace in _NAMESPACES}
+    return next((sharing for sharing in ("any", "first") if sharing in found), "none")
 
 
 @cache
 def _shares_first(name: str) -> bool:
-    """By its own list, or by what PyTorch's operator of the name says."""
-    if name in _VIEWS:
+    """By its own list, or by what PyTorch's operator of the name does."""
+    if name in _VIEWS or _hidden_sharing(name) == "first":
         return True
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
-    return isinstance(packet, OpOverloadPacket) and 0 in _of_schemas(_schemas(packet)).shared
+    return isinstance(packet, OpOverloadPacket) and 0 in _of_overloads(_overloads(packet)).shared
 
 
 def _of_name(name: str, names: tuple[str, ...] = ()) -> Rule:
-    if name in _HOLDERS:
+    if name in _HOLDERS or _hidden_sharing(name) == "any":
         return Rule(names, all_shared=True)
     if name in _CHANGES or name in ("__setitem__", "__delitem__"):
         return Rule(names, changed=(0,))
@@ -144,12 +149,21 @@ def _of_name(name: str, names: tuple[str, ...] = ()) -> Rule:
     return Rule(names, shared=(0,)) if _shares_first(name) else Rule(names)
 
 
-def _with_name(rule: Rule, name: str) -> Rule:
-    """What a schema says, and what it keeps to itself."""
-    hidden = _of_name(name)
+def _with_hidden_writes(rule: Rule, name: str, target: Any = None) -> Rule:
+    found = _core.hidden_writes(f"aten.{name}")
+    if found is None:
+        return rule
+    flag, hidden = found
+    return rule._replace(hidden=tuple(hidden), flag=flag, flag_preset=_preset(target, flag) is True)
+
+
+def _of_operator(overloads: Iterable[OpOverload], name: str) -> Rule:
+    """What schemas say, and what they keep to themselves."""
+    rule = _with_hidden_writes(_of_overloads(overloads), name)
+    silent = name in _VIEWS or _hidden_sharing(name) == "first"
     return rule._replace(
-        all_shared=hidden.all_shared,
-        shared=tuple(sorted({*rule.shared, *([0] if name in _VIEWS else [])})),
+        all_shared=name in _HOLDERS or _hidden_sharing(name) == "any",
+        shared=tuple(sorted({*rule.shared, *([0] if silent else [])})),
     )
 
 
@@ -161,6 +175,13 @@ def _parameters(target: Any) -> tuple[str, ...]:
         return ()
 
 
+def _preset(target: Any, name: str) -> Any:
+    try:
+        return inspect.signature(target).parameters[name].default
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def _is_known(target: Any) -> bool:
     owner = getattr(target, "__objclass__", None)  # torch.Tensor.add_
     module = getattr(owner or target, "__module__", None) or ""
@@ -170,14 +191,15 @@ def _is_known(target: Any) -> bool:
 @cache
 def _of_function(target: Any) -> Rule:
     if isinstance(target, OpOverload):
-        return _with_name(_of_schemas([target._schema]), target._schema.name.split("::")[-1])
+        return _of_operator([target], target._schema.name.split("::")[-1])
     if isinstance(target, OpOverloadPacket):
-        return _with_name(_of_schemas(_schemas(target)), target.__name__)
+        return _of_operator(_overloads(target), target.__name__)
     if isinstance(target, HigherOrderOperator):
         return Rule(all_shared=True, all_changed="mutation" in target.name())
     if not _is_known(target):
         return _NOTHING
-    return _of_name(getattr(target, "__name__", ""), _parameters(target))
+    name = getattr(target, "__name__", "")
+    return _with_hidden_writes(_of_name(name, _parameters(target)), name, target)
 
 
 def _of_module(module: Any) -> Rule:
@@ -234,8 +256,8 @@ class _Reader:
             return list(node.all_input_nodes)
         found = [_at(node, rule, position) for position in rule.changed]
         found += _by_words(node, rule)
-        if _STATISTICS[0] in rule.names and any(_named(node, rule, w) is True for w in _TRAINING):
-            found += [_named(node, rule, name) for name in _STATISTICS]
+        if rule.hidden and _is_set(node, rule):
+            found += [_named(node, rule, name) for name in rule.hidden]
         return _nodes(found) if found else []
 
     def _changes_inside(self, node: Node) -> bool:
