@@ -6,10 +6,7 @@
 
 namespace kerf {
 
-std::string_view Operator::packet() const {
-  const std::size_t dot = name.rfind('.');
-  return std::string_view(name).substr(0, dot == std::string::npos ? name.size() : dot);
-}
+std::string_view packet_of(std::string_view op) { return op.substr(0, op.rfind('.')); }
 
 const Argument* find_given(const Operator& op, const Node& call, std::string_view parameter) {
   for (std::size_t i = 0; i < op.parameters.size(); ++i) {

@@ -12,6 +12,9 @@
 
 namespace kerf {
 
+// "aten.dropout" of "aten.dropout.default".
+std::string_view packet_of(std::string_view op);
+
 struct Parameter {
   std::string name;
   std::optional<Argument> preset;  // what a call that gives none takes
@@ -27,7 +30,7 @@ struct Operator {
   bool draws = false;       // may take numbers from the random stream
   bool one_tensor = false;  // gives one tensor, neither several nor a list of them
 
-  std::string_view packet() const;  // "aten.dropout"
+  std::string_view packet() const { return packet_of(name); }
 };
 
 using Operators = std::unordered_map<std::string, Operator>;  // by name

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/operator_effects.h"
 #include "kerf/libtorch/convert.h"
 
 namespace kerf {
@@ -26,6 +27,16 @@ class CallChecker {
     parameter_ = &parameter;
     check(argument, parameter.real_type(), /*in_list=*/false);
     if (parameter.alias_info() != nullptr) check_memory(parameter, argument);
+  }
+
+  // What the schema calls read-only and the operator changes all the same.
+  void check_hidden_writes(const std::vector<const Argument*>& given) const {
+    const HiddenWrites* const hidden = find_hidden_writes(packet_of(node_.op));
+    if (hidden == nullptr || !is_set(given, hidden->flag)) return;
+    for (const std::string_view name : hidden->parameters) {
+      const Argument* const argument = find(given, name);
+      if (argument != nullptr) check_written(name, *argument);
+    }
   }
 
   void check_results() const {
@@ -122,17 +133,32 @@ class CallChecker {
     if (!fits) misfit("a value of another kind", type);
   }
 
+  const Argument* find(const std::vector<const Argument*>& given, std::string_view name) const {
+    const std::optional<int> position = schema_.argumentIndexWithName(name);
+    return position ? given[static_cast<std::size_t>(*position)] : nullptr;
+  }
+
+  bool is_set(const std::vector<const Argument*>& given, std::string_view flag) const {
+    const Argument* const argument = find(given, flag);
+    const auto* const set = argument == nullptr ? nullptr : argument->find<bool>();
+    return set != nullptr && *set;
+  }
+
+  void check_written(std::string_view parameter, const Argument& argument) const {
+    for_each_value(argument, [&](ValueId id) {
+      if (contains(node_.written, id)) return;
+      fail(fmt::format("'{}' as '{}' without saying that it changes", graph_.value(id).name,
+                       parameter),
+           "'&' before it");
+    });
+  }
+
   // What the operator changes must be known to be changed, and what its results may share must be
   // known to be shared: plans keep such nodes in order.
   void check_memory(const c10::Argument& parameter, const Argument& argument) const {
-    const bool written = parameter.alias_info()->isWrite();
+    if (parameter.alias_info()->isWrite()) check_written(parameter.name(), argument);
     const bool shared = is_shared(*parameter.alias_info());
     for_each_value(argument, [&](ValueId id) {
-      if (written && !contains(node_.written, id)) {
-        fail(fmt::format("'{}' as '{}' without saying that it changes", graph_.value(id).name,
-                         parameter.name()),
-             "'&' before it");
-      }
       if (shared && !contains(node_.may_alias, id) && !contains(node_.written, id) &&
           !lies_in(id)) {
         fail(fmt::format("'{}' as '{}' without saying that results may share its memory",
@@ -207,6 +233,7 @@ void check_call(const Graph& graph, NodeId node, const c10::FunctionSchema& sche
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] != nullptr) checker.check_argument(schema.arguments()[i], *given[i]);
   }
+  checker.check_hidden_writes(given);
   checker.check_results();
 }
 

@@ -81,6 +81,19 @@ TEST(TheDoor, RefusesWritesAndViewsThatTheGraphDoesNotTell) {
               HasSubstr("results may share its memory"));
 }
 
+TEST(TheDoor, RefusesWritesThatNeitherTheSchemaNorTheGraphTells) {
+  const auto norm = [](const std::string& statistics, const std::string& training) {
+    return refusal(
+        "%m: f32[4] = aten.zeros.default([4])\n%v: f32[4] = aten.ones.default([4])\n"
+        "%y: f32[B, 4] = aten.batch_norm.default(%x, none, none, " +
+        statistics + ", " + training + ", 0.1, 1e-05, true)");
+  };
+  EXPECT_THAT(norm("%m, %v", "true"), HasSubstr("'running_mean' without saying that it changes"));
+  EXPECT_THAT(norm("&%m, %v", "true"), HasSubstr("'running_var' without saying that it changes"));
+  EXPECT_EQ(norm("&%m, &%v", "true"), "it was taken");
+  EXPECT_EQ(norm("%m, %v", "false"), "it was taken");
+}
+
 TEST(TheDoor, RefusesOperatorsThatActOnMoreThanTensors) {
   EXPECT_THAT(refusal("%y: u8[4] = aten.from_file.default(\"/etc/passwd\", false, 4)"),
               HasSubstr("which no graph may call"));
