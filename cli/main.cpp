@@ -10,7 +10,7 @@
 #include "kerf/base/printable.h"
 #include "kerf/device/kind.h"
 #include "kerf/partition/registry/registry.h"
-#include "kerf/plan/metrics.h"
+#include "kerf/plan/comm_model.h"
 #include "kerf/plan/schedule/schedule.h"
 
 namespace kerf::cli {

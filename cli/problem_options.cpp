@@ -36,7 +36,7 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
                   "samples a step; the traced example's unless given")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb.add_option("--schedule", options.settings.schedule)->capture_default_str();
-  verb.add_option("--comm-model", options.settings.comm_model,
+  verb.add_option("--comm-model", options.comm_model,
                   "how transfers are costed: link, host_staged or overlapped")
       ->capture_default_str();
   verb.add_option("--seed", options.settings.seed)
@@ -66,6 +66,7 @@ Problem load_problem(const ProblemOptions& options, const std::string& verb) {
       options.cluster.empty() ? parse_devices(options.devices) : load_cluster(options.cluster);
   ProblemSettings settings = options.settings;
   settings.objective = parse_objective(options.objective);
+  settings.comm_model = parse_comm_model(options.comm_model);
   std::optional<Profile> profile;
   if (!options.profile.empty()) profile = load_profile(options.profile, graph);
   Problem problem =

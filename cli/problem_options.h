@@ -18,7 +18,8 @@ struct ProblemOptions {
   std::string devices;
   std::string cluster;
   std::string objective = "throughput";
-  ProblemSettings settings;  // but for the objective
+  std::string comm_model = "link";
+  ProblemSettings settings;  // but for those two
   partition::Options search;
 };
 

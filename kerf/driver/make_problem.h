@@ -13,7 +13,7 @@ namespace kerf {
 // What is asked of a plan, beside the graph, its costs and the devices: fields of Problem.
 struct ProblemSettings {
   Objective objective = Objective::throughput;
-  std::string comm_model = "link";
+  CommModel comm_model = CommModel::link;
   std::string schedule = "fill_drain";
   int n_microbatches = 1;
   std::int64_t batch = 0;

@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/plan/metrics.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <limits>
 
 namespace kerf {
 namespace {
-
-constexpr std::string_view kModels[] = {"link", "host_staged", "overlapped"};
 
 void charge_link(std::span<const Stage> stages, const Cut& cut, const Cluster& cluster,
                  std::vector<DeviceLoad>& loads) {
@@ -40,16 +35,6 @@ void charge_overlapped(std::span<const Stage> stages, const Cut& cut, const Clus
 }
 
 }  // namespace
-
-std::vector<std::string> comm_model_names() { return {std::begin(kModels), std::end(kModels)}; }
-
-void check_comm_model(std::string_view name) {
-  if (std::find(std::begin(kModels), std::end(kModels), name) == std::end(kModels)) {
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[plan.metrics] unknown communication model '{}'; expected one of {}",
-                            name, fmt::join(kModels, ", ")));
-  }
-}
 
 std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
   std::vector<DeviceId> devices;
@@ -108,16 +93,17 @@ std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
 }
 
 std::vector<DeviceLoad> device_loads(std::span<const Stage> stages, std::span<const Cut> cuts,
-                                     const Cluster& cluster, std::string_view comm_model) {
-  check_comm_model(comm_model);
+                                     const Cluster& cluster, CommModel comm_model) {
   std::vector<DeviceLoad> loads(cluster.num_devices());
   for (const Stage& stage : stages) loads[stage.device.index()].compute += stage.time;
-  const bool overlapped = comm_model == "overlapped";
-  const auto charge = overlapped                    ? charge_overlapped
-                      : comm_model == "host_staged" ? charge_host_staged
-                                                    : charge_link;
-  for (const Cut& cut : cuts) charge(stages, cut, cluster, loads);
-  if (overlapped) {
+  for (const Cut& cut : cuts) {
+    switch (comm_model) {
+      case CommModel::link: charge_link(stages, cut, cluster, loads); break;
+      case CommModel::host_staged: charge_host_staged(stages, cut, cluster, loads); break;
+      case CommModel::overlapped: charge_overlapped(stages, cut, cluster, loads); break;
+    }
+  }
+  if (comm_model == CommModel::overlapped) {
     for (DeviceLoad& load : loads) {
       load.communication = std::max(Nanoseconds{}, load.communication - load.compute);
     }

@@ -11,6 +11,7 @@
 #include "kerf/base/units.h"
 #include "kerf/device/cluster.h"
 #include "kerf/graph/graph.h"
+#include "kerf/plan/comm_model.h"
 #include "kerf/plan/problem.h"
 #include "kerf/plan/schedule/schedule.h"
 #include "kerf/profile/profile.h"
@@ -81,7 +82,7 @@ struct Plan {
 
   std::string method;
   Objective objective = Objective::throughput;
-  std::string comm_model = "link";
+  CommModel comm_model = CommModel::link;
   std::uint64_t seed = 0;
   bool truncated = false;   // a budget or the clock ended the search: a better plan may exist
   bool timed_out = false;   // the clock ended something: another run may give another plan

@@ -179,7 +179,7 @@ void write_origin(const Plan& plan, Json& json) {
   json["graph_hash"] = plan.graph_hash;
   json["method"] = plan.method;
   json["objective"] = to_string(plan.objective);
-  json["comm_model"] = plan.comm_model;
+  json["comm_model"] = to_string(plan.comm_model);
   json["seed"] = plan.seed;
   json["truncated"] = plan.truncated;
   json["timed_out"] = plan.timed_out;
@@ -211,6 +211,16 @@ Source read_source(const JsonReader& reader) {
   reader.fail(fmt::format("source '{}'", name), "measured, estimated or given");
 }
 
+CommModel read_comm_model(const JsonReader& reader) {
+  const std::string name = reader.text("comm_model");
+  try {
+    return parse_comm_model(name);
+  } catch (const Error&) {
+    reader.fail(fmt::format("communication model '{}'", name),
+                fmt::format("one of {}", fmt::join(comm_model_names(), ", ")));
+  }
+}
+
 void read_origin(const JsonReader& reader, Plan& plan) {
   plan.graph_name = reader.text("graph");
   plan.graph_hash = reader.text("graph_hash");
@@ -221,7 +231,7 @@ void read_origin(const JsonReader& reader, Plan& plan) {
   } catch (const Error& error) {
     reader.fail(error.what(), "a known objective");
   }
-  plan.comm_model = reader.text("comm_model");
+  plan.comm_model = read_comm_model(reader);
   plan.seed = reader.child("seed").as_unsigned();
   plan.truncated = reader.boolean("truncated");
   plan.timed_out = reader.has("timed_out") && reader.boolean("timed_out");

@@ -8,7 +8,6 @@
 
 #include "kerf/base/quantity.h"
 #include "kerf/graph/total_bytes.h"
-#include "kerf/plan/metrics.h"
 #include "kerf/plan/schedule/schedule.h"
 
 namespace kerf {
@@ -108,7 +107,6 @@ Nanoseconds Problem::node_time(NodeId node) const {
 void check_problem(const Problem& problem) {
   check_profile_matches(problem.profile, problem.graph);
   check_cluster(problem.cluster);
-  check_comm_model(problem.comm_model);
   schedule_maker(problem.schedule);
   check_batch(problem);
   check_sums(problem);

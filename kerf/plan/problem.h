@@ -9,6 +9,7 @@
 #include "kerf/device/cluster.h"
 #include "kerf/graph/graph.h"
 #include "kerf/place/objective.h"
+#include "kerf/plan/comm_model.h"
 #include "kerf/profile/profile.h"
 
 namespace kerf {
@@ -26,7 +27,7 @@ struct Problem {
   Profile profile;
   Cluster cluster;
   Objective objective = Objective::throughput;
-  std::string comm_model = "link";  // plan/metrics.h
+  CommModel comm_model = CommModel::link;
   std::string schedule = "fill_drain";
   int n_microbatches = 1;
   // Samples a step; 0: the graph's example batch, or n_microbatches when that is larger.

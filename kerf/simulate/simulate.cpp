@@ -54,8 +54,8 @@ class Simulator {
         tasks_(waits_of(plan), n_microbatches),
         schedule_(
             schedule_maker(plan.schedule)(plan.stage_devices(), num_devices(), n_microbatches)),
-        host_staged_(plan.comm_model == "host_staged"),
-        overlapped_(plan.comm_model == "overlapped"),
+        host_staged_(plan.comm_model == CommModel::host_staged),
+        overlapped_(plan.comm_model == CommModel::overlapped),
         incoming_(plan.num_stages()),
         outgoing_(plan.num_stages()),
         done_(tasks_.size(), kNotYet),
@@ -326,7 +326,6 @@ void check_events(const Plan& plan, int n_microbatches) {
 Timeline simulate(const Plan& plan) { return simulate(plan, plan.n_microbatches); }
 
 Timeline simulate(const Plan& plan, int n_microbatches) {
-  check_comm_model(plan.comm_model);
   check_events(plan, n_microbatches);
   return Simulator(plan, n_microbatches).run();
 }

@@ -107,7 +107,7 @@ class StepWalk {
       : plan_(plan),
         n_microbatches_(n_microbatches),
         stages_(static_cast<std::int64_t>(plan.num_stages())),
-        host_staged_(plan.comm_model == "host_staged"),
+        host_staged_(plan.comm_model == CommModel::host_staged),
         fetches_(plan.num_stages()),
         uploads_(plan.num_stages()),
         free_(plan.cluster.num_devices()),
@@ -304,10 +304,9 @@ bool is_numbered_topologically(const Plan& plan) {
 }  // namespace
 
 StepFigures simulate_step(const Plan& plan, int n_microbatches) {
-  check_comm_model(plan.comm_model);
   const bool in_rounds = schedule_maker(plan.schedule) == fill_drain && n_microbatches > 0 &&
-                         plan.comm_model != "overlapped" && is_numbered_topologically(plan) &&
-                         !has_shared_link(plan);
+                         plan.comm_model != CommModel::overlapped &&
+                         is_numbered_topologically(plan) && !has_shared_link(plan);
   if (in_rounds) return StepWalk(plan, n_microbatches).run();
   const Timeline timeline = simulate(plan, n_microbatches);
   return {timeline.end(), timeline.bubble()};

@@ -36,10 +36,6 @@ Shipment ship(const Plan& plan, bool staged, ValueId value, StageId from, double
 
 }  // namespace
 
-bool is_comm_model(std::string_view name) {
-  return name == "link" || name == "host_staged" || name == "overlapped";
-}
-
 bool Traffic::uses_wire() const {
   for (const Shipment& shipment : shipments) {
     for (const Delivery& delivery : shipment.deliveries) {
@@ -51,8 +47,8 @@ bool Traffic::uses_wire() const {
 
 Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan) {
   Traffic traffic;
-  traffic.staged = plan.comm_model == "host_staged";
-  traffic.overlapped = plan.comm_model == "overlapped";
+  traffic.staged = plan.comm_model == CommModel::host_staged;
+  traffic.overlapped = plan.comm_model == CommModel::overlapped;
   for (std::size_t v = 0; v < graph.num_values(); ++v) {
     const Value& value = graph.values()[v];
     if (!flow.maker[v].valid() || value.scalar || flow.users[v].empty()) continue;

@@ -5,15 +5,12 @@
 // (docs/concepts.md: communication model). Private to verify/.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "kerf/plan/plan.h"
 #include "kerf/verify/flow.h"
 
 namespace kerf::derive {
-
-bool is_comm_model(std::string_view name);
 
 struct Delivery {
   DeviceId to;

@@ -13,7 +13,8 @@
 #include "kerf/driver/plan.h"
 #include "kerf/driver/replan.h"
 #include "kerf/emit/report/comparison_table.h"
-#include "kerf/plan/metrics.h"
+#include "kerf/plan/comm_model.h"
+#include "kerf/plan/schedule/schedule.h"
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
 
@@ -38,9 +39,9 @@ Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& clust
                   const std::string& minimise, double imbalance, bool saturate_host,
                   std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device) {
-  const Problem problem =
-      make_problem(graph, cluster, profile,
-                   {parse_objective(objective), comm_model, schedule, n_microbatches, batch, seed});
+  const Problem problem = make_problem(graph, cluster, profile,
+                                       {parse_objective(objective), parse_comm_model(comm_model),
+                                        schedule, n_microbatches, batch, seed});
   return answer(plan(problem, method,
                      {.work_limit = work_limit,
                       .time_budget = time_budget,
@@ -62,9 +63,9 @@ Comparison compare_on_graph(const Graph& graph, const Costs& profile, const Clus
                             const std::string& comm_model, const std::string& schedule,
                             int n_microbatches, std::int64_t batch, std::uint64_t seed,
                             double time_budget, int threads, bool mixed) {
-  const Problem problem =
-      make_problem(graph, cluster, profile,
-                   {parse_objective(objective), comm_model, schedule, n_microbatches, batch, seed});
+  const Problem problem = make_problem(graph, cluster, profile,
+                                       {parse_objective(objective), parse_comm_model(comm_model),
+                                        schedule, n_microbatches, batch, seed});
   const auto* text = std::get_if<std::string>(&methods);
   return compare(
       problem, text != nullptr ? parse_methods(*text) : std::get<std::vector<std::string>>(methods),
@@ -108,7 +109,7 @@ Answer place_by_hand(const Graph& graph, const Profile& profile, const Cluster& 
   const Problem problem{.graph = graph,
                         .profile = profile,
                         .cluster = cluster,
-                        .comm_model = comm_model,
+                        .comm_model = parse_comm_model(comm_model),
                         .schedule = schedule,
                         .n_microbatches = n_microbatches,
                         .batch = batch};
@@ -138,10 +139,11 @@ void init_partition(py::module_& m) {
   const ProblemSettings settings;
   const partition::Options options;
   const std::string objective(to_string(settings.objective));
+  const std::string comm_model(to_string(settings.comm_model));
   const std::string minimise(to_string(options.minimise));
   m.def("plan", interruptible(&plan_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("method") = std::string(kDefaultMethod),
-        py::arg("objective") = objective, py::arg("comm_model") = settings.comm_model,
+        py::arg("objective") = objective, py::arg("comm_model") = comm_model,
         py::arg("schedule") = settings.schedule,
         py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
         py::arg("seed") = settings.seed, py::arg("work_limit") = options.work_limit,
@@ -182,13 +184,13 @@ void init_partition(py::module_& m) {
       });
   m.def("compare", interruptible(&compare_on_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("methods") = "all", py::arg("objective") = objective,
-        py::arg("comm_model") = settings.comm_model, py::arg("schedule") = settings.schedule,
+        py::arg("comm_model") = comm_model, py::arg("schedule") = settings.schedule,
         py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
         py::arg("seed") = settings.seed, py::arg("time_budget") = options.time_budget,
         py::arg("threads") = options.threads, py::arg("mixed") = options.mixed);
   m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("stages"), py::arg("devices"),
-        py::arg("comm_model") = settings.comm_model, py::arg("schedule") = settings.schedule,
+        py::arg("comm_model") = comm_model, py::arg("schedule") = settings.schedule,
         py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch);
   m.def("replan", interruptible(&replan_graph), py::arg("plan"), py::arg("graph"),
         py::arg("profile") = nullptr, py::arg("n_microbatches") = py::none(),

@@ -242,7 +242,9 @@ void init_plan(py::module_& m) {
       .def_property_readonly(
           "objective", [](const Plan& p) { return std::string(to_string(p.objective)); },
           "What was minimised: 'throughput', 'latency', 'step' or 'memory'.")
-      .def_readonly("comm_model", &Plan::comm_model, "How transfers were costed.")
+      .def_property_readonly(
+          "comm_model", [](const Plan& p) { return std::string(to_string(p.comm_model)); },
+          "How transfers were costed.")
       .def_readonly("seed", &Plan::seed, "The seed of the search.")
       .def_readonly("timed_out", &Plan::timed_out,
                     "Whether the clock ended something: another run may give another plan.")

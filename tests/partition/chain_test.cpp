@@ -208,7 +208,7 @@ TEST(Chain, IsTheBestContiguousSplitInAnyOrderOverUnequalLinksAndSharedMemories)
 
 // Makers pay, host devices do not, or only what takes longer than the compute counts.
 TEST(Chain, IsTheBestContiguousSplitUnderEveryCommunicationModel) {
-  for (const char* model : {"host_staged", "overlapped"}) {
+  for (const CommModel model : {CommModel::host_staged, CommModel::overlapped}) {
     for (const Orders orders : {Orders::given, Orders::any}) {
       Count count;
       for (std::uint64_t seed = 0; seed < 120; ++seed) {
@@ -218,8 +218,8 @@ TEST(Chain, IsTheBestContiguousSplitUnderEveryCommunicationModel) {
                                                  .shared_memory = seed % 5 == 0});
         problem.comm_model = model;
         problem.cluster.devices[seed % 3 % problem.cluster.num_devices()].host = seed % 7 < 3;
-        const bool exact =
-            seed % 4 < 2 && seed % 5 != 0 && (problem.comm_model != "overlapped" || seed % 2 == 0);
+        const bool exact = seed % 4 < 2 && seed % 5 != 0 &&
+                           (problem.comm_model != CommModel::overlapped || seed % 2 == 0);
         expect_best(problem, orders, exact ? Criteria::busiest_and_sum : Criteria::busiest, seed,
                     count);
       }

@@ -32,7 +32,7 @@ struct Case {
   bool equal_links = true;
   bool shared_memory = false;
   bool limited = false;
-  std::string comm_model = "link";
+  CommModel comm_model = CommModel::link;
 };
 
 Problem make_problem(std::uint64_t seed, const Case& wanted) {
@@ -46,7 +46,8 @@ Problem make_problem(std::uint64_t seed, const Case& wanted) {
   for (std::size_t d = 0; d < problem.cluster.num_devices(); ++d) {
     if (wanted.equal_speeds) problem.cluster.devices[d].speed = 1;
     // A host among accelerators, for host_staged.
-    if (wanted.comm_model == "host_staged" && d == 1) problem.cluster.devices[d].host = true;
+    if (wanted.comm_model == CommModel::host_staged && d == 1)
+      problem.cluster.devices[d].host = true;
   }
   if (wanted.limited) {
     const auto alone = partition::solve(problem, "single");
@@ -139,8 +140,8 @@ TEST(Planners, AgreeWithAllSplitsWhenMemoryIsShort) {
 }
 
 TEST(Planners, AgreeWithAllSplitsUnderEveryCommunicationModel) {
-  check_case({.num_devices = 3, .comm_model = "host_staged"}, 25);
-  check_case({.num_devices = 3, .equal_speeds = false, .comm_model = "overlapped"}, 25);
+  check_case({.num_devices = 3, .comm_model = CommModel::host_staged}, 25);
+  check_case({.num_devices = 3, .equal_speeds = false, .comm_model = CommModel::overlapped}, 25);
 }
 
 TEST(Planners, MinimiseEveryObjective) {

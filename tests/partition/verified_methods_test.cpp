@@ -29,7 +29,7 @@ Problem make_problem(std::uint64_t seed, const std::string& comm_model) {
   options.equal_links = seed % 2 == 0;
   options.shared_memory = seed % 4 == 0;
   Problem problem = random_problem(seed, options);
-  problem.comm_model = comm_model;
+  problem.comm_model = parse_comm_model(comm_model);
   Rng rng(seed * 13 + 5);
   for (Device& device : problem.cluster.devices) device.host = rng.below(3) == 0;
   const bool wired = rng.below(3) == 0;

@@ -88,9 +88,6 @@ TEST(AProblem, RefusesSizesThatTheTraceIsNotRightFor) {
 
 TEST(AProblem, RefusesUnknownNamesAndForeignProfiles) {
   Problem problem = small_problem();
-  problem.comm_model = "pigeon";
-  EXPECT_THAT(error_of(problem), HasSubstr("pigeon"));
-  problem = small_problem();
   problem.schedule = "zigzag";
   EXPECT_THAT(error_of(problem), HasSubstr("zigzag"));
   problem = small_problem();

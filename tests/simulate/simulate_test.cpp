@@ -136,7 +136,7 @@ output "d" = %d
 )");
   problem.profile.graph_hash = problem.graph.hash();
   problem.profile.nodes[0].forward = Nanoseconds{3000};
-  problem.comm_model = "overlapped";
+  problem.comm_model = CommModel::overlapped;
   const Plan plan = make_plan(problem, ids({{0}, {1}, {2}, {3}}), on({0, 1, 2, 2}), "hand");
   EXPECT_EQ(draw(simulate(plan)),
             "d0 s0 m0 0-3000\n"
@@ -230,6 +230,8 @@ TEST(APlanFile, IsRefusedWhenCutShortOrMadeUp) {
               ::testing::HasSubstr("n_microbatches"));
   EXPECT_THAT(error_of("\"schedule\": \"fill_drain\"", "\"schedule\": \"zigzag\""),
               ::testing::HasSubstr("zigzag"));
+  EXPECT_THAT(error_of("\"comm_model\": \"link\"", "\"comm_model\": \"pigeon\""),
+              ::testing::HasSubstr("'pigeon'; expected one of link, host_staged, overlapped"));
   EXPECT_THAT(error_of("\"from\": 0", "\"from\": 1"), ::testing::HasSubstr("later stage"));
 }
 
@@ -348,7 +350,7 @@ TEST(Simulate, SpendsWhatTheEvaluatorChargesUnderEveryModel) {
     options.equal_links = seed % 2 == 0;
     Problem problem = random_problem(seed, options);
     problem.cluster.devices[0].host = seed % 3 == 0;
-    for (const std::string model : {"link", "host_staged", "overlapped"}) {
+    for (const CommModel model : {CommModel::link, CommModel::host_staged, CommModel::overlapped}) {
       problem.comm_model = model;
       std::vector<std::vector<NodeId>> stages(3);
       for (std::size_t n = 0; n < problem.graph.num_nodes(); ++n) {
@@ -364,7 +366,7 @@ TEST(Simulate, SpendsWhatTheEvaluatorChargesUnderEveryModel) {
       std::vector<double> moved(3);  // by the device that spends the time
       for (const Event& event : timeline.events) {
         const double time = (event.end - event.start).count;
-        const bool sent = model == "overlapped";
+        const bool sent = model == CommModel::overlapped;
         if (event.kind == EventKind::compute) {
           computed[event.device.index()] += time;
         } else {
@@ -373,13 +375,15 @@ TEST(Simulate, SpendsWhatTheEvaluatorChargesUnderEveryModel) {
       }
       for (std::size_t d = 0; d < 3; ++d) {
         const double count = plan.n_microbatches;
-        EXPECT_NEAR(computed[d], count * plan.loads[d].compute.count, 1e-6) << seed << model;
+        EXPECT_NEAR(computed[d], count * plan.loads[d].compute.count, 1e-6)
+            << seed << to_string(model);
         const double charged =
-            model == "overlapped" ? std::max(0.0, moved[d] - computed[d]) : moved[d];
-        EXPECT_NEAR(charged, count * plan.loads[d].communication.count, 1e-6) << seed << model;
+            model == CommModel::overlapped ? std::max(0.0, moved[d] - computed[d]) : moved[d];
+        EXPECT_NEAR(charged, count * plan.loads[d].communication.count, 1e-6)
+            << seed << to_string(model);
       }
       EXPECT_GE(plan.step_time.count, plan.n_microbatches * plan.busiest.count * (1 - 1e-9))
-          << seed << model;
+          << seed << to_string(model);
     }
   }
   EXPECT_GE(compared, 90);

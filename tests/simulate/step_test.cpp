@@ -18,7 +18,7 @@ namespace kerf {
 namespace {
 
 // Any placement that can run: units of the graph's order cut anywhere, devices at random.
-Plan random_plan(std::uint64_t seed, const std::string& comm_model, int n_microbatches) {
+Plan random_plan(std::uint64_t seed, CommModel comm_model, int n_microbatches) {
   RandomProblemOptions options;
   options.graph.num_nodes = 12;
   options.num_devices = 3;
@@ -43,15 +43,17 @@ Plan random_plan(std::uint64_t seed, const std::string& comm_model, int n_microb
 }
 
 TEST(AStep, HasTheFiguresOfItsTimeline) {
-  for (const char* comm_model : {"link", "host_staged", "overlapped"}) {
+  for (const CommModel comm_model :
+       {CommModel::link, CommModel::host_staged, CommModel::overlapped}) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       for (const int count : {1, 2, 7, 60, 400}) {
         const Plan plan = random_plan(seed, comm_model, count);
         const Timeline timeline = simulate(plan);
         const StepFigures step = simulate_step(plan, plan.n_microbatches);
         const double end = timeline.end().count;
-        EXPECT_NEAR(step.end.count, end, 1e-9 * end) << comm_model << ", seed " << seed;
-        EXPECT_NEAR(step.bubble, timeline.bubble(), 1e-9) << comm_model << ", seed " << seed;
+        EXPECT_NEAR(step.end.count, end, 1e-9 * end) << to_string(comm_model) << ", seed " << seed;
+        EXPECT_NEAR(step.bubble, timeline.bubble(), 1e-9)
+            << to_string(comm_model) << ", seed " << seed;
       }
     }
   }
@@ -60,7 +62,7 @@ TEST(AStep, HasTheFiguresOfItsTimeline) {
 // A device that is ahead and a little slower than the next: it comes to wait after very long.
 TEST(AStep, KnowsWhoComesToWaitLate) {
   for (const double slower : {1.001, 1.01, 1.3}) {
-    Plan plan = random_plan(4, "link", 3000);
+    Plan plan = random_plan(4, CommModel::link, 3000);
     ASSERT_GE(plan.num_stages(), 3U);
     for (std::size_t s = 0; s < plan.num_stages(); ++s) {
       plan.stages[s].time = Nanoseconds{100.0 / static_cast<double>(1 + s % 3)};
@@ -72,7 +74,7 @@ TEST(AStep, KnowsWhoComesToWaitLate) {
 }
 
 TEST(AStep, TakesNoLongerForMoreMicroBatches) {
-  const Plan plan = random_plan(4, "link", 64);
+  const Plan plan = random_plan(4, CommModel::link, 64);
   const double start = cpu_seconds();
   const StepFigures step = simulate_step(plan, 1 << 20);
   EXPECT_LT(cpu_seconds() - start, 0.2);
@@ -84,7 +86,7 @@ TEST(MemoryOfAStep, IsThatOfEveryAction) {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     RandomProblemOptions options;
-    const Plan plan = random_plan(seed, "link", 700);
+    const Plan plan = random_plan(seed, CommModel::link, 700);
     if (plan.n_microbatches == 1) continue;
     ++compared;
     options.graph.num_nodes = 12;

@@ -55,7 +55,7 @@ Problem random_setting(std::uint64_t seed, const Shape& shape) {
   Rng rng(seed * 31 + 7);
   const std::vector<std::string> models = comm_model_names();
   const std::vector<std::string> schedules = schedule_names();
-  problem.comm_model = models[rng.below(models.size())];
+  problem.comm_model = parse_comm_model(models[rng.below(models.size())]);
   problem.schedule = schedules[rng.below(schedules.size())];
   for (Device& device : problem.cluster.devices) device.host = rng.below(3) == 0;
   // All links on one wire, some, or none.
@@ -100,8 +100,9 @@ Plan random_plan(const Problem& problem, std::uint64_t seed) {
 
 void expect_agreement(const Problem& problem, const Plan& plan, std::uint64_t seed) {
   for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << "seed " << seed << ", " << problem.comm_model << ", " << problem.n_microbatches
-                  << " micro-batches: " << violation.rule << ": " << violation.message;
+    ADD_FAILURE() << "seed " << seed << ", " << to_string(problem.comm_model) << ", "
+                  << problem.n_microbatches << " micro-batches: " << violation.rule << ": "
+                  << violation.message;
   }
 }
 
@@ -131,7 +132,7 @@ void look_at(const Plan& plan, Seen& seen) {
   seen.several += used.size() < plan.num_stages() ? 1 : 0;
   seen.grouped += groups.size() < used.size() ? 1 : 0;
   seen.scattered += plan.contiguous ? 0 : 1;
-  seen.settings.insert(plan.comm_model + ' ' + plan.schedule);
+  seen.settings.insert(std::string(to_string(plan.comm_model)) + ' ' + plan.schedule);
 }
 
 TEST(DerivedFigures, AreTheEnginesOnThousandsOfPlans) {
@@ -165,7 +166,7 @@ TEST(DerivedFigures, AreTheEnginesOnAMillionMicroBatches) {
   for (std::uint64_t seed = 1; walked < 4; ++seed) {
     Problem problem = random_setting(seed, {.n_microbatches = 1 << 20});
     for (Link& link : problem.cluster.links) link.shared = false;
-    problem.comm_model = seed % 2 == 0 ? "link" : "host_staged";
+    problem.comm_model = seed % 2 == 0 ? CommModel::link : CommModel::host_staged;
     if (problem.graph.is_static()) continue;
     const Plan plan = random_plan(problem, seed);
     if (plan.num_stages() < 4) continue;

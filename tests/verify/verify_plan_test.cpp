@@ -88,7 +88,6 @@ TEST_F(ThePlanVerifier, MissesNoChange) {
   EXPECT_THAT(after([](Plan& p) { p.micro_batch = 3; }), Contains("batch"));
   EXPECT_THAT(after([](Plan& p) { p.n_microbatches = 0; }), Contains("batch"));
   EXPECT_THAT(after([](Plan& p) { p.schedule = "zigzag"; }), Contains("schedule"));
-  EXPECT_THAT(after([](Plan& p) { p.comm_model = "pigeon"; }), Contains("comm_model"));
   EXPECT_THAT(after([](Plan& p) { p.cuts.clear(); }), Contains("cuts"));
   EXPECT_THAT(after([](Plan& p) { p.cuts.push_back(p.cuts[0]); }), Contains("cuts"));
   EXPECT_THAT(after([](Plan& p) { p.cuts[0].bytes += Bytes{1}; }), Contains("cuts"));

@@ -71,7 +71,7 @@ Json report_json(const Plan& plan) {
   json["truncated"] = plan.truncated;
   json["timed_out"] = plan.timed_out;
   json["objective"] = to_string(plan.objective);
-  json["comm_model"] = plan.comm_model;
+  json["comm_model"] = to_string(plan.comm_model);
   json["schedule"] = plan.schedule;
   json["n_microbatches"] = plan.n_microbatches;
   json["batch"] = plan.batch;

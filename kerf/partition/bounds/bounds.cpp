@@ -98,7 +98,7 @@ LowerBound receive_bound(const Problem& problem, double total) {
   const Graph& graph = problem.graph;
   const std::size_t devices = problem.cluster.num_devices();
   LowerBound bound{"receive", 0, "transfers cost nothing"};
-  if (problem.comm_model != "link" || devices < 2) return bound;
+  if (problem.comm_model != CommModel::link || devices < 2) return bound;
   const std::vector<std::size_t> unit_of = indivisible_units(graph);
   const FastestLink link(problem.cluster);
   std::vector<bool> needs(graph.num_nodes());  // by unit: a tensor of another

@@ -6,13 +6,13 @@ namespace kerf::partition {
 namespace {
 
 bool receiver_pays(const Problem& problem, DeviceId device) {
-  if (problem.comm_model == "overlapped") return false;
-  return problem.comm_model == "link" || !problem.cluster.device(device).host;
+  if (problem.comm_model == CommModel::overlapped) return false;
+  return problem.comm_model == CommModel::link || !problem.cluster.device(device).host;
 }
 
 bool maker_pays(const Problem& problem, DeviceId device) {
-  if (problem.comm_model == "link") return false;
-  return problem.comm_model == "overlapped" || !problem.cluster.device(device).host;
+  if (problem.comm_model == CommModel::link) return false;
+  return problem.comm_model == CommModel::overlapped || !problem.cluster.device(device).host;
 }
 
 Rate rate_of(const Link& link) {
@@ -61,7 +61,7 @@ DeviceModel model_device(const Problem& problem, DeviceId self) {
   const int group = cluster.device(self).memory_group;
   DeviceModel device;
   device.slowness = 1 / cluster.device(self).speed;
-  device.overlapped = problem.comm_model == "overlapped";
+  device.overlapped = problem.comm_model == CommModel::overlapped;
   device.alone = cluster.group(group).size() == 1;
   if (cluster.group_limited(group)) device.limit = cluster.group_limit(group).count;
   return device;
@@ -69,7 +69,8 @@ DeviceModel model_device(const Problem& problem, DeviceId self) {
 
 // May a tensor go to more than one device? `overlapped` charges each, the model one.
 bool sends_twice(const Problem& problem) {
-  if (problem.comm_model != "overlapped" || problem.cluster.num_devices() <= 2) return false;
+  if (problem.comm_model != CommModel::overlapped || problem.cluster.num_devices() <= 2)
+    return false;
   const Graph& graph = problem.graph;
   for (std::size_t i = 0; i < graph.num_values(); ++i) {
     const Value& value = graph.values()[i];

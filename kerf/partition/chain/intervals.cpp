@@ -255,7 +255,7 @@ Intervals::Intervals(const Problem& problem)
   collector.collect_weights(*this);
   collector.collect_lifetimes(*this);
   collector.collect_held();
-  if (problem.comm_model != "link") collector.collect_sent();
+  if (problem.comm_model != CommModel::link) collector.collect_sent();
   collector.collect_crossings(*this);
   collector.pack(*this);
 }

@@ -57,7 +57,7 @@ class ModelMaker {
   // The device that becomes the model's CPU, if one does.
   std::size_t odd_device() const {
     const std::size_t count = figures_.size();
-    if (problem_.comm_model == "host_staged") {
+    if (problem_.comm_model == CommModel::host_staged) {
       const auto is_host = [](const Figures& f) { return f.host; };
       const auto hosts = std::count_if(figures_.begin(), figures_.end(), is_host);
       const auto host = std::find_if(figures_.begin(), figures_.end(), is_host);
@@ -81,7 +81,8 @@ class ModelMaker {
     place::Devices& out = modelled_;
     out.cpu = static_cast<std::uint32_t>(model_.devices.size());
     out.num_devices = out.cpu + (odd < figures_.size() ? 1 : 0);
-    out.charging = problem_.comm_model == "host_staged" ? Charging::host_staged : Charging::link;
+    out.charging =
+        problem_.comm_model == CommModel::host_staged ? Charging::host_staged : Charging::link;
     std::set<double> speeds;
     for (const DeviceId device : model_.devices) {
       const Figures& figures = figures_[device.index()];
@@ -102,7 +103,7 @@ class ModelMaker {
   // One link for all: the fastest figures of any for bounds, the mean of all for searches.
   void find_link() {
     const std::size_t count = cluster_.num_devices();
-    const bool staged = problem_.comm_model == "host_staged";
+    const bool staged = problem_.comm_model == CommModel::host_staged;
     const auto hosts = static_cast<std::size_t>(
         std::count_if(figures_.begin(), figures_.end(), [](const Figures& f) { return f.host; }));
     double least_latency = kUnlimited;
@@ -131,7 +132,7 @@ class ModelMaker {
     // Several hosts pay nothing where a model's accelerators do; what is hidden costs nothing.
     const bool all_hosts = staged && hosts == count;
     const bool some_hosts = staged && hosts > 1 && !all_hosts;
-    const bool overlapped = problem_.comm_model == "overlapped";
+    const bool overlapped = problem_.comm_model == CommModel::overlapped;
     if (some_hosts || overlapped) model_.exact = false;
     const bool relaxed = use_ == ModelUse::bound && (some_hosts || overlapped);
     if (all_hosts || relaxed) latency_ = per_byte_ = 0;

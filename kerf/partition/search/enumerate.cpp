@@ -31,7 +31,7 @@ class Search {
         work_left_(limits.work),
         clock_(limits.seconds),
         bounded_(problem.objective == Objective::throughput),
-        charges_links_(problem.comm_model == "link"),
+        charges_links_(problem.comm_model == CommModel::link),
         unit_device_(units_.size(), kNone),
         load_(num_devices()),
         copies_(num_devices(), std::vector<int>(graph_.num_values())),
