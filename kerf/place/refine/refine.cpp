@@ -32,7 +32,7 @@ namespace {
 using Split = std::vector<std::uint32_t>;
 
 constexpr double kWorkPerSecond = 1.8e8;     // about 0.6 s of a core of 2.8 GHz
-constexpr double kSizeAtHalfSpeed = 3e5;     // caches are small
+constexpr double kSizeInCache = 1e5;         // larger problems take longer for the same work
 constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
 constexpr double kLeastWork = 2e6;
 constexpr double kWorkPerCycleUnit = 12e3;  // of one cycle
@@ -82,7 +82,7 @@ class Refiner {
         mean_load_(problem.total_accelerator_time() / std::max(problem.cpu, 1U)) {
     const auto count = static_cast<double>(problem.num_tasks());
     size_ = count + static_cast<double>(problem.pins.num_values());
-    const double slower = 1 + size_ / kSizeAtHalfSpeed;
+    const double slower = std::max(1.0, size_ / kSizeInCache);
     work_ = std::min(kWorkPerSecond / slower * std::clamp(options.time_budget, 0.0, 1e6),
                      kLeastWork + kWorkPerSquaredUnit * count * count);
   }
