@@ -30,7 +30,8 @@ NoSplit why_none(const LoadProblem& problem, const place::LoadRequest& request) 
       request.contiguous || request.method == "ideals" || request.method == "chain";
   return {fmt::format(
       "[partition.{}] no {}split was found in {:.3g} s that fits the memory of {:.6g} of each "
-      "accelerator and waits for itself nowhere, which does not prove that there is none; raise "
+      "accelerator and whose devices do not wait for each other in a circle, which does not prove "
+      "that there is none; raise "
       "--time-budget or maxSizePerFPGA, or try --method auto",
       request.method, contiguous ? "contiguous " : "", request.options.time_budget,
       problem.memory)};
@@ -42,7 +43,7 @@ Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadReq
                                 LoadSearch search) {
   std::optional<LoadPlan> found = search(problem, request);
   if (!found) return why_none(problem, request);
-  refuse_unsound(problem, *found, request.serial);
+  refuse_unsound(problem, *found, request);
   return *std::move(found);
 }
 

@@ -24,8 +24,13 @@ void refuse_unsound(const Problem& problem, const Plan& plan) {
   refuse(plan.method, verify_plan(problem.graph, &problem.profile, plan));
 }
 
-void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan, bool serial) {
-  refuse(plan.method, verify_load_plan(problem, plan, serial));
+void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan,
+                    const place::LoadRequest& request) {
+  std::vector<Violation> violations = verify_load_plan(problem, plan, request.serial);
+  if (request.contiguous && !plan.contiguous) {
+    violations.push_back({"contiguous", "a contiguous split was asked for, and this is none"});
+  }
+  refuse(plan.method, violations);
 }
 
 }  // namespace kerf

@@ -7,13 +7,14 @@
 #pragma once
 
 #include "kerf/place/load_plan.h"
+#include "kerf/place/portfolio/load_request.h"
 #include "kerf/plan/plan.h"
 #include "kerf/plan/problem.h"
 
 namespace kerf {
 
 void refuse_unsound(const Problem& problem, const Plan& plan);
-// `serial` is the request's.
-void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan, bool serial);
+void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan,
+                    const place::LoadRequest& request);
 
 }  // namespace kerf

@@ -20,8 +20,8 @@ struct Options {
   // Search steps a method may take before it stops and marks its plan `truncated`; 0: its default.
   // Counted work, not seconds: the same plan on every machine.
   std::int64_t work_limit = 0;
-  // Seconds for the methods that search (Entry::searches). It buys counted work, so that the plan
-  // does not depend on the machine's load; the clock is a safety stop.
+  // Seconds for any method; those that search (Entry::searches) use them up. It buys counted work,
+  // so that the plan does not depend on the machine's load; the clock is a last resort.
   double time_budget = 1;
   int threads = 1;  // the plan is the same on any number
   // Fill idle devices with copies of the plan (Plan::replicas; partition/raise/replicate.h).

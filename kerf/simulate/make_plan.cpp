@@ -182,12 +182,21 @@ void note_speeds(Plan& plan) {
 void count_plan(const Problem& problem, std::size_t num_stages) {
   constexpr std::int64_t kStepsEach = 100;
   const auto nodes = static_cast<std::int64_t>(problem.graph.num_nodes() + 50);
-  const auto actions =
-      4 * std::int64_t{problem.n_microbatches} * static_cast<std::int64_t>(num_stages + 4);
+  const std::int64_t actions =
+      4 * followed_microbatches(problem, num_stages) * static_cast<std::int64_t>(num_stages + 4);
   count_steps(kStepsEach * (nodes + actions));
 }
 
 }  // namespace
+
+std::int64_t followed_microbatches(const Problem& problem, std::size_t num_stages) {
+  const std::vector<Link>& links = problem.cluster.links;
+  const bool all = problem.comm_model == CommModel::overlapped ||
+                   std::any_of(links.begin(), links.end(), [](const Link& l) { return l.shared; });
+  const std::size_t few = 2 * (problem.cluster.num_devices() + 1) * (num_stages + 1) + 4;
+  const std::int64_t count = problem.n_microbatches;
+  return all ? count : std::min(count, static_cast<std::int64_t>(few));
+}
 
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method) {

@@ -214,7 +214,7 @@ std::size_t enough_microbatches(const Plan& plan, std::span<const DeviceId> devi
   const std::size_t enough = std::min(all, 2 * (used + 1) * (devices.size() + 1) + 4);
   const double amount = each * static_cast<double>(enough);
   if (amount <= kMostWalked) return enough;
-  throw Error(ErrorKind::invalid_plan,
+  throw Error(ErrorKind::invalid_argument,
               fmt::format("[verify.memory] {} micro-batches of {} stages on {} devices are {:.3g} "
                           "tasks to follow; expected at most {:.3g}; use fewer micro-batches",
                           all, devices.size(), used, amount, kMostWalked));

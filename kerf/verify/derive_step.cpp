@@ -105,17 +105,18 @@ double derive_bubble(const Traffic& traffic, const Walked& walked, const Plan& p
 constexpr double kMostWalked = 1 << 28;
 constexpr double kMostKept = 1 << 24;  // where all of them stay in memory
 
-void check_amount(const Flow& flow, const Traffic& traffic, const Moves& moves,
-                  int n_microbatches) {
+// How many there are to follow, where that can be done.
+double find_amount(const Flow& flow, const Traffic& traffic, const Moves& moves,
+                   int n_microbatches) {
   double each = static_cast<double>(flow.num_stages() + moves.num_rows());
   for (const auto& list : flow.after) each += static_cast<double>(list.size());
   for (const auto& list : moves.incoming) each += static_cast<double>(list.size());
   const double amount = each * n_microbatches;
   const bool kept = traffic.overlapped || traffic.uses_wire();
   const double most = kept ? kMostKept : kMostWalked;
-  if (amount <= most) return;
+  if (amount <= most) return amount;
   throw Error(
-      ErrorKind::invalid_plan,
+      ErrorKind::invalid_argument,
       fmt::format("[verify.step] {} micro-batches of {} stages and {} tensors that change "
                   "devices are {:.3g} moments to follow; expected at most {:.3g}; use "
                   "fewer micro-batches",
@@ -127,11 +128,11 @@ void check_amount(const Flow& flow, const Traffic& traffic, const Moves& moves,
 StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,
                         int n_microbatches) {
   const Moves moves = read_moves(flow, traffic);
-  check_amount(flow, traffic, moves, n_microbatches);
+  const double moments = find_amount(flow, traffic, moves, n_microbatches);
   const auto count = static_cast<std::size_t>(n_microbatches);
   const Walked walked = traffic.uses_wire() ? walk_with_wire(flow, traffic, moves, plan, count)
                                             : walk(flow, traffic, moves, plan, count);
-  return {walked.end, derive_bubble(traffic, walked, plan, n_microbatches)};
+  return {walked.end, derive_bubble(traffic, walked, plan, n_microbatches), moments};
 }
 
 }  // namespace kerf::derive

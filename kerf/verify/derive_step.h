@@ -13,10 +13,11 @@ namespace kerf::derive {
 struct StepFigures {
   double end = 0;  // ns
   double bubble = 0;
+  double moments = 0;  // that were added up, one after the other: sums lose digits
 };
 
-// Stages must be numbered topologically; their times are the plan's. Throws Error(invalid_plan)
-// for a step of more tasks and transfers than can be walked.
+// Stages must be numbered topologically; their times are the plan's. Throws
+// Error(invalid_argument) for a step of more tasks and transfers than can be walked.
 //
 // Complexity: tasks and transfers, times a logarithm where transfers share a wire.
 StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,

@@ -44,6 +44,7 @@ class Improver {
   void candidates(const Placement& placement, std::size_t op,
                   std::vector<std::uint32_t>& out) const;
   double serial_length(const Placement& placement);
+  void spend(std::int64_t steps);
 
   const OpTable& table_;
   CostModel model_;

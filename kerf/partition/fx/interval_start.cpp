@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/stop_clock.h"
 #include "kerf/partition/fx/starts.h"
 
 namespace kerf::partition::fx {
@@ -110,11 +111,13 @@ std::optional<Placement> intervals(const OpTable& table, std::span<const Device>
       least[s][begin] = least[s - 1][begin];
       from[s][begin] = kNone;
     }
+    if (deadline_passed()) return std::nullopt;
     segment.start(begin);
     for (std::size_t end = begin; end < count; ++end) {
       const std::int64_t bytes = segment.add(end);
       if (bytes > largest) break;
       if ((work_limit -= static_cast<std::int64_t>(stages)) < 0) return std::nullopt;
+      count_steps(static_cast<std::int64_t>(1 + stages / 4));
       for (std::size_t s = 1; s <= stages; ++s) {
         if (bytes > devices[device_order[s - 1]].memory) continue;
         const double cost = least[s - 1][begin] + (begin == 0 ? 0 : cut[begin]);

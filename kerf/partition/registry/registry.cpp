@@ -166,7 +166,7 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   if (problem.objective != Objective::throughput && !method.any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
-                            "the method {}",
+                            "one of the methods {}",
                             method.name, to_string(problem.objective), any_objective_names()));
   }
   if (problem.graph.num_nodes() == 0) {

@@ -138,6 +138,7 @@ class Search {
     if (best_.offer(place_units(problem_, model_, device, "exact", best_.mixed()))) {
       value_ = best_.plan()->objective_value();
     }
+    cut_short_ = cut_short_ || clock_.struck();  // a plan takes as long as many branches
   }
 
   const Problem& problem_;

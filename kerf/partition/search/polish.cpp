@@ -9,6 +9,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/simulate/make_plan.h"
 
 namespace kerf::partition {
 namespace {
@@ -34,8 +35,9 @@ class Polisher {
     // What is placed, simulated and counted in a second: nodes, and actions of the schedule.
     constexpr double kNodesASecond = 8e5;
     const auto nodes = static_cast<double>(problem.graph.num_nodes() + 50);
-    const double actions =
-        4.0 * problem.n_microbatches * static_cast<double>(problem.cluster.num_devices() + 4);
+    const std::size_t devices = problem.cluster.num_devices();
+    const double actions = 4.0 * static_cast<double>(followed_microbatches(problem, devices)) *
+                           static_cast<double>(devices + 4);
     plans_left_ =
         static_cast<std::int64_t>(options.seconds * kNodesASecond / (nodes + actions)) + 1;
   }

@@ -24,11 +24,11 @@ class MemoryMender {
     for (std::uint32_t u = 0; u < units.num_tasks(); ++u) bytes_[device[u]] += units.bytes[u];
   }
 
-  // False: there is no room.
-  bool mend() {
+  // False: there is no room, or no time.
+  bool mend(const StopClock& clock) {
     for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
       while (bytes_[d] > units_.memory[d]) {
-        if (!move_cheapest(d)) return false;
+        if (clock.struck() || !move_cheapest(d)) return false;
       }
     }
     return true;
@@ -40,6 +40,7 @@ class MemoryMender {
     double least = kInfinity;
     std::uint32_t best = 0;
     std::uint32_t best_to = from;
+    count_steps(std::int64_t{units_.num_tasks()} * units_.num_devices);
     for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
       if (state_.device(u) != from || units_.bytes[u] <= 0) continue;
       for (std::uint32_t to = 0; to < units_.num_devices; ++to) {
@@ -90,7 +91,7 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   out.objective = kInfinity;
   for (const std::vector<std::uint32_t>& split : splits) {
     MemoryMender mender(units, split);
-    if (!mender.mend()) continue;
+    if (!mender.mend(clock)) continue;
     const Loads loads = find_loads(units, mender.devices());
     if (!loads.fits || loads.busiest >= out.objective) continue;
     out.device.assign(mender.devices().begin(), mender.devices().end());

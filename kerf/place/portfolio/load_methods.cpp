@@ -85,7 +85,9 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
   SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
     const Loads loads = model.exact ? find_loads(searched.instance, device)
                                     : find_loads(problem, on_problem(device));
-    return Verdict{loads.fits, loads.busiest, 0};
+    // A family may put what only the CPU can run elsewhere than the rest of its stage.
+    const bool allowed = !request.contiguous || is_contiguous(problem, on_problem(device));
+    return Verdict{loads.fits && allowed, loads.busiest, 0};
   });
   driver.run(request.method, request.contiguous);
   if (driver.best().device.empty()) return std::nullopt;

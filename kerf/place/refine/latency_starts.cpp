@@ -46,9 +46,11 @@ class SumCutter {
         best_((order.size() + 1) * states_),
         placed_(units.num_nets(), 0) {}
 
-  Split cut() {
+  // Empty: it cannot be cut so, or the clock has struck.
+  Split cut(const StopClock& clock) {
     best_[0].time = 0;
     for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (clock.struck()) return {};
       extend_on_cpu(i);
       extend_on_accelerator(i);
     }
@@ -80,7 +82,10 @@ class SumCutter {
   void extend_on_accelerator(std::size_t i) {
     std::fill(placed_.begin(), placed_.end(), 0U);
     double time = 0, bytes = 0;
+    constexpr std::size_t kStatesInAStep = 8;
+    const auto each = static_cast<std::int64_t>(1 + states_ / kStatesInAStep);
     for (std::size_t j = i; j < order_.size(); ++j) {
+      count_steps(each);
       const std::uint32_t u = order_[j];
       bytes += units_.bytes[u];
       if (units_.on_accelerator[u] == 0 || bytes > units_.memory.front()) return;
@@ -143,10 +148,12 @@ std::vector<Split> latency_starts(const Instance& units, std::span<const std::ui
   // Quadratic: very long lines go without.
   constexpr std::size_t kLongest = 4000;
   if (!order.empty() && order.size() <= kLongest) {
-    if (Split cut = SumCutter(units, order).cut(); !cut.empty()) starts.push_back(std::move(cut));
+    if (Split cut = SumCutter(units, order).cut(clock); !cut.empty())
+      starts.push_back(std::move(cut));
     const std::uint32_t end = far_unit(units, order.front());
     const auto grown = grow_order(units, end, 0, clock, rng);
-    if (Split cut = SumCutter(units, grown).cut(); !cut.empty()) starts.push_back(std::move(cut));
+    if (Split cut = SumCutter(units, grown).cut(clock); !cut.empty())
+      starts.push_back(std::move(cut));
   }
   if (auto cut = cut_order(units, order, kInfinity, clock)) starts.push_back(*std::move(cut));
   if (auto filled = fill_memory(units, clock, rng)) starts.push_back(*std::move(filled));

@@ -92,6 +92,7 @@ class Packer {
     constexpr int kMostSteps = 100000;
     if (i == order_.size()) return true;
     if (++steps_ > kMostSteps) return false;
+    count_steps(units_.num_devices + 10);
     const std::uint32_t unit = order_[i];
     std::vector<std::uint32_t> tried;
     for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
