@@ -210,7 +210,11 @@ std::vector<Change> all_changes() {
       {"stage.activations", "sizes", [](Plan& p) { p.stages.back().activations -= Bytes{1}; }},
       {"stage.inputs", "sizes", [](Plan& p) { p.stages.back().inputs += Bytes{1}; }},
       {"stage.outputs", "sizes", [](Plan& p) { p.stages.back().outputs += Bytes{1}; }},
-      {"stage.after", "after", [](Plan& p) { p.stages.back().after.pop_back(); }},
+      {"stage.after", "after",
+       [](Plan& p) {
+         std::vector<StageId>& after = p.stages.back().after;
+         after.empty() ? after.push_back(StageId{0}) : after.pop_back();
+       }},
       {"cut.tensor", "cuts", [](Plan& p) { p.cuts.back().tensor += "'"; }},
       {"cut.value", "cuts", [](Plan& p) { p.cuts.back().value = ValueId{1 << 30}; }},
       {"cut.bytes", "cuts", [](Plan& p) { p.cuts.back().bytes += Bytes{1}; }},
