@@ -69,7 +69,7 @@ TEST(EveryMethod, IsSoundAndNeverBeatsExact) {
 TEST(EveryMethod, GivesTheSamePlanAgain) {
   int compared = 0;
   int timed_out = 0;
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const Problem problem = limited_problem(seed, {.equal_links = seed % 2 == 0});
     for (const partition::Entry& entry : partition::methods()) {
       partition::Options options;
@@ -94,7 +94,7 @@ TEST(EveryMethod, GivesTheSamePlanAgain) {
     }
   }
   EXPECT_GT(compared, 20 * timed_out) << "the clock is a last resort";
-  EXPECT_GT(compared, 300);
+  EXPECT_GT(compared, 120);
 }
 
 TEST(Planning, RefusesAnUnknownMethodWithTheNamesOfTheOthers) {
