@@ -62,7 +62,6 @@ Deadline last_resort(double seconds) {
 }
 
 bool clock_passed(Deadline deadline) {
-  poll_interrupt();
   if (deadline == Deadline::max() || Clock::now() < deadline) return false;
   for (DeadlineScope* scope = time_here.scope; scope != nullptr; scope = scope->before_.scope) {
     scope->timed_out_.store(true, std::memory_order_relaxed);

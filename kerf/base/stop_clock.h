@@ -76,7 +76,7 @@ bool deadline_passed();
 Deadline last_resort(double seconds);
 inline constexpr double kPatience = 6;
 inline constexpr double kLeastPatience = 3;  // seconds; what is short is soon late
-// Whether that moment is over; if so, the scopes know. Polls as deadline_passed does.
+// Whether that moment is over; if so, the scopes know. Polls nothing: who asks it has.
 bool clock_passed(Deadline deadline);
 
 // The stop of a search, shared by its threads.

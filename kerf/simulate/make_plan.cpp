@@ -178,17 +178,8 @@ void note_speeds(Plan& plan) {
                   fmt::join(others, ", ")));
 }
 
-// What is placed, simulated and counted: nodes, and actions of the schedule.
-void count_plan(const Problem& problem, std::size_t num_stages) {
-  constexpr std::int64_t kStepsEach = 100;
-  const auto nodes = static_cast<std::int64_t>(problem.graph.num_nodes() + 50);
-  const std::int64_t actions =
-      4 * followed_microbatches(problem, num_stages) * static_cast<std::int64_t>(num_stages + 4);
-  count_steps(kStepsEach * (nodes + actions));
-}
-
-}  // namespace
-
+// Micro-batches that a prediction follows one by one: what repeats itself is left out, but where
+// transfers overlap with compute or share a wire.
 std::int64_t followed_microbatches(const Problem& problem, std::size_t num_stages) {
   const std::vector<Link>& links = problem.cluster.links;
   const bool all = problem.comm_model == CommModel::overlapped ||
@@ -198,11 +189,20 @@ std::int64_t followed_microbatches(const Problem& problem, std::size_t num_stage
   return all ? count : std::min(count, static_cast<std::int64_t>(few));
 }
 
+}  // namespace
+
+std::int64_t plan_size(const Problem& problem, std::size_t num_stages) {
+  const auto nodes = static_cast<std::int64_t>(problem.graph.num_nodes() + 50);
+  const auto stages = static_cast<std::int64_t>(num_stages + 4);
+  return nodes + 4 * followed_microbatches(problem, num_stages) * stages;
+}
+
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method) {
   poll_interrupt();
   check_problem(problem);
-  count_plan(problem, stages.size());
+  constexpr std::int64_t kStepsEach = 100;
+  count_steps(kStepsEach * plan_size(problem, stages.size()));
   std::vector<Placed> placed = collect(problem, std::move(stages), devices);
   Plan plan = describe(problem, std::move(method));
   for (const std::size_t s : topological_order(problem.graph, placed)) {

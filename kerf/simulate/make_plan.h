@@ -26,8 +26,8 @@ Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
 // when they are not what Plan says of them.
 Plan with_replicas(const Problem& problem, Plan plan, std::vector<std::vector<DeviceId>> replicas);
 
-// Micro-batches that a prediction follows one by one: what repeats itself is left out, but where
-// transfers overlap with compute or share a wire.
-std::int64_t followed_microbatches(const Problem& problem, std::size_t num_stages);
+// What make_plan places, simulates and counts: nodes, and actions of the schedule. Its time is in
+// proportion to it.
+std::int64_t plan_size(const Problem& problem, std::size_t num_stages);
 
 }  // namespace kerf

@@ -12,6 +12,7 @@
 #include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/small_graph.h"
 
 namespace kerf {
 namespace {
@@ -101,17 +102,7 @@ TEST(Replicas, AreThoseOfTheSpecificationOnRandomDevices) {
 
 Problem small_problem(std::string_view devices) {
   Problem problem;
-  problem.graph = parse_graph(R"(kerf-graph 1.0
-graph "mlp"
-batch 4
-input %x: f32[B, 64] = "args.0"
-weight @v: f32[64, 64] = parameter "v"
-weight @w: f32[64, 64] = parameter "w"
-%a: f32[B, 64] = aten.linear.default(%x, @v)
-%h: f32[B, 64] = aten.relu.default(%a)
-%y: f32[B, 64] = aten.linear.default(%h, @w)
-output "y" = %y
-)");
+  problem.graph = small_graph();
   problem.cluster = parse_devices(devices);
   problem.profile = estimate(problem.graph, device_kind("cpu"));
   return problem;

@@ -32,14 +32,10 @@ class Polisher {
         best_(best),
         rng_(options.seed),
         clock_(options.clock > 0 ? options.clock : 2 * options.seconds) {
-    // What is placed, simulated and counted in a second: nodes, and actions of the schedule.
-    constexpr double kNodesASecond = 8e5;
-    const auto nodes = static_cast<double>(problem.graph.num_nodes() + 50);
-    const std::size_t devices = problem.cluster.num_devices();
-    const double actions = 4.0 * static_cast<double>(followed_microbatches(problem, devices)) *
-                           static_cast<double>(devices + 4);
-    plans_left_ =
-        static_cast<std::int64_t>(options.seconds * kNodesASecond / (nodes + actions)) + 1;
+    // Of plan_size, on one core.
+    constexpr double kSizeASecond = 8e5;
+    const auto size = static_cast<double>(plan_size(problem, problem.cluster.num_devices()));
+    plans_left_ = static_cast<std::int64_t>(options.seconds * kSizeASecond / size) + 1;
   }
 
   bool run() {
