@@ -64,6 +64,8 @@ class CudaGraph : public DeviceGraph {
 
   void record(const std::function<void()>& work) override {
     const RecordingStream stream(device_);
+    // What warming up left in the allocator's cache is of no use to a pool of its own.
+    allocator::emptyCache();
     // Only this thread is held to the rules of recording: other stages go on meanwhile.
     try {
       graph_->capture_begin(pool_->id, cudaStreamCaptureModeThreadLocal);

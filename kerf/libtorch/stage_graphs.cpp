@@ -25,7 +25,7 @@ namespace {
 constexpr int kWarmups = 2;
 // A device that works this much longer than the host takes to queue the work is kept busy as it is;
 // a recording would cost its memory and save nothing.
-constexpr double kBusyDevice = 1.5;
+constexpr double kBusyDevice = 1.2;
 
 // Why this node's work cannot be replayed; empty when it can, as far as one sees from the graph.
 std::string why_node_cannot(const Graph& graph, NodeId id) {
@@ -188,14 +188,13 @@ std::vector<c10::IValue> StageGraphs::run(std::int64_t batch, std::vector<c10::I
     if (++recording.calls == kWarmups) return run_timed(recording, places, one);
     return one.execute(places);
   }
-  const std::vector<at::Tensor> weights = one.weights();
-  bool same = recording.graph != nullptr && recording.weights.size() == weights.size();
-  for (std::size_t i = 0; same && i < weights.size(); ++i) {
-    same = recording.weights[i] == weights[i].const_data_ptr();
+  bool same = recording.graph != nullptr;
+  for (std::size_t i = 0; same && i < one.num_weights; ++i) {
+    same = recording.weights[i] == one.weight(i).const_data_ptr();
   }
   if (!same) {
     try {
-      record(recording, places, weights, one);
+      record(recording, places, one);
     } catch (const Interrupted&) {
       recordings_.clear();
       throw;
@@ -227,12 +226,14 @@ std::vector<c10::IValue> StageGraphs::run_timed(Recording& recording,
 }
 
 void StageGraphs::record(Recording& recording, const std::vector<c10::IValue>& places,
-                         const std::vector<at::Tensor>& weights, const OneRun& one) {
+                         const OneRun& one) {
   recording.graph.reset();
   recording.made.clear();
   recording.made_memory.clear();
   recording.weights.clear();
-  for (const at::Tensor& weight : weights) recording.weights.push_back(weight.const_data_ptr());
+  for (std::size_t i = 0; i < one.num_weights; ++i) {
+    recording.weights.push_back(one.weight(i).const_data_ptr());
+  }
   recording.places.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     const at::Tensor& tensor = places[i].toTensor();
@@ -250,7 +251,7 @@ void StageGraphs::record(Recording& recording, const std::vector<c10::IValue>& p
     std::vector<c10::IValue> read(recording.places.begin(), recording.places.end());
     sends = one.execute(read);
   });
-  keep_made(recording, std::move(sends), weights);
+  keep_made(recording, std::move(sends), one);
   // The caller's own memory is known by its address and not kept alive.
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (in_place_[i]) recording.places[i] = at::Tensor();
@@ -259,12 +260,12 @@ void StageGraphs::record(Recording& recording, const std::vector<c10::IValue>& p
 }
 
 void StageGraphs::keep_made(Recording& recording, std::vector<c10::IValue> sends,
-                            const std::vector<at::Tensor>& weights) const {
+                            const OneRun& one) const {
   std::map<const void*, int> memory;  // by storage; looked up only. -1: not the recording's
   const auto key = [](const at::Tensor& tensor) {
     return static_cast<const void*>(tensor.storage().unsafeGetStorageImpl());
   };
-  for (const at::Tensor& weight : weights) memory[key(weight)] = -1;
+  for (std::size_t i = 0; i < one.num_weights; ++i) memory[key(one.weight(i))] = -1;
   for (std::size_t i = 0; i < recording.places.size(); ++i) {
     if (in_place_[i]) memory[key(recording.places[i])] = -1;
   }

@@ -35,8 +35,9 @@ class StageGraphs {
     // Runs the program on what stands at its places (the graph's inputs, then received values) and
     // gives what it sends. Places are moved from.
     std::function<std::vector<c10::IValue>(std::vector<c10::IValue>& places)> execute;
-    // The tensors of the weights the program uses, as they are now.
-    std::function<std::vector<at::Tensor>()> weights;
+    // The tensors of the weights the program uses, as they are now, by their place in it.
+    std::size_t num_weights = 0;
+    std::function<const at::Tensor&(std::size_t)> weight;
     // Gives each of `generators` the seed of this micro-batch.
     std::function<void()> seed;
     std::vector<at::Generator> generators = {};  // that operators of the program draw from
@@ -95,10 +96,8 @@ class StageGraphs {
   Recording& find(Form form);
   std::vector<c10::IValue> run_timed(Recording& recording, std::vector<c10::IValue>& places,
                                      const OneRun& one) const;
-  void record(Recording& recording, const std::vector<c10::IValue>& places,
-              const std::vector<at::Tensor>& weights, const OneRun& one);
-  void keep_made(Recording& recording, std::vector<c10::IValue> sends,
-                 const std::vector<at::Tensor>& weights) const;
+  void record(Recording& recording, const std::vector<c10::IValue>& places, const OneRun& one);
+  void keep_made(Recording& recording, std::vector<c10::IValue> sends, const OneRun& one) const;
   std::vector<c10::IValue> replay(Recording& recording, const std::vector<c10::IValue>& places,
                                   const OneRun& one);
   std::vector<c10::IValue> copy_out(const Recording& recording) const;

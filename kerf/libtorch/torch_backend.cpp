@@ -94,7 +94,6 @@ void TorchBackend::start_worker(DeviceId device) {
 }
 
 void TorchBackend::mark_inputs(TorchRun& run) const {
-  run.inputs_ready.resize(devices_.size());
   for (std::size_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].is_cpu()) continue;
     run.inputs_ready[d] = std::make_shared<c10::Event>(devices_[d].type());
@@ -105,13 +104,14 @@ void TorchBackend::mark_inputs(TorchRun& run) const {
 void TorchBackend::enter(BackendRun& backend_run, DeviceId device) {
   auto& run = static_cast<TorchRun&>(backend_run);
   const std::size_t d = device.index();
-  run.adoptions[d] = std::make_unique<CallerState::Adoption>(run.caller);
+  if (run.caller) run.adoptions[d] = std::make_unique<CallerState::Adoption>(*run.caller);
   const c10::Device target = torch_device(device);
   if (target.is_cpu()) return;
   const VirtualGuardImpl guard(target.type());
   run.restore[d] = guard.exchangeDevice(target);
+  if (!run.inputs_ready[d]) return;
   const c10::Stream stream = guard.getStream(target);
-  if (run.inputs_ready[d]) run.inputs_ready[d]->block(stream);
+  run.inputs_ready[d]->block(stream);
   for (const auto& inputs : run.inputs) {
     for (const at::Tensor& tensor : inputs) {
       if (tensor.device() == target) tensor.record_stream(stream);

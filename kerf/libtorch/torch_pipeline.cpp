@@ -131,13 +131,13 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
                     n_microbatches));
   }
   check_conditions(graph_.conditions(), result.batch, n_microbatches, "[libtorch.pipeline]");
-  TorchRun run(plan().cluster.num_devices());
+  TorchRun run(plan().cluster.num_devices(), executor_.runs_on_caller());
   run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
                                    : std::vector<std::int64_t>{result.batch};
   if (run.batches.size() > 1) rules();
   split(inputs, run);
   if (random_) run.seed = draw_seed();
-  backend_.mark_inputs(run);
+  if (!executor_.runs_on_caller()) backend_.mark_inputs(run);
 
   Executor::Result executed =
       executor_.run(turn, run, static_cast<int>(run.batches.size()), record);

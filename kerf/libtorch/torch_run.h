@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kerf/libtorch/modes.h"
@@ -26,15 +27,19 @@ struct TorchParcel : Parcel {
 
 // One call of a pipeline.
 struct TorchRun : BackendRun {
-  explicit TorchRun(std::size_t num_devices) : adoptions(num_devices), restore(num_devices) {}
+  // `on_caller`: all work is done by the calling thread, on that thread's streams.
+  explicit TorchRun(std::size_t num_devices, bool on_caller = false)
+      : inputs_ready(num_devices), adoptions(num_devices), restore(num_devices) {
+    if (!on_caller) caller.emplace();
+  }
 
   // inputs[microbatch][input of the graph]: cut already.
   std::vector<std::vector<at::Tensor>> inputs;
   std::vector<std::int64_t> batches;  // B of each micro-batch; 0 when the graph is static
   std::uint64_t seed = 0;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  CallerState caller;
-  // Work the caller had queued on each accelerator when it called; null where there is none.
+  std::optional<CallerState> caller;  // for other threads to adopt
+  // Work the caller had queued on each accelerator when it called; null where nobody has to wait.
   std::vector<std::shared_ptr<c10::Event>> inputs_ready;  // by device
 
   // By device, each touched by its own worker.

@@ -202,13 +202,6 @@ void TorchStage::return_written_inputs() {
   written_inputs_.clear();
 }
 
-std::vector<at::Tensor> TorchStage::weights_now() {
-  std::vector<at::Tensor> out;
-  out.reserve(weight_slots_.size());
-  for (const auto& [slot, weight] : weight_slots_) out.push_back(weights_.on(weight, device_));
-  return out;
-}
-
 void TorchStage::bind(std::vector<c10::IValue>& places) {
   for (const auto& [slot, weight] : weight_slots_) {
     slots_[static_cast<std::size_t>(slot)] = weights_.on(weight, device_);
@@ -334,7 +327,11 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
   const StageGraphs::OneRun one{
       [&](std::vector<c10::IValue>& at) { return execute(run, microbatch, at); },
-      [&] { return weights_now(); }, [&] { seed_generators(run, microbatch); }, generators_};
+      weight_slots_.size(),
+      [&](std::size_t i) -> const at::Tensor& {
+        return weights_.on(weight_slots_[i].second, device_);
+      },
+      [&] { seed_generators(run, microbatch); }, generators_};
   std::vector<c10::IValue> sends =
       graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one);
   return_written_inputs();

@@ -40,7 +40,6 @@ class TorchStage : public StageRunner {
   // A graph input to be written here: a copy, where the caller's is on another device.
   at::Tensor written_input(const at::Tensor& tensor);
   void return_written_inputs();
-  std::vector<at::Tensor> weights_now();
   // Fills the frame: weights, and `places` on this stage's device.
   void bind(std::vector<c10::IValue>& places);
   void copy_written(const std::vector<ValueId>& group);

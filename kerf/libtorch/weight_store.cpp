@@ -17,8 +17,8 @@ void WeightStore::replace(std::vector<at::Tensor> tensors) {
   KERF_CHECK(tensors.size() == graph_.weights().size(), "one tensor for each weight of the graph");
   for (std::size_t i = 0; i < tensors.size(); ++i) check(i, tensors[i]);
   tensors_ = std::move(tensors);
-  devices_.clear();
-  for (const at::Tensor& tensor : tensors_) devices_.push_back(tensor.device());
+  given_.clear();
+  for (const at::Tensor& t : tensors_) given_.push_back({t.device(), t.scalar_type()});
   for (auto& [key, copy] : copies_) copy.fresh = false;
 }
 
@@ -38,19 +38,33 @@ void WeightStore::check(std::size_t weight, const at::Tensor& tensor) const {
                   record.names[0], describe(c10::IValue(tensor)), describe(value)));
 }
 
-void WeightStore::prepare_run() {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Value& value = graph_.value(graph_.weights()[i].value);
-    if (tensors_[i].device() != devices_[i] ||
-        tensors_[i].scalar_type() != to_scalar_type(value.dtype)) {
-      throw Error(
-          ErrorKind::invalid_argument,
-          fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
-                      "pipeline was made; move or convert the model first, then make a new "
-                      "kerf.Pipeline",
-                      graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
-                      devices_[i].str(), to_string(value.dtype)));
+// A model's tensors lie all over the memory, and in no cache after a step on an accelerator: ask
+// for them all at once rather than one after the other.
+void WeightStore::prefetch() const {
+  constexpr std::size_t kCacheLine = 64;
+  for (const at::Tensor& tensor : tensors_) {
+    const auto* const bytes = reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl());
+    for (std::size_t at = 0; at < sizeof(c10::TensorImpl); at += kCacheLine) {
+      __builtin_prefetch(bytes + at);
     }
+  }
+  for (const at::Tensor& tensor : tensors_) {
+    __builtin_prefetch(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  }
+}
+
+void WeightStore::prepare_run() {
+  prefetch();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Given& given = given_[i];
+    if (tensors_[i].device() == given.device && tensors_[i].scalar_type() == given.dtype) continue;
+    const Value& value = graph_.value(graph_.weights()[i].value);
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
+                            "pipeline was made; move or convert the model first, then make a new "
+                            "kerf.Pipeline",
+                            graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
+                            given.device.str(), to_string(value.dtype)));
   }
   for (auto& [key, copy] : copies_) refresh(key.first, copy);
 }

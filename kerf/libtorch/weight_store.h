@@ -41,12 +41,17 @@ class WeightStore {
     std::uint32_t source_version = 0;
     bool fresh = false;
   };
+  struct Given {
+    c10::Device device;  // where it was when it was given
+    c10::ScalarType dtype;
+  };
   void check(std::size_t weight, const at::Tensor& tensor) const;
   void refresh(std::size_t weight, Copy& copy);
+  void prefetch() const;
 
   Graph graph_;
   std::vector<at::Tensor> tensors_;
-  std::vector<c10::Device> devices_;  // where each was when it was given
+  std::vector<Given> given_;
   std::mutex copies_mutex_;
   std::map<std::pair<std::size_t, std::string>, Copy> copies_;  // by weight and device
 };

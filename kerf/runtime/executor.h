@@ -39,6 +39,9 @@ class Executor {
   // The same for a caller that has taken its turn at `turns()` already, on this thread.
   Result run(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
 
+  // Is all work done on the thread that calls, on that thread's streams?
+  bool runs_on_caller() const { return workers_.empty(); }
+
   Turns& turns() { return turns_; }
   const std::vector<Program>& programs() const { return programs_; }
   const Plan& plan() const { return plan_; }

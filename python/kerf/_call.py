@@ -32,6 +32,9 @@ class Signature:
         self.defaults = dict(map(tuple, spec["defaults"]))
         self.arguments = dict(map(tuple, spec["arguments"]))  # name -> description
         self.paths = spec["paths"]
+        self._tensors_alone = [*self.arguments.values()] == [
+            {"t": number} for number in range(len(self.arguments))
+        ]
         # Where there are numbers, equal is not the same: 1, 1.0 and True.
         self._text = repr(self.arguments) if _has_number(list(self.arguments.values())) else None
 
@@ -86,6 +89,10 @@ class Signature:
     def inputs(self, args, kwargs):
         """The same, and what the model could change of the arguments besides: see ``Result``."""
         given = _by_name(self.parameters, args, kwargs)
+        if self._tensors_alone and given.keys() == self.arguments.keys():
+            tensors = [given[name] for name in self.arguments]
+            if all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+                return tensors, []
         for name in self.arguments:
             if name not in given:
                 raise ValueError(

@@ -89,6 +89,7 @@ class Pipeline:
         self._signature = Signature.from_json(graph.in_spec, len(graph.inputs))
         self._result = Result.from_json(graph.out_spec, model, len(graph.outputs))
         self._weights = Weights(model, self._signature, graph)
+        self._pure = graph.is_pure and self._separate is None
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
         for note in self.notes:
@@ -116,19 +117,24 @@ class Pipeline:
                     'processes with the method "spawn"'
                 )
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
-        self._surroundings.check()
-        if not self._frozen:
-            self._watch.check()
         inputs, given = self._signature.inputs(args, kwargs)
         self._result.check_given(given)
         if not self._silent and torch.is_grad_enabled():
             self._warn_of_gradients(inputs)
-        if self._weights.changed():
-            self._check_weights()
-            runner.replace_weights(self._weights.tensors())
+        if not self._pure:
+            self._check_model()
+        if not self._weights.unchanged():
+            self._check_model()  # says more about a weight that is gone
+            self._replace_weights(runner)
         if self._separate is not None:
             self._separate.check(runner, inputs, self.plan.n_microbatches)
-        leaves, batch, timeline = runner.run(inputs, self.plan.n_microbatches, bool(self.record))
+        try:
+            leaves, batch, timeline = runner.run(
+                inputs, self.plan.n_microbatches, bool(self.record)
+            )
+        finally:
+            if self._pure:
+                self._check_model()
         if timeline is not None:
             self.timeline = timeline
         with torch.no_grad():
@@ -179,8 +185,18 @@ class Pipeline:
                 "some with: pipelines are for inference; call it under torch.no_grad()"
             )
 
-    def _check_weights(self):
-        for weight, record in zip(self._weights.tensors(), self.graph.weights, strict=True):
+    def _check_model(self):
+        """Raises ValueError when the model or what surrounds the call is not as it was traced.
+
+        Where a run leaves nothing behind that is asked while an accelerator still works on it.
+        """
+        self._surroundings.check()
+        if not self._frozen:
+            self._watch.check()
+
+    def _replace_weights(self, runner):
+        tensors = self._weights.look()
+        for weight, record in zip(tensors, self.graph.weights, strict=True):
             if weight is None or weight.is_meta:
                 state = "gone" if weight is None else "on the meta device, without numbers"
                 raise ValueError(
@@ -188,6 +204,8 @@ class Pipeline:
                     "pipeline was made with; give the model its weights again, then make a new "
                     "kerf.Pipeline"
                 )
+        runner.replace_weights(tensors)
+        self._weights.keep(tensors)  # only now: a refusal is repeated until the cause is gone
 
     def close(self):
         """Ends the worker threads. The model stays as it is."""

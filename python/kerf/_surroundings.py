@@ -4,6 +4,7 @@
 
 import torch
 
+from kerf._pytree import DTYPES
 from kerf._state import AUTOCAST, DEFAULT_DTYPE, autocast_state, surroundings
 
 
@@ -14,6 +15,7 @@ class Surroundings:
         """``device_types`` are those of the plan's stages, as PyTorch names them."""
         traced = surroundings(graph)
         self._dtype = traced.get(DEFAULT_DTYPE)
+        self._dtype_itself = DTYPES.get(self._dtype)
         self._types = device_types
         self._traced = traced.get(AUTOCAST)
         self._autocast = self._traced and self._on_devices(dict(self._traced))
@@ -33,6 +35,9 @@ class Surroundings:
         """Raises ValueError when they are others than when the model was traced."""
         if self._autocast is None:
             return
+        if not self._autocast and torch.get_default_dtype() is self._dtype_itself:
+            if not any(map(torch.is_autocast_enabled, self._types)):
+                return  # as nearly always
         now = autocast_state(self._types)
         if now != self._autocast:
             devices = (

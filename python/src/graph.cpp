@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "kerf/graph/passes/reorder.h"
+#include "kerf/graph/pure.h"
 #include "kerf/graph/text.h"
 #include "python/src/module.h"
 #include "python/src/verdict.h"
@@ -275,6 +276,9 @@ void init_graph(py::module_& m) {
             return out;
           },
           "Pairs of nodes that must keep their order because one of them writes.")
+      .def_property_readonly("is_pure", &is_pure,
+                             "Can a run be thrown away: it changes no input and no weight, draws "
+                             "no random numbers and calls no Python.")
       .def_property_readonly(
           "glued",
           [](const Graph& g) {

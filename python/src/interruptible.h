@@ -8,6 +8,7 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <unistd.h>
 
 #include <exception>
 #include <functional>
@@ -21,9 +22,18 @@ namespace kerf::bindings {
 
 // Do signal handlers run on the calling thread, which holds the interpreter lock?
 inline bool handles_signals() {
-  namespace py = pybind11;
-  const py::object main = py::module_::import("threading").attr("main_thread")();
-  return main.attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+  // Asking Python takes longer than launching a recorded stage. A process that was forked by
+  // another thread has another main thread.
+  static pid_t asked_in = 0;
+  static unsigned long main_thread = 0;
+  if (asked_in != getpid()) {
+    main_thread = pybind11::module_::import("threading")
+                      .attr("main_thread")()
+                      .attr("ident")
+                      .cast<unsigned long>();
+    asked_in = getpid();
+  }
+  return main_thread == PyThread_get_thread_ident();
 }
 
 // Calls `work` without the interpreter lock. Where work polls (kerf/base/interrupt.h) Python's

@@ -40,6 +40,12 @@ struct DictWatch {
   py::object dict;
   Names names;
   bool whole = false;
+};
+
+// What is asked of a dictionary on every call. A model has thousands that are in no cache between
+// two calls: kept apart from what is seldom needed, they are fetched several at a time.
+struct DictVersion {
+  PyObject* dict;  // held by the DictWatch
   std::uint64_t version = 0;
 };
 
@@ -101,17 +107,8 @@ bool same_names(PyObject* dict, const Names& names) {
   return true;
 }
 
-bool same(DictWatch& watch) {
-#if KERF_DICT_VERSIONS
-  const std::uint64_t version = dict_version(watch.dict.ptr());
-  if (version == watch.version) return true;
-#endif
-  PyObject* const dict = watch.dict.ptr();
-  if (!(watch.whole ? same_entries : same_names)(dict, watch.names)) return false;
-#if KERF_DICT_VERSIONS
-  watch.version = version;
-#endif
-  return true;
+bool same(const DictWatch& watch) {
+  return (watch.whole ? same_entries : same_names)(watch.dict.ptr(), watch.names);
 }
 
 bool same(ClassWatch& watch) {
@@ -193,7 +190,7 @@ class ObjectWatch {
       if (value == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
       watch.names.values.push_back(py::reinterpret_borrow<py::object>(value));
     }
-    dicts_.push_back(std::move(watch));
+    add(std::move(watch));
   }
 
   void add_dict(const py::dict& dict) {
@@ -202,7 +199,7 @@ class ObjectWatch {
       watch.names.keys.push_back(py::reinterpret_borrow<py::object>(key));
       watch.names.values.push_back(py::reinterpret_borrow<py::object>(value));
     }
-    dicts_.push_back(std::move(watch));
+    add(std::move(watch));
   }
 
   void add_list(const py::list& list) {
@@ -242,7 +239,7 @@ class ObjectWatch {
       }
       return true;
     };
-    return all(types_) && all(dicts_) && all(classes_) && all(lists_) && all(values_) &&
+    return all(types_) && same_dicts() && all(classes_) && all(lists_) && all(values_) &&
            all(bytes_) && all(attributes_);
   }
 
@@ -264,6 +261,7 @@ class ObjectWatch {
   void clear() {
     types_.clear();
     dicts_.clear();
+    versions_.clear();
     classes_.clear();
     lists_.clear();
     values_.clear();
@@ -272,6 +270,25 @@ class ObjectWatch {
   }
 
  private:
+  void add(DictWatch watch) {
+    versions_.push_back({watch.dict.ptr()});
+    dicts_.push_back(std::move(watch));
+  }
+
+  bool same_dicts() {
+    for (std::size_t i = 0; i < versions_.size(); ++i) {
+#if KERF_DICT_VERSIONS
+      const std::uint64_t version = dict_version(versions_[i].dict);
+      if (version == versions_[i].version) continue;
+#endif
+      if (!same(dicts_[i])) return false;
+#if KERF_DICT_VERSIONS
+      versions_[i].version = version;
+#endif
+    }
+    return true;
+  }
+
   template <class Visit>
   static void each_name(Names& names, Visit&& visit) {
     for (py::object& key : names.keys) visit(key);
@@ -280,6 +297,7 @@ class ObjectWatch {
 
   std::vector<TypeWatch> types_;
   std::vector<DictWatch> dicts_;
+  std::vector<DictVersion> versions_;  // of dicts_
   std::vector<ClassWatch> classes_;
   std::vector<ListWatch> lists_;
   std::vector<ValueWatch> values_;

@@ -92,8 +92,9 @@ class AStage : public ::testing::Test {
       pool_.last_made = work_.compute(pool_.last_read);
       return Values(pool_.last_made.begin(), pool_.last_made.end());
     };
+    const auto weight = [&](std::size_t i) -> const at::Tensor& { return weights_[i]; };
     const Values sends =
-        graphs_->run(x.size(0), places, {execute, [&] { return weights_; }, [&] { ++seeded_; }});
+        graphs_->run(x.size(0), places, {execute, weights_.size(), weight, [&] { ++seeded_; }});
     std::vector<at::Tensor> out;
     for (const c10::IValue& send : sends) out.push_back(send.toTensor());
     return out;

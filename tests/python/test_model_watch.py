@@ -627,3 +627,32 @@ def test_parametrizations_that_were_traced_stay():
         parametrize.remove_parametrizations(model[0], "weight")
         with pytest.raises(ValueError, match="module '0"):
             pipe(X)
+
+
+class Counts(nn.Module):
+    """Writes a buffer and the caller's tensor, or neither."""
+
+    def __init__(self, writes):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.writes = writes
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        if self.writes:
+            self.calls.add_(1)
+            x.mul_(2)
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_refused_call_leaves_nothing_behind(writes):
+    model = Counts(writes).eval()
+    graph = kerf.trace(model, X.clone())
+    assert graph.is_pure != writes
+    with kerf.Pipeline(model, kerf.plan(graph, devices=["cpu:0"])) as pipe:
+        before, x = model.calls.clone(), X.clone()
+        model.linear.register_forward_hook(hook)
+        with pytest.raises(ValueError, match="module 'linear' has the forward hooks"):
+            pipe(x)
+        assert torch.equal(x, X) and torch.equal(model.calls, before)

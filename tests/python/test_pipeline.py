@@ -361,3 +361,16 @@ def test_inputs_without_plain_numbers_are_refused(mlp):
         pipe(x.to_sparse())
     with pytest.raises(ValueError, match=r"args\.0.*no numbers"):
         pipe(x.to("meta"))
+
+
+def test_a_weight_that_does_not_fit_is_refused_until_one_that_fits_stands_there(mlp):
+    model, x, graph, plan = mlp
+    with kerf.Pipeline(model, plan) as pipe:
+        pipe(x)
+        fitting = model.up.weight
+        model.up.weight = torch.nn.Parameter(fitting.detach().double())
+        for _ in range(2):  # the second call too
+            with pytest.raises(ValueError, match="weight 'up.weight' is f64"):
+                pipe(x)
+        model.up.weight = torch.nn.Parameter(fitting.detach() * 2)
+        assert_same(pipe(x), eager(model, (x,), {}))
