@@ -35,7 +35,7 @@ int run(const Options& options) {
                 "problems; for a graph use --method chain or ideals");
   }
   partition::Options search = options.problem.search;
-  search.minimise = place::parse_minimise(options.minimise);
+  search.method.balance.minimise = place::parse_minimise(options.minimise);
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
   const Problem problem = load_problem(options.problem, "plan");
   const auto outcome = [&] {
@@ -78,9 +78,8 @@ int run_published(const Options& options, const CLI::App& verb) {
   request.options.time_budget = given.search.time_budget;
   request.options.threads = given.search.threads;
   request.options.seed = given.settings.seed;
-  request.options.stages = given.search.stages;
-  request.options.minimise = place::parse_minimise(options.minimise);
-  request.options.imbalance = given.search.imbalance;
+  request.options.method = given.search.method;
+  request.options.method.balance.minimise = place::parse_minimise(options.minimise);
   return plan_published(given.graph, request, options.json, options.out);
 }
 
@@ -93,14 +92,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--method", options->method, "how to search")->capture_default_str();
   verb->add_flag("--saturate-host", options->problem.search.saturate_host,
                  "fill idle devices with copies of the plan");
-  verb->add_option("--stages", options->problem.search.stages,
+  verb->add_option("--stages", options->problem.search.method.mixed_pipe.stages,
                    "for method mixed_pipe: blocks to share out; 0: the method finds it")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   verb->add_option("--minimise", options->minimise,
                    "for methods acyclic and multilevel: stage_time or edge_cut")
       ->capture_default_str();
-  verb->add_option("--imbalance", options->problem.search.imbalance,
+  verb->add_option("--imbalance", options->problem.search.method.balance.imbalance,
                    "with --minimise edge_cut: how much a stage's time may exceed its share")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();

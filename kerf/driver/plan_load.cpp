@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kerf/driver/refuse_unsound.h"
-#include "kerf/place/portfolio/load_methods.h"
+#include "kerf/driver/search_load.h"
 #include "kerf/place/portfolio/published_bounds.h"
 
 namespace kerf {
@@ -48,7 +48,7 @@ Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadReq
 }
 
 Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadRequest& request) {
-  return plan(problem, request, place::plan_load);
+  return plan(problem, request, search_load);
 }
 
 }  // namespace kerf

@@ -29,11 +29,7 @@ struct Options {
   // Several stages on a device, for every method but those that never do: acyclic, multilevel,
   // pipedream, chain, ideals. Off: one stage each.
   bool mixed = true;
-  int stages = 0;  // mixed_pipe: blocks to share out among the devices; 0: the method finds it
-  // acyclic and multilevel: the largest load of a stage, or the tensors that cross while no stage
-  // has more time than (1 + imbalance) x its share.
-  place::Minimise minimise = place::Minimise::stage_time;
-  double imbalance = 0.03;
+  place::MethodOptions method = {};
   // For the method `aot` and for no other: the partition of every node, by name, and the device of
   // every partition, by name.
   std::map<std::string, std::int64_t> node_to_partition = {};

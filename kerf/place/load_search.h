@@ -9,21 +9,12 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kerf/place/instance.h"
+#include "kerf/place/method_options.h"
 
 namespace kerf::place {
-
-// What the acyclic methods minimise within their balance.
-enum class Minimise : std::uint8_t {
-  stage_time,  // the largest load of a part: its time, and the tensors it pays for
-  edge_cut,    // over the tensors: cost x parts other than the maker's that hold a reader
-};
-std::string_view to_string(Minimise minimise);
-// Throws Error(invalid_argument), which lists the names.
-Minimise parse_minimise(std::string_view name);
 
 struct LoadOptions {
   double time_budget = 1;  // seconds; fixes the counted work
@@ -32,11 +23,8 @@ struct LoadOptions {
   int threads = 1;
   // Stop as soon as an objective at or below this is found (a proved bound).
   double good_enough = 0;
-  // For the families (place/portfolio/families.h).
-  bool mixed = true;                         // several stages on a device; false: one each
-  int stages = 0;                            // mixed_pipe: blocks to share out; 0: found
-  Minimise minimise = Minimise::stage_time;  // acyclic, multilevel
-  double imbalance = 0.03;                   // edge_cut: of the heaviest part over its share
+  bool mixed = true;  // several stages on a device; false: one each
+  MethodOptions method = {};
 
   double safety_stop() const { return clock > 0 ? clock : time_budget; }
 };

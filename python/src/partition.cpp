@@ -48,9 +48,7 @@ Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& clust
                       .threads = threads,
                       .saturate_host = saturate_host,
                       .mixed = mixed,
-                      .stages = stages,
-                      .minimise = place::parse_minimise(minimise),
-                      .imbalance = imbalance,
+                      .method = {{stages}, {place::parse_minimise(minimise), imbalance}},
                       .node_to_partition = std::move(node_to_partition),
                       .partition_to_device = std::move(partition_to_device)}));
 }
@@ -140,7 +138,7 @@ void init_partition(py::module_& m) {
   const partition::Options options;
   const std::string objective(to_string(settings.objective));
   const std::string comm_model(to_string(settings.comm_model));
-  const std::string minimise(to_string(options.minimise));
+  const std::string minimise(to_string(options.method.balance.minimise));
   m.def("plan", interruptible(&plan_graph), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("method") = std::string(kDefaultMethod),
         py::arg("objective") = objective, py::arg("comm_model") = comm_model,
@@ -148,8 +146,8 @@ void init_partition(py::module_& m) {
         py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
         py::arg("seed") = settings.seed, py::arg("work_limit") = options.work_limit,
         py::arg("time_budget") = options.time_budget, py::arg("threads") = options.threads,
-        py::arg("mixed") = options.mixed, py::arg("stages") = options.stages,
-        py::arg("minimise") = minimise, py::arg("imbalance") = options.imbalance,
+        py::arg("mixed") = options.mixed, py::arg("stages") = options.method.mixed_pipe.stages,
+        py::arg("minimise") = minimise, py::arg("imbalance") = options.method.balance.imbalance,
         py::arg("saturate_host") = options.saturate_host,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{});

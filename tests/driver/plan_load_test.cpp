@@ -9,6 +9,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/driver/refuse_unsound.h"
+#include "kerf/driver/search_load.h"
 #include "kerf/place/portfolio/load_methods.h"
 #include "kerf/verify/verify_load.h"
 
@@ -48,7 +49,7 @@ LoadRequest request_for(Objective objective, bool serial = false) {
 
 template <class Lie>
 std::optional<LoadPlan> lying(const LoadProblem& problem, const LoadRequest& request) {
-  std::optional<LoadPlan> found = place::plan_load(problem, request);
+  std::optional<LoadPlan> found = search_load(problem, request);
   Lie::tell(*found);
   return found;
 }

@@ -60,7 +60,7 @@ struct Optimal {
 
 template <class Lie>
 Entry liar() {
-  return {"liar", "tells lies", lying<Lie>};
+  return {.name = "liar", .description = "tells lies", .method = lying<Lie>};
 }
 
 TEST(APlan, IsReturnedWhenItIsSound) {

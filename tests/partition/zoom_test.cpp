@@ -15,8 +15,10 @@
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/chain/device_model.h"
 #include "kerf/partition/raise/finish.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/traced_search.h"
+#include "kerf/place/portfolio/split_methods.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/limited_problem.h"
 
@@ -175,7 +177,7 @@ void check_coarse(const Problem& problem, std::string_view method, bool mixed, d
   options.mixed = mixed;
   partition::TracedSearch search(problem, options, coarse_scope(seconds));
   ASSERT_TRUE(search.is_coarse());
-  search.run(method);
+  search.run(partition::get_method(method).split());
 #ifndef NDEBUG
   // Checks and sanitizers make a search ten times slower: the clock may stop it before a plan fits.
   if (!search.best().plan()) {
@@ -236,7 +238,7 @@ TEST(CoarseSearch, IsTheSameOnAnyNumberOfThreads) {
     partition::Options options;
     options.threads = threads;
     partition::TracedSearch search(problem, options, coarse_scope());
-    search.run("mixed_pipe");
+    search.run(place::mixed_pipe_split());
     ASSERT_TRUE(search.best().plan().has_value());
     plans.push_back(*search.best().plan());
   }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Mixed-Pipe against all splits of tiny problems, where no contiguous split fits, and with a given
-// number of blocks; the lines it cuts; one stage per device for every family.
+// number of blocks; the lines it cuts; one stage per device for every solver.
 #include "kerf/place/mixed_pipe/mixed_pipe.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 #include "kerf/place/mixed_pipe/line.h"
 #include "kerf/place/mixed_pipe/one_stage_each.h"
 #include "kerf/place/pipedream/pipedream.h"
-#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_methods.h"
 #include "tests/place/random_load.h"
 
 namespace kerf {
@@ -97,7 +97,7 @@ TEST(MixedPipe, KeepsToTheNumberOfBlocksItIsGiven) {
     const LoadProblem problem = random_load(seed, wanted);
     for (const int stages : {1, 2, 3}) {
       LoadOptions options = quick();
-      options.stages = stages;
+      options.method.mixed_pipe.stages = stages;
       const LoadAnswer answer = place::mixed_pipe(place::to_instance(problem), options);
       ASSERT_FALSE(answer.device.empty());
       expect_sound(problem, answer);
@@ -108,7 +108,7 @@ TEST(MixedPipe, KeepsToTheNumberOfBlocksItIsGiven) {
 
 TEST(MixedPipe, TakesMoreBlocksThanUnits) {
   LoadOptions options = quick();
-  options.stages = 1000;
+  options.method.mixed_pipe.stages = 1000;
   const LoadProblem problem = random_load(1, {.num_nodes = 5});
   expect_sound(problem, place::mixed_pipe(place::to_instance(problem), options));
 }
@@ -254,6 +254,10 @@ TEST(ImproveBorders, NeverMakesTheBusiestDeviceBusierNorAMemoryTooFull) {
 }
 
 TEST(OneStageEach, GivesDevicesThatDoNotWaitForEachOther) {
+  std::vector<const place::SplitMethod& (*)()> splits{
+      place::mixed_pipe_split, place::multilevel_split, place::acyclic_split_method,
+      place::pipedream_split, place::binpack2d_split};
+  if (place::has_metis()) splits.push_back(place::metis_split_method);
   int found = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
@@ -266,13 +270,13 @@ TEST(OneStageEach, GivesDevicesThatDoNotWaitForEachOther) {
     for (LoadNode& node : problem.nodes) node.on_accelerator = true;
     LoadOptions options = quick();
     options.mixed = false;
-    for (const std::string_view family : place::family_names()) {
-      if (family == "metis" && !place::has_metis()) continue;
-      const LoadAnswer answer = place::plan_family(family, place::to_instance(problem), options);
+    for (const auto& split : splits) {
+      const LoadAnswer answer =
+          place::solve(split().steps[0], place::to_instance(problem), options);
       if (answer.device.empty()) continue;
       ++found;
       expect_sound(problem, answer);
-      EXPECT_TRUE(devices_are_acyclic(problem, answer.device)) << family;
+      EXPECT_TRUE(devices_are_acyclic(problem, answer.device)) << &split - splits.data();
     }
   }
   EXPECT_GT(found, static_cast<int>(kSeeds) * 2);

@@ -16,59 +16,86 @@
 #include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/exact.h"
 #include "kerf/partition/search/methods.h"
-#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
-namespace {
-
-// A family's method: the name is all that tells them apart.
-template <const char* kName>
-Outcome<Plan, Infeasible> family(const Problem& problem, const Options& options) {
-  return family_plan(problem, options, kName);
-}
-
-constexpr char kMixedPipe[] = "mixed_pipe";
-constexpr char kMultilevel[] = "multilevel";
-constexpr char kAcyclic[] = "acyclic";
-constexpr char kMetis[] = "metis";
-constexpr char kPipedream[] = "pipedream";
-constexpr char kBinpack2d[] = "binpack2d";
-
-constexpr bool kAnyObjective = true;
-constexpr bool kSearches = true;
-constexpr bool kNeedsAssignment = true;
-
-}  // namespace
 
 std::vector<Entry> methods() {
+  using place::Takes;
   return {
-      {"chain", "best contiguous split of the graph's order, devices in any order (default)",
-       chain},
-      {"auto", "what suits the problem inside the time budget, with a bound; any objective",
-       auto_plan, kAnyObjective, kSearches},
-      {"ideals", "best contiguous split over all orders of the graph", ideals, false, kSearches},
-      {"refine", "any split, several stages on a device where need be; any objective", refine_plan,
-       kAnyObjective, kSearches},
-      {"exact", "best split of all, proved by minimum cuts, as far as the budget goes", exact,
-       kAnyObjective, kSearches},
-      {"mixed_pipe", "more stages than devices, placed so that time and memory are even",
-       family<kMixedPipe>, false, kSearches},
-      {"multilevel", "one stage per device: coarsened without cycles, cut, refined level by level",
-       family<kMultilevel>, false, kSearches},
-      {"acyclic", "one stage per device: topological orders cut into runs, refined by moves",
-       family<kAcyclic>, false, kSearches},
-      {"metis", "METIS' k-way partition, cut into stages", family<kMetis>},
-      {"pipedream", "PipeDream: runs of the order, transfers hidden behind compute",
-       family<kPipedream>},
-      {"binpack2d", "FTPipe's 2-D bin packing: nodes of like cost shared out together",
-       family<kBinpack2d>},
-      {"even", "pieces of equal node counts, blind to cost", even},
-      {"single", "everything on the fastest device that holds it", single},
-      {"size", "as few devices as hold it, nodes in order, blind to time (fx)", size},
-      {"sparse_nn", "embeddings one device each, beside all the rest (fx)", sparse_nn},
-      {"cost_aware", "shortest run of one micro-batch, many starts (fx)", cost_aware},
-      {"kl", "shortest run of one micro-batch, moves and swaps (fx)", kl},
-      {"aot", "partitions and devices as given, checked (fx)", aot, false, false, kNeedsAssignment},
+      {.name = "chain",
+       .description = "best contiguous split of the graph's order, devices in any order (default)",
+       .method = chain,
+       .split = place::chain_split},
+      {.name = "auto",
+       .description = "what suits the problem inside the time budget, with a bound; any objective",
+       .method = auto_plan,
+       .split = place::auto_split,
+       .any_objective = true,
+       .published_latency = true,
+       .searches = true},
+      {.name = "ideals",
+       .description = "best contiguous split over all orders of the graph",
+       .method = ideals,
+       .split = place::ideals_split,
+       .searches = true},
+      {.name = "refine",
+       .description = "any split, several stages on a device where need be; any objective",
+       .method = refine_plan,
+       .split = place::refine_split,
+       .any_objective = true,
+       .published_latency = true,
+       .searches = true},
+      {.name = "exact",
+       .description = "best split of all, proved by minimum cuts, as far as the budget goes",
+       .method = exact,
+       .split = place::exact_split,
+       .any_objective = true,
+       .searches = true},
+      {.name = "mixed_pipe",
+       .description = "more stages than devices, placed so that time and memory are even",
+       .split = place::mixed_pipe_split,
+       .searches = true,
+       .takes = Takes::mixed_pipe},
+      {.name = "multilevel",
+       .description = "one stage per device: coarsened without cycles, cut, refined by levels",
+       .split = place::multilevel_split,
+       .searches = true,
+       .takes = Takes::balance},
+      {.name = "acyclic",
+       .description = "one stage per device: topological orders cut into runs, refined by moves",
+       .split = place::acyclic_split_method,
+       .searches = true,
+       .takes = Takes::balance},
+      {.name = "metis",
+       .description = "METIS' k-way partition, cut into stages",
+       .split = place::metis_split_method},
+      {.name = "pipedream",
+       .description = "PipeDream: runs of the order, transfers hidden behind compute",
+       .split = place::pipedream_split},
+      {.name = "binpack2d",
+       .description = "FTPipe's 2-D bin packing: nodes of like cost shared out together",
+       .split = place::binpack2d_split},
+      {.name = "even", .description = "pieces of equal node counts, blind to cost", .method = even},
+      {.name = "single",
+       .description = "everything on the fastest device that holds it",
+       .method = single},
+      {.name = "size",
+       .description = "as few devices as hold it, nodes in order, blind to time (fx)",
+       .method = size},
+      {.name = "sparse_nn",
+       .description = "embeddings one device each, next to all the rest (fx)",
+       .method = sparse_nn},
+      {.name = "cost_aware",
+       .description = "shortest run of one micro-batch, many starts (fx)",
+       .method = cost_aware},
+      {.name = "kl",
+       .description = "shortest run of one micro-batch, moves and swaps (fx)",
+       .method = kl},
+      {.name = "aot",
+       .description = "partitions and devices as given, checked (fx)",
+       .method = aot,
+       .needs_assignment = true},
   };
 }
 
@@ -93,6 +120,14 @@ std::vector<std::string> comparable_methods() {
   std::vector<std::string> names;
   for (const Entry& entry : methods()) {
     if (!entry.needs_assignment) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+std::vector<std::string> published_methods() {
+  std::vector<std::string> names;
+  for (const Entry& entry : methods()) {
+    if (entry.split != nullptr) names.emplace_back(entry.name);
   }
   return names;
 }
@@ -157,12 +192,7 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   check_assignment(method, options);
   check_problem(problem);
   check_budget(options);
-  // What only some methods know must not be lost on the others in silence.
-  place::LoadOptions its;
-  its.stages = options.stages;
-  its.minimise = options.minimise;
-  its.imbalance = options.imbalance;
-  place::check_family_options(method.name, its);
+  place::check_options(options.method, method.name, method.takes);
   if (problem.objective != Objective::throughput && !method.any_objective) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
@@ -179,7 +209,9 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   constexpr double kMoreAtLeast = 0.07;  // seconds
   const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
   const DeadlineScope deadline(options.time_budget + more);
-  Outcome<Plan, Infeasible> outcome = method.method(problem, options);
+  Outcome<Plan, Infeasible> outcome =
+      method.method != nullptr ? method.method(problem, options)
+                               : split_plan(problem, options, method.name, method.split());
   if (outcome) outcome->timed_out = deadline.timed_out();
   if (outcome && !options.mixed) check_unmixed(method.name, *outcome);
   if (!outcome || !options.saturate_host) return outcome;

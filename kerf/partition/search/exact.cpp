@@ -6,6 +6,7 @@
 #include "kerf/partition/search/enumerate.h"
 #include "kerf/partition/search/methods.h"
 #include "kerf/partition/search/traced_search.h"
+#include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
 
@@ -19,7 +20,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   search.offer(by_cuts ? start_plan(problem, options) : refine_plan(problem, half));
   if (by_cuts && !best.plan()) search.offer(refine_plan(problem, half));  // memory is short
   if (by_cuts) {
-    search.run("exact");
+    search.run(place::exact_split());
     if (search.met()) return std::move(best).answer("exact", search.busiest_bound(), false);
   }
   const auto bound = [&] { return by_cuts ? search.busiest_bound() : best_lower_bound(problem); };

@@ -17,7 +17,7 @@
 #include "kerf/partition/search/polish.h"
 #include "kerf/partition/search/traced_search.h"
 #include "kerf/place/mincut/load_bounds.h"
-#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
 namespace {
@@ -103,19 +103,20 @@ bool try_all(const Problem& problem, const TracedSearch& search, const Options& 
   return all.complete && best.plan().has_value();
 }
 
-// The plan of a family as if there were no memory limits, so that one can say what is missing.
+// A method's plan as if there were no memory limits, so that one can say what is missing.
 Outcome<Plan, Infeasible> with_ample_memory(const Problem& problem, const Options& options,
-                                            std::string_view family, const SearchScope& scope) {
+                                            const place::SplitMethod& method,
+                                            const SearchScope& scope) {
   Problem roomy = problem;
   for (Device& device : roomy.cluster.devices) device.memory_limited = false;
   TracedSearch search(roomy, options, scope);
-  search.run(family);
+  search.run(method);
   if (!search.best().plan()) return chain_in_order(problem, options);
   return replace_problem(*search.best().plan(), problem);
 }
 
 // An edge cut's stages may have more time than they were allowed, where nothing else was found.
-void note_imbalance(const Options& options, Plan& plan) {
+void note_imbalance(double imbalance, Plan& plan) {
   double speed = 0;
   Nanoseconds work;
   for (const Device& device : plan.cluster.devices) speed += device.speed;
@@ -125,26 +126,34 @@ void note_imbalance(const Options& options, Plan& plan) {
   const double share = work.count / speed;
   double worst = 0;
   for (const Stage& stage : plan.stages) worst = std::max(worst, stage.time.count / share);
-  if (worst <= (1 + options.imbalance) * (1 + 1e-9)) return;
+  if (worst <= (1 + imbalance) * (1 + 1e-9)) return;
   plan.notes.push_back(fmt::format(
       "a stage has {:.3f} times its share of the time: no split within {:.3f} was found", worst,
-      1 + options.imbalance));
+      1 + imbalance));
 }
 
+// One of the methods that several searches go into.
+struct Search {
+  std::string name;
+  const place::SplitMethod& split;
+  bool wide = false;  // everything that may help: runs of nodes first, other methods, all splits
+};
+
 Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Options& options,
-                                            std::string_view method) {
+                                            const Search& method) {
   const StopClock clock(options.time_budget);
+  const bool one_each = method.split.shape == place::Shape::contiguous;
   // What is not small is first searched in runs of nodes, which finds in little time what node by
   // node would take long.
   constexpr std::size_t kManyNodes = 4'000;
   constexpr double kCoarseShare = 0.4;
-  SearchScope scope{.seconds = options.time_budget, .mixed = method != "ideals"};
+  SearchScope scope{.seconds = options.time_budget, .mixed = !one_each};
   std::optional<Plan> first;
   const std::size_t nodes = problem.graph.num_nodes();
-  if (nodes > kManyNodes && nodes <= scope.most_nodes && method == "auto") {
+  if (nodes > kManyNodes && nodes <= scope.most_nodes && method.wide) {
     scope.seconds *= kCoarseShare;
     TracedSearch coarse(problem, options, {.seconds = scope.seconds, .most_nodes = kManyNodes});
-    coarse.run(method);
+    coarse.run(method.split);
     first = coarse.best().plan();
     scope.seconds = options.time_budget - scope.seconds;
   }
@@ -161,32 +170,29 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
                   best);
     if (best.plan()) search.offer(Plan(*best.plan()));
   }
-  if (!is_over(problem) || !best.has_answer()) search.run(method);
+  if (!is_over(problem) || !best.has_answer()) search.run(method.split);
   if (search.is_coarse() && !best.plan() && !(is_over(problem) && best.has_answer())) {
     search.offer(start_plan(problem, options));
   }
   bool cut_short = search.truncated();
   if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
   // Memory and links that the searches do not know to the last byte leave something to gain.
-  if (method != "ideals" && !search.met() && !search.is_coarse()) {
+  if (!one_each && !search.met() && !search.is_coarse()) {
     cut_short |= !polish(
         problem, search.model(), best,
         {.seconds = options.time_budget * 0.1, .clock = clock.left(), .seed = problem.seed});
   }
-  if (method == "auto" && !search.met() &&
-      try_all(problem, search, options, clock, best, cut_short)) {
+  if (method.wide && !search.met() && try_all(problem, search, options, clock, best, cut_short)) {
     const LowerBound bound = tried_all(*best.plan());
-    return std::move(best).answer("auto", bound, false);
+    return std::move(best).answer(method.name, bound, false);
   }
-  return say_not_proved(
-      std::move(best).answer(std::string(method), search.busiest_bound(), cut_short));
+  return say_not_proved(std::move(best).answer(method.name, search.busiest_bound(), cut_short));
 }
 
 Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options& options,
-                                           std::string_view method) {
+                                           const Search& method) {
   constexpr double kSearchShare = 0.3;
   const StopClock clock(options.time_budget);
-  const bool wide = method == "auto";
   TracedSearch search(problem, options, {.seconds = options.time_budget * kSearchShare});
   BestPlan& best = search.best();
   best.offer(single(problem, options));
@@ -194,7 +200,7 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
   if (problem.objective == Objective::memory) halve_memory(problem, options, clock, best);
   // Beyond, these take longer than the search.
   const double most_nodes = 2'000 * std::min(options.time_budget, 2.5);
-  if (wide && static_cast<double>(problem.graph.num_nodes()) <= most_nodes) {
+  if (method.wide && static_cast<double>(problem.graph.num_nodes()) <= most_nodes) {
     for (const Method family : {cost_aware, kl}) {
       if (is_over(problem)) break;
       // Their memory is another: only their plans are of use here, not their reasons.
@@ -202,8 +208,8 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
     }
   }
   bool cut_short = false;
-  if (wide) {
-    search.run("auto");
+  if (method.wide) {
+    search.run(method.split);
     cut_short = search.truncated();
   }
   if (!best.plan()) look_for_room(problem, search.model(), options, clock, best);
@@ -211,9 +217,9 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
                        {.seconds = options.time_budget * (1 - kSearchShare),
                         .clock = clock.left(),
                         .seed = problem.seed});
-  if (wide) try_all(problem, search, options, clock, best, cut_short);
+  if (method.wide) try_all(problem, search, options, clock, best, cut_short);
   return say_not_proved(std::move(best).answer(
-      std::string(method), objective_bound(problem, search.busiest_bound()), cut_short));
+      method.name, objective_bound(problem, search.busiest_bound()), cut_short));
 }
 
 }  // namespace
@@ -230,39 +236,42 @@ Outcome<Plan, Infeasible> start_plan(const Problem& problem, const Options& opti
 }
 
 Outcome<Plan, Infeasible> ideals(const Problem& problem, const Options& options) {
-  return search_throughput(problem, options, "ideals");
+  return search_throughput(problem, options, {"ideals", place::ideals_split()});
 }
 
 Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& options) {
-  return problem.objective == Objective::throughput ? search_throughput(problem, options, "refine")
-                                                    : search_objective(problem, options, "refine");
+  const Search method{"refine", place::refine_split()};
+  return problem.objective == Objective::throughput ? search_throughput(problem, options, method)
+                                                    : search_objective(problem, options, method);
 }
 
 Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options) {
-  return problem.objective == Objective::throughput ? search_throughput(problem, options, "auto")
-                                                    : search_objective(problem, options, "auto");
+  const Search method{"auto", place::auto_split(), true};
+  return problem.objective == Objective::throughput ? search_throughput(problem, options, method)
+                                                    : search_objective(problem, options, method);
 }
 
-Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& options,
-                                      std::string_view family) {
+Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& options,
+                                     std::string_view name, const place::SplitMethod& method) {
   // Cuts in between nodes are what these are about: coarse only where there is no other way.
   const SearchScope scope{.seconds = options.time_budget,
                           .prove = false,
-                          .mixed = place::family_mixes(family),
+                          .mixed = method.shape != place::Shape::contiguous,
                           .most_nodes = 50'000};
   const StopClock clock(options.time_budget);
   TracedSearch search(problem, options, scope);
-  search.run(family);
+  search.run(method);
   // Mixed-Pipe is there for where memory is short; the others are what they are.
-  if (family == "mixed_pipe" && !search.best().plan() && !search.is_coarse()) {
+  if (method.for_short_memory && !search.best().plan() && !search.is_coarse()) {
     look_for_room(problem, search.model(), options, clock, search.best());
   }
   if (!search.best().plan() && !(is_over(problem) && search.best().has_answer())) {
-    search.best().offer(with_ample_memory(problem, options, family, scope));
+    search.best().offer(with_ample_memory(problem, options, method, scope));
   }
   auto outcome = std::move(search.best())
-                     .answer(std::string(family), search.busiest_bound(), search.truncated());
-  if (outcome && options.minimise == place::Minimise::edge_cut) note_imbalance(options, *outcome);
+                     .answer(std::string(name), search.busiest_bound(), search.truncated());
+  const auto [minimise, imbalance] = options.method.balance;
+  if (outcome && minimise == place::Minimise::edge_cut) note_imbalance(imbalance, *outcome);
   return say_not_proved(std::move(outcome));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kerf/partition/method.h"
+#include "kerf/place/portfolio/split_method.h"
 
 namespace kerf::partition {
 
@@ -30,10 +31,10 @@ Outcome<Plan, Infeasible> refine_plan(const Problem& problem, const Options& opt
 // All of these and `exact` inside the time budget; stops when the bound is met.
 Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& options);
 
-// Throughput. What the family (place/portfolio/families.h) makes of the problem, brought to plans:
-// its own split, stages formed as raise/form_stages.h does, memory the engine's.
-Outcome<Plan, Infeasible> family_plan(const Problem& problem, const Options& options,
-                                      std::string_view family);
+// Throughput. What a method of kerf/place makes of the problem, brought to plans: its own split,
+// stages formed as raise/form_stages.h does, memory the engine's.
+Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& options,
+                                     std::string_view name, const place::SplitMethod& method);
 
 // Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
 // ones. `seconds` as for place::find_load_bounds.

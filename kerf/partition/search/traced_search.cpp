@@ -10,7 +10,7 @@
 #include "kerf/partition/lower/shared_weights.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/place/mixed_pipe/boundary.h"
-#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
 namespace {
@@ -65,9 +65,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
   load_options_.seed = problem.seed;
   load_options_.threads = options.threads;
   load_options_.mixed = mixed_;
-  load_options_.stages = options.stages;
-  load_options_.minimise = options.minimise;
-  load_options_.imbalance = options.imbalance;
+  load_options_.method = options.method;
   place::LoadOptions load_options = load_options_;
   if (coarse_) load_options.time_budget *= 1 - kBorderShare;
   driver_ = std::make_unique<place::SplitDriver>(
@@ -75,7 +73,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       [this](std::span<const std::uint32_t> device) { return judge(device); });
 }
 
-void TracedSearch::run(std::string_view method) {
+void TracedSearch::run(const place::SplitMethod& method) {
   constexpr int kRounds = 4;
   driver_->run(method, !mixed_);
   if (!coarse_) return;
@@ -83,7 +81,7 @@ void TracedSearch::run(std::string_view method) {
     driver_->forget();
     driver_->run(method, !mixed_);
   }
-  if (place::is_family(method) || deadline_passed()) return;  // a family's split is its own
+  if (method.is_one_solver() || deadline_passed()) return;
   refine_borders();
 }
 
@@ -118,7 +116,7 @@ void TracedSearch::refine_borders() {
     return judge_by_model(fine.search, reserve, device);
   });
   driver.offer(start);
-  driver.run("ideals", true);
+  driver.run(place::ideals_split(), true);
   if (driver.best().device.empty()) return;
   place::Instance tighter = fine.search;
   for (double& memory : tighter.memory) memory -= reserve;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "kerf/partition/method.h"
 #include "kerf/partition/raise/place.h"
@@ -29,7 +28,7 @@ class TracedSearch {
   TracedSearch(const Problem& problem, const Options& options, const SearchScope& scope);
 
   // As place::SplitDriver::run.
-  void run(std::string_view method);
+  void run(const place::SplitMethod& method);
   // The plan and its split, as something to improve on.
   void offer(const Outcome<Plan, Infeasible>& outcome);
 

@@ -68,8 +68,8 @@ LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool
       const double slowness = device == units.cpu ? cpu_slowness(units) : units.slowness[device];
       its.parts.push_back({slowness, units.memory[device]});
     }
-    its.minimise = options.minimise;
-    its.imbalance = options.imbalance;
+    its.minimise = options.method.balance.minimise;
+    its.imbalance = options.method.balance.imbalance;
     its.multilevel = multilevel;
     its.seconds = options.time_budget / static_cast<double>(orders.size());
     its.clock = clock.left();
@@ -84,7 +84,7 @@ LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool
       device[u] = units.on_accelerator[u] != 0 ? wanted : units.cpu;
     }
     const Loads loads = find_loads(units, device);
-    const double value = options.minimise == Minimise::edge_cut ? answer.cut : loads.busiest;
+    const double value = its.minimise == Minimise::edge_cut ? answer.cut : loads.busiest;
     if (!loads.fits || value >= best) continue;
     best = value;
     out.objective = loads.busiest;

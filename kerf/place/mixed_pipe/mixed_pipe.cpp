@@ -100,7 +100,8 @@ class MixedPipe {
 
   // L, or what is tried in its place.
   std::vector<std::size_t> block_counts() const {
-    if (options_.stages > 0) return {static_cast<std::size_t>(options_.stages)};
+    const int stages = options_.method.mixed_pipe.stages;
+    if (stages > 0) return {static_cast<std::size_t>(stages)};
     std::vector<std::size_t> counts;
     for (const std::size_t times : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U}) {
       // With the CPU and without: it may be too slow to be given a block.

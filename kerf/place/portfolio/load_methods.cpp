@@ -3,7 +3,6 @@
 #include "kerf/place/portfolio/load_methods.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +14,6 @@
 #include "kerf/place/check_bound.h"
 #include "kerf/place/cost_scale.h"
 #include "kerf/place/lower_load.h"
-#include "kerf/place/portfolio/families.h"
 #include "kerf/place/portfolio/published_bounds.h"
 #include "kerf/place/portfolio/split_driver.h"
 #include "kerf/place/refine/latency_search.h"
@@ -75,7 +73,8 @@ LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
   return out;
 }
 
-std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request) {
+std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRequest& request,
+                                        const SplitMethod& method) {
   const double start = cpu_seconds();
   const LoweredLoad searched = lower_load(with_useful_accelerators(with_one_cpu(problem)));
   const DriverProblem model{searched.instance, searched.instance, problem.num_cpus < 2};
@@ -89,7 +88,7 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
     const bool allowed = !request.contiguous || is_contiguous(problem, on_problem(device));
     return Verdict{loads.fits && allowed, loads.busiest, 0};
   });
-  driver.run(request.method, request.contiguous);
+  driver.run(method, request.contiguous);
   if (driver.best().device.empty()) return std::nullopt;
   const std::vector<std::uint32_t> device = on_problem(driver.best().device);
   const Loads loads = find_loads(problem, device);
@@ -101,9 +100,6 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
 }
 
 std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadRequest& request) {
-  if (request.method != "auto" && request.method != "refine") {
-    refuse(fmt::format("method '{}' for the objective latency", request.method), "auto or refine");
-  }
   const double start = cpu_seconds();
   const LoadBound bound = latency_bound(problem);
   LoadOptions options = request.options;
@@ -123,23 +119,10 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
 
 }  // namespace
 
-std::vector<std::string> load_method_names() {
-  std::vector<std::string> names{"auto", "chain", "ideals", "refine", "exact"};
-  for (const std::string_view family : family_names()) names.emplace_back(family);
-  return names;
-}
-
-std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest& request) {
-  const std::vector<std::string> names = load_method_names();
-  if (std::find(names.begin(), names.end(), request.method) == names.end()) {
-    refuse(fmt::format("method '{}'", request.method),
-           fmt::format("one of {}", fmt::join(names, ", ")));
-  }
-  check_family_options(request.method, request.options);
+std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest& request,
+                                  const SplitMethod& method) {
   const bool is_latency = request.objective == Objective::latency;
-  const bool unfit = request.method == "refine" || request.method == "metis" ||
-                     request.method == "mixed_pipe" || request.method == "binpack2d";
-  if (request.contiguous && (is_latency || unfit)) {
+  if (request.contiguous && (is_latency || method.shape == Shape::any)) {
     refuse(fmt::format("only contiguous splits for {} '{}'", is_latency ? "objective" : "method",
                        is_latency ? "latency" : request.method),
            "objective throughput and a method of chain, ideals, exact, auto, multilevel, acyclic, "
@@ -155,7 +138,7 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
   const DeadlineScope deadline(request.options.safety_stop());
   std::optional<LoadPlan> plan;
   switch (request.objective) {
-    case Objective::throughput: plan = plan_throughput(problem, request); break;
+    case Objective::throughput: plan = plan_throughput(problem, request, method); break;
     case Objective::latency: plan = plan_latency(problem, request); break;
     default:
       refuse(fmt::format("the objective {} for a published problem", to_string(request.objective)),

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
-#include "kerf/place/ideals/chain_of_groups.h"
 #include "kerf/place/ideals/ideals.h"
-#include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_starts.h"
 #include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/mincut/prove.h"
-#include "kerf/place/portfolio/families.h"
+#include "kerf/place/portfolio/split_methods.h"
 #include "kerf/place/refine/refine.h"
 
 namespace kerf::place {
@@ -31,24 +30,11 @@ bool shrink_memory(Instance& problem, double bytes) {
   return left;
 }
 
-// Of a budget; a search takes some six tenths of what it is given.
-struct Shares {
-  double proof = 0;
-  double search = 0;
-  double last_proof = 0;
-};
-
 bool tensors_are_dear(const Instance& problem) {
   constexpr double kDear = 0.05;
   double tensors = 0;
   for (const double cost : problem.cost) tensors += cost;
   return tensors > kDear * problem.total_accelerator_time();
-}
-
-// Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
-// of sums alone, and searching pays better than proving.
-Shares shares_for(const Instance& problem) {
-  return tensors_are_dear(problem) ? Shares{0.4, 0.6, 0.1} : Shares{0.05, 1.15, 0.05};
 }
 
 }  // namespace
@@ -117,10 +103,6 @@ void SplitDriver::search(const std::function<LoadAnswer(const Instance&)>& solve
   }
 }
 
-void SplitDriver::chain(double seconds) {
-  search([&](const Instance& instance) { return find_chain(instance, options(seconds)); });
-}
-
 void SplitDriver::contiguous(double seconds) {
   search([&](const Instance& instance) {
     LoadOptions its = options(seconds);
@@ -142,22 +124,8 @@ void SplitDriver::any_split(double seconds) {
   });
 }
 
-void SplitDriver::family(std::string_view name, double seconds) {
-  search([&](const Instance& instance) { return plan_family(name, instance, options(seconds)); });
-}
-
-void SplitDriver::families(double seconds) {
-  constexpr double kUnitsASecond = 10'000;
-  const bool dear = tensors_are_dear(scaled_);
-  const bool small = scaled_.num_tasks() < kUnitsASecond * seconds;
-  // Where tensors cost next to nothing the search has no need of other starts.
-  if (dear && small) {
-    for (const std::string_view name : {"metis", "pipedream", "binpack2d"}) {
-      if (!met() && (name != "metis" || has_metis())) family(name, seconds * 0.05);
-    }
-  }
-  if (!met()) family("mixed_pipe", seconds * (dear ? 0.2 : 0.05));
-  if (!met() && (dear || !small)) family("multilevel", seconds * 0.1);
+void SplitDriver::solve_with(const SplitStep& step, double seconds) {
+  search([&](const Instance& instance) { return solve(step, instance, options(seconds)); });
 }
 
 void SplitDriver::prove_it(double seconds) {
@@ -173,35 +141,44 @@ void SplitDriver::prove_it(double seconds) {
   if (!proof.answer.device.empty()) offer(proof.answer.device);
 }
 
-void SplitDriver::run(std::string_view method, bool only_contiguous) {
+bool SplitDriver::is_worth_it(When when, double seconds) const {
+  constexpr double kTasksASecond = 10'000;
+  const bool dear = tensors_are_dear(scaled_);
+  const bool small = scaled_.num_tasks() < kTasksASecond * seconds;
+  switch (when) {
+    case When::always: return true;
+    case When::dear: return dear;
+    case When::cheap: return !dear;
+    case When::dear_and_small: return dear && small;
+    case When::dear_or_large: return dear || !small;
+  }
+  return false;
+}
+
+void SplitDriver::take_steps(std::span<const SplitStep> steps, double seconds) {
+  bool first = true;
+  for (const SplitStep& step : steps) {
+    if (!std::exchange(first, false) && met()) return;
+    if (!is_worth_it(step.when, seconds)) continue;
+    const double its = seconds * step.share;
+    switch (step.kind) {
+      case SplitStep::Kind::contiguous: contiguous(its); break;
+      case SplitStep::Kind::any_split: any_split(its); break;
+      case SplitStep::Kind::proof: prove_it(its); break;
+      case SplitStep::Kind::solver: solve_with(step, its); break;
+    }
+  }
+}
+
+void SplitDriver::run(const SplitMethod& method, bool only_contiguous) {
   const double budget = options_.time_budget;
-  if (is_family(method)) return family(method, budget);
-  if (method == "chain") return chain(budget);
-  if (method == "ideals") return contiguous(budget);
-  if (only_contiguous) {
-    contiguous(budget * 0.5);
-    if (!met()) family("multilevel", budget * 0.5);
-    return;
-  }
-  if (method == "refine") return any_split(budget);
-  contiguous(budget * 0.25);
-  if (met()) return;
-  if (method == "exact") {
-    prove_it(budget * 0.35);
-    if (!met()) any_split(budget * 0.2);
-    if (!met()) prove_it(budget * 0.3);
-    return;
-  }
-  const Shares shares = shares_for(scaled_);
-  const auto turn = [&](double seconds) {
-    if (!met()) prove_it(seconds * shares.proof);
-    if (!met()) families(seconds);
-    if (!met()) any_split(seconds * shares.search);
-    if (!met()) prove_it(seconds * shares.last_proof);
-  };
+  const bool narrow = only_contiguous && method.shape != Shape::contiguous;
+  if (narrow && !method.is_one_solver()) return run(one_stage_split(), true);
+  take_steps(method.steps, budget);
+  if (method.rounds.empty() || met()) return;
   // What a second can do comes first, however long the budget is: most problems need no more.
-  turn(std::min(budget, 1.0));
-  if (budget >= 2) turn(budget * 0.7);
+  take_steps(method.rounds, std::min(budget, 1.0));
+  if (budget >= 2 && !met()) take_steps(method.rounds, budget * 0.7);
 }
 
 }  // namespace kerf::place

@@ -8,11 +8,11 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/cost_scale.h"
 #include "kerf/place/load_search.h"
+#include "kerf/place/portfolio/split_method.h"
 
 namespace kerf::place {
 
@@ -41,9 +41,8 @@ class SplitDriver {
 
   // A split from elsewhere.
   void offer(std::span<const std::uint32_t> device);
-  // By method: "chain", "ideals", "refine", "exact", "auto" or a family's. Stops when the bound is
-  // met. `contiguous`: only splits with one stage a device.
-  void run(std::string_view method, bool contiguous);
+  // Step by step, until the bound is met. `contiguous`: only splits with one stage per device.
+  void run(const SplitMethod& method, bool contiguous);
 
   // As if nothing had been found yet: the judge has learned better.
   void forget() { best_ = {}; }
@@ -61,12 +60,12 @@ class SplitDriver {
   // Searches, and again with less memory while the judge finds what comes out too large.
   void search(const std::function<LoadAnswer(const Instance&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.
-  void chain(double seconds);
+  void take_steps(std::span<const SplitStep> steps, double seconds);
+  bool is_worth_it(When when, double seconds) const;
   void contiguous(double seconds);
   void any_split(double seconds);
   void prove_it(double seconds);
-  void family(std::string_view name, double seconds);
-  void families(double seconds);
+  void solve_with(const SplitStep& step, double seconds);
 
   const DriverProblem& problem_;
   // What is searched: the same with its costs on a scale of their own (place/cost_scale.h).

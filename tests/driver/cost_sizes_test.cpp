@@ -10,13 +10,14 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/driver/search_load.h"
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/partition/registry/registry.h"
 #include "kerf/place/check_bound.h"
 #include "kerf/place/cost_scale.h"
 #include "kerf/place/lower_load.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mincut/prove.h"
-#include "kerf/place/portfolio/load_methods.h"
 #include "kerf/place/portfolio/published_bounds.h"
 #include "tests/place/random_load.h"
 
@@ -131,9 +132,9 @@ TEST_P(CostSizes, NoMethodProvesWhatIsNotSo) {
     for (std::uint64_t seed = 0; seed < 16; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
       const double best = best_load(problem);
-      for (const std::string& method : load_method_names()) {
+      for (const std::string& method : partition::published_methods()) {
         if (method == "metis" && !has_metis()) continue;
-        const auto plan = plan_load(problem, request_for(method));
+        const auto plan = search_load(problem, request_for(method));
         const std::string what =
             method + ", seed " + std::to_string(seed) + ", memory " + std::to_string(memory);
         if (!plan) continue;
@@ -157,7 +158,7 @@ TEST_P(CostSizes, AutoFindsTheOptimumOfSmallProblems) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const LoadProblem problem = sized_problem(seed, GetParam().sizes, 0);
     const double best = best_load(problem);
-    const auto plan = plan_load(problem, request_for("auto"));
+    const auto plan = search_load(problem, request_for("auto"));
     ASSERT_TRUE(plan.has_value()) << "seed " << seed;
     EXPECT_LE(plan->value, best * (1 + kProved)) << "seed " << seed;
   }
@@ -171,7 +172,7 @@ TEST_P(CostSizes, LatencyIsBoundedByItsPath) {
     problem.memories.clear();
     LoadRequest request = request_for("auto");
     request.objective = Objective::latency;
-    const auto plan = plan_load(problem, request);
+    const auto plan = search_load(problem, request);
     ASSERT_TRUE(plan.has_value()) << "seed " << seed;
     EXPECT_TRUE(std::isfinite(plan->value));
     EXPECT_LE(plan->lower_bound, plan->value) << "seed " << seed;
@@ -206,15 +207,15 @@ TEST(Forbidden, NodesStayOffTheCpuWhateverItWouldTake) {
     for (const LoadBound& bound : load_bounds(problem)) {
       EXPECT_LE(bound.value, best) << bound.name << ", seed " << seed;
     }
-    for (const std::string& method : load_method_names()) {
+    for (const std::string& method : partition::published_methods()) {
       if (method == "metis" && !has_metis()) continue;
-      const auto plan = plan_load(problem, request_for(method));
+      const auto plan = search_load(problem, request_for(method));
       if (!plan) continue;
       EXPECT_THAT(find_faults(problem, plan->device), testing::IsEmpty()) << method;
       EXPECT_GE(plan->value, best * (1 - kRounding)) << method << ", seed " << seed;
       EXPECT_LE(plan->lower_bound, best) << method << ", seed " << seed;
     }
-    const auto plan = plan_load(problem, request_for("exact"));
+    const auto plan = search_load(problem, request_for("exact"));
     ASSERT_EQ(plan.has_value(), best < kInfinity) << "seed " << seed;
     if (plan) {
       EXPECT_LE(plan->value, best * (1 + kProved)) << "seed " << seed;
@@ -241,11 +242,11 @@ TEST(Forbidden, LargeTimesOfAFileBecomeTheFact) {
 }
 
 TEST(Forbidden, NothingFitsRatherThanAForbiddenDevice) {
-  EXPECT_TRUE(plan_load(two_nodes("5", "7"), request_for("auto")).has_value());
+  EXPECT_TRUE(search_load(two_nodes("5", "7"), request_for("auto")).has_value());
   const LoadProblem problem = two_nodes("4", "1e18");
-  for (const std::string& method : load_method_names()) {
+  for (const std::string& method : partition::published_methods()) {
     if (method == "metis" && !has_metis()) continue;
-    EXPECT_FALSE(plan_load(problem, request_for(method)).has_value()) << method;
+    EXPECT_FALSE(search_load(problem, request_for(method)).has_value()) << method;
   }
 }
 
@@ -255,7 +256,7 @@ TEST(Forbidden, AFileCanSayIt) {
           "fpgaLatency": 2, "cpuLatency": 1, "supportedOnCpu": false}], "edges": []})",
       "one node");
   EXPECT_FALSE(problem.nodes[0].on_cpu);
-  const auto plan = plan_load(problem, request_for("auto"));
+  const auto plan = search_load(problem, request_for("auto"));
   ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->value, 2);
 }
