@@ -57,6 +57,73 @@ constexpr std::string_view kNeverIdentity[] = {
     "aten.squeeze", "aten.contiguous", "aten._conj", "aten._neg_view", "aten.conj", "aten.adjoint",
 };
 
+// Views of any memory, and what gives back its argument as dtypes and shapes ask for: strides have
+// no part in it. What is not here may copy.
+constexpr std::string_view kSharesOnAnyStrides[] = {
+    "aten._conj",
+    "aten._neg_view",
+    "aten._reshape_alias",
+    "aten._unsafe_view",
+    "aten.adjoint",
+    "aten.alias",
+    "aten.as_strided",
+    "aten.atleast_1d",
+    "aten.atleast_2d",
+    "aten.atleast_3d",
+    "aten.broadcast_tensors",
+    "aten.broadcast_to",
+    "aten.chunk",
+    "aten.conj",
+    "aten.detach",
+    "aten.diagonal",
+    "aten.dropout",
+    "aten.dsplit",
+    "aten.expand",
+    "aten.expand_as",
+    "aten.hsplit",
+    "aten.imag",
+    "aten.lift_fresh",
+    "aten.mH",
+    "aten.mT",
+    "aten.matrix_H",
+    "aten.meshgrid",
+    "aten.moveaxis",
+    "aten.movedim",
+    "aten.narrow",
+    "aten.numpy_T",
+    "aten.permute",
+    "aten.positive",
+    "aten.real",
+    "aten.resolve_conj",
+    "aten.resolve_neg",
+    "aten.select",
+    "aten.slice",
+    "aten.split",
+    "aten.split_with_sizes",
+    "aten.squeeze",
+    "aten.swapaxes",
+    "aten.swapdims",
+    "aten.t",
+    "aten.tensor_split",
+    "aten.transpose",
+    "aten.type_as",
+    "aten.unbind",
+    "aten.unflatten",
+    "aten.unfold",
+    "aten.unsqueeze",
+    "aten.view",
+    "aten.view_as",
+    "aten.view_as_complex",
+    "aten.view_as_real",
+    "aten.vsplit",
+};
+
+// Row by row, or in the format they are told, whatever the strides of their arguments.
+constexpr std::string_view kLaidOutByRows[] = {
+    "aten.addmm",     "aten.baddbmm", "aten.bmm", "aten.contiguous",
+    "aten.embedding", "aten.linear",  "aten.mm",
+};
+
 template <std::size_t N>
 bool is_in(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -152,6 +219,18 @@ bool gives_back_first(const Operator& op, const Node& call) {
   return is_false(find_bound(op, call, "train")) ||
          (op.packet() == "aten.dropout" && is_zero(find_bound(op, call, "p")));
 }
+
+bool may_copy_on_some_strides(const Node& call) {
+  const std::string_view packet = packet_of(call.op);
+  if (is_in(kSharesOnAnyStrides, packet)) return false;
+  if (packet != "aten.to") return true;
+  return std::any_of(call.args.begin(), call.args.end(), [](const NamedArgument& given) {
+    const auto* const format = given.value.find<EnumName>();
+    return format != nullptr && format->type == "memory_format" && format->name != "preserve";
+  });
+}
+
+bool lays_out_by_rows(const Node& call) { return is_in(kLaidOutByRows, packet_of(call.op)); }
 
 bool may_give_back_first(const Operator& op, const Node& call) {
   if (!op.one_tensor || is_in(kNeverIdentity, op.packet())) return false;

@@ -36,6 +36,11 @@ bool draws_numbers(const Operator& op, const Node& call);
 
 // A dropout that drops nothing: its result is its first argument.
 bool gives_back_first(const Operator& op, const Node& call);
+// May it depend on strides whether this call, which may share memory, gives a copy?
+bool may_copy_on_some_strides(const Node& call);
+// Does its result lie in memory row by row, or in another fixed order, whatever the strides of its
+// arguments?
+bool lays_out_by_rows(const Node& call);
 // Is a result with the form and the place of the first argument that argument itself, for every
 // batch and on every device?
 bool may_give_back_first(const Operator& op, const Node& call);

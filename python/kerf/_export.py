@@ -22,6 +22,7 @@ from kerf._lower import MODEL
 from kerf._quiet import quiet
 from kerf._reads import symbolic_in
 from kerf._restore import attributes_restored
+from kerf._strides import strides_left_open
 
 # A trace changes things that belong to all threads (hooks of modules, the checkpoint function).
 _one_at_a_time = threading.RLock()
@@ -58,6 +59,7 @@ class Exporter:
             _plain_attention(),
             self.decisions.watched(),
             marked_regions(),
+            strides_left_open(),
             self.blocks.installed(lambda: self._batch),
             _on_fake_device(self.model, self.device),
         ):

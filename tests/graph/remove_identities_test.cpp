@@ -57,7 +57,6 @@ TEST(Identities, HaveTheFormAndThePlaceOfTheirArgument) {
 
 TEST(Identities, AreNotWhatOnlyLooksLikeThem) {
   EXPECT_TRUE(stays("%y: f32[B, 4] in %x = aten.relu_.default(%x)"));
-  EXPECT_TRUE(stays("%y: f32[B, 4] in %x = aten.contiguous.default(%x)"));
   EXPECT_TRUE(stays("%y: f32[B, 4] in %x = aten.split.Tensor(%x, 4)"));
   EXPECT_TRUE(
       stays("%y: f32[B, 4] in %x = aten.to.dtype(%x, dtype(f32), "
@@ -66,6 +65,26 @@ TEST(Identities, AreNotWhatOnlyLooksLikeThem) {
       stays("%y: f32[B, 4] in %x = aten.to.dtype(%x, dtype(f32), "
             "memory_format=memory_format(preserve))"));
   EXPECT_TRUE(stays("%y: f32[B, 4] in %x = my.view.default(%x)"));  // nothing is known of it
+}
+
+TEST(Identities, AreCopiesOnOtherStridesThatNobodyWouldSee) {
+  const std::string packed = "%y: f32[B, 4] in %x = aten.contiguous.default(%x)\n";
+  EXPECT_FALSE(stays(packed));
+  EXPECT_TRUE(stays("%y: f32[B, 4] = aten.contiguous.default(%x)"));  // a copy
+  const auto nodes = [&](const std::string& more) {
+    return without_identities(packed + more).num_nodes();
+  };
+  // The caller would see a write to x, and has no way to see one to h.
+  EXPECT_EQ(nodes("%z: f32[B, 4] in %x = aten.relu_.default(%y)\noutput \"z\" = %z\n"), 2U);
+  EXPECT_EQ(nodes("%h: f32[B, 4] = aten.neg.default(%y)\n"
+                  "%p: f32[B, 4] in %h = aten.contiguous.default(%h)\n"
+                  "%z: f32[B, 4] in %h = aten.relu_.default(%p)\noutput \"z\" = %z\n"),
+            2U);
+  // The strides of y decide whether p is a copy of h.
+  EXPECT_EQ(nodes("%h: f32[B, 4] = aten.neg.default(%y)\n"
+                  "%p: f32[B, 4] in %h = aten.contiguous.default(%h)\n"
+                  "%z: f32[B, 4] in %h = aten.relu_.default(%p)\noutput \"h\" = %h\n"),
+            4U);
 }
 
 TEST(Identities, KeepTheirGradient) {

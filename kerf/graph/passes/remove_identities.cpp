@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/graph/passes/remove_identities.h"
 
+#include <algorithm>
+
 #include "kerf/graph/operator_effects.h"
 #include "kerf/graph/renumber.h"
+#include "kerf/graph/sharing.h"
 
 namespace kerf {
 namespace {
@@ -14,8 +17,31 @@ bool is_same(const Value& a, const Value& b) {
          a.strides == b.strides && a.offset == b.offset && a.requires_grad == b.requires_grad;
 }
 
+// Calls of `contiguous` that matter: a copy on other strides than the traced ones would be seen, or
+// its own strides decide about a copy that is.
+class Packing {
+ public:
+  explicit Packing(const GraphData& data)
+      : data_(data),
+        decided_(nodes_that_strides_decide(data)),
+        reached_(reached_by_strides(data, decided_)) {}
+
+  bool is_needless(std::size_t n) const {
+    const Node& node = data_.nodes[n];
+    return packet_of(node.op) == "aten.contiguous" &&
+           !std::binary_search(decided_.begin(), decided_.end(), NodeId(n)) &&
+           !reached_[node.outputs[0].index()].valid();
+  }
+
+ private:
+  const GraphData& data_;
+  std::vector<NodeId> decided_;
+  std::vector<NodeId> reached_;
+};
+
 // The first argument, where the call gives back nothing else; nullptr otherwise.
-const ValueId* find_given_back(const Captured& captured, const Node& node) {
+const ValueId* find_given_back(const Captured& captured, const Packing& packing, std::size_t n) {
+  const Node& node = captured.data.nodes[n];
   const auto op = captured.operators.find(node.op);
   if (op == captured.operators.end() || node.args.empty() || !node.args[0].name.empty()) {
     return nullptr;
@@ -24,19 +50,20 @@ const ValueId* find_given_back(const Captured& captured, const Node& node) {
   if (first == nullptr || node.outputs.size() != 1 || !node.outputs[0].valid()) return nullptr;
   if (gives_back_first(op->second, node)) return first;
   const std::vector<Value>& values = captured.data.values;
-  const bool same = may_give_back_first(op->second, node) &&
-                    is_same(values[node.outputs[0].index()], values[first->index()]);
-  return same ? first : nullptr;
+  if (!is_same(values[node.outputs[0].index()], values[first->index()])) return nullptr;
+  return may_give_back_first(op->second, node) || packing.is_needless(n) ? first : nullptr;
 }
 
 }  // namespace
 
 void remove_identities(Captured& captured) {
+  const Packing packing(captured.data);
   std::vector<ValueId> stands_for = identity_map(captured.data);
   std::vector<bool> kept;
-  for (Node& node : captured.data.nodes) {
+  for (std::size_t n = 0; n < captured.data.nodes.size(); ++n) {
+    Node& node = captured.data.nodes[n];
     // Asked of the argument as it was traced: what a dropout gave has a place of its own there.
-    const ValueId* const given_back = find_given_back(captured, node);
+    const ValueId* const given_back = find_given_back(captured, packing, n);
     if (given_back != nullptr) {
       stands_for[node.outputs[0].index()] = stands_for[given_back->index()];
     }
