@@ -114,7 +114,7 @@ at::Tensor FixedEvaluator::at_batch(ValueId id, std::int64_t batch) const {
       if (last_user[input] == node && input != id) dead.push_back(input);
     }
     Kernel(graph_, node, slot_of, dead, c10::Device(c10::DeviceType::CPU), {})
-        .run(graph_, slots, batch);
+        .run(graph_, slots, batch, batch);
     const ValueId output = graph_.node(node).outputs.front();
     check_result(graph_, node, slots[static_cast<std::size_t>(slot_of[output.index()])], batch);
   }

@@ -387,7 +387,14 @@ void Kernel::store(Slots& slots) {
   }
 }
 
-void Kernel::run(const Graph& graph, Slots& slots, std::int64_t batch) {
+void Kernel::run(const Graph& graph, Slots& slots, std::int64_t batch, std::int64_t whole) {
+  if (sharing_.empty()) return call(graph, slots, batch);
+  const std::vector<at::Tensor> arguments = sharing_.arguments(slots);
+  call(graph, slots, batch);
+  sharing_.check(graph, arguments, slots, batch, whole);
+}
+
+void Kernel::call(const Graph& graph, Slots& slots, std::int64_t batch) {
   if (opaque_) return run_opaque(slots, batch);
   if (!batch_constants_.empty()) set_batch(batch);
   stack_.clear();

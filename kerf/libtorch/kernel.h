@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kerf/graph/graph.h"
+#include "kerf/libtorch/sharing_watch.h"
 
 namespace kerf {
 
@@ -44,10 +45,14 @@ class Kernel {
   Kernel(const Graph& graph, NodeId node, const std::vector<int>& slot_of,
          const std::vector<ValueId>& last_uses, c10::Device device, const OpaqueCalls& opaque);
 
-  // `graph` is the one it was made from.
-  void run(const Graph& graph, Slots& slots, std::int64_t batch);
+  // `graph` is the one it was made from. `batch` is a micro-batch of `whole`, or all of it.
+  void run(const Graph& graph, Slots& slots, std::int64_t batch, std::int64_t whole);
 
   NodeId node() const { return node_; }
+  // From now on it sees to it that memory is shared as it would be for the whole batch.
+  void watch_sharing(const Graph& graph, const std::vector<int>& slot_of) {
+    sharing_ = SharingWatch(graph, node_, slot_of, device_);
+  }
   bool is_opaque() const { return static_cast<bool>(opaque_); }
   // Operators that take a generator draw from one of their own, which starts from `seed` now. False
   // for the others.
@@ -81,6 +86,7 @@ class Kernel {
   void fit_strides(const Graph& graph, std::int64_t batch);
   void push(const Operand& operand, Slots& slots);
   void store(Slots& slots);
+  void call(const Graph& graph, Slots& slots, std::int64_t batch);
   void run_opaque(Slots& slots, std::int64_t batch);
   void check_aliases(const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& results) const;
@@ -94,6 +100,7 @@ class Kernel {
   c10::Device device_;
   Strides strides_ = Strides::any;
   bool alias_matters_ = false;  // the memory of the first argument is written by a node
+  SharingWatch sharing_;
   std::optional<c10::OperatorHandle> op_;
   std::vector<Operand> operands_;
   std::vector<c10::IValue> constants_;

@@ -178,8 +178,9 @@ StageGraphs::Recording& StageGraphs::find(Form form) {
 }
 
 std::vector<c10::IValue> StageGraphs::run(std::int64_t batch, std::vector<c10::IValue>& places,
-                                          const OneRun& one) {
+                                          const OneRun& one, std::int64_t part_of) {
   Form form;
+  form.part_of = part_of;
   if (pool_ == nullptr || !why_not_.empty() || !find_form(batch, places, form)) {
     return one.execute(places);
   }

@@ -24,10 +24,11 @@ namespace kerf {
 //   third                  recorded, then replayed
 //   later                  replayed
 //
-// A form is the batch, what stands at the stage's places (shapes, strides), and the settings that
-// choose kernels. What comes in is copied to where the recording reads it; what the program writes
-// of the caller's, or hands back as a view of it, is used where it is, and is part of the form by
-// its address, as weights are. What goes out is copied: no two calls share results.
+// A form is the batch, and the one that it is a part of where that matters, what stands at the
+// stage's places (shapes, strides), and the settings that choose kernels. What comes in is copied
+// to where the recording reads it; what the program writes of the caller's, or hands back as a view
+// of it, is used where it is, and is part of the form by its address, as weights are. What goes out
+// is copied: no two calls share results.
 class StageGraphs {
  public:
   // How the stage runs one micro-batch.
@@ -48,8 +49,9 @@ class StageGraphs {
   StageGraphs(const Graph& graph, const Program& program, c10::Device device, GraphPool* pool,
               std::string why_not);
 
+  // `part_of`: the batch that `batch` is a part of, where the program looks at that; else 0.
   std::vector<c10::IValue> run(std::int64_t batch, std::vector<c10::IValue>& places,
-                               const OneRun& one);
+                               const OneRun& one, std::int64_t part_of = 0);
   // Nothing will be recorded, for this reason.
   void refuse(std::string why_not);
 
@@ -72,6 +74,7 @@ class StageGraphs {
   };
   struct Form {
     std::int64_t batch = 0;
+    std::int64_t part_of = 0;
     std::vector<std::uint64_t> settings;
     std::vector<PlaceForm> places;
     friend bool operator==(const Form&, const Form&) = default;

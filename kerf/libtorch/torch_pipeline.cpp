@@ -53,7 +53,8 @@ TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<a
       input_dims_(input_dims(graph)),
       backend_(graph, plan.cluster, std::move(weights), std::move(opaque),
                why_not_recorded(plan, device_graphs)),
-      executor_(graph, plan, backend_) {
+      executor_(graph, plan, backend_),
+      input_memory_(make_input_memory()) {
   for (const Node& node : graph.nodes()) {
     random_ = random_ || node.random;
     for (const Autocast& state : node.autocast) autocast_ = autocast_ || state.enabled;
@@ -69,7 +70,13 @@ const std::vector<OutputRule>& TorchPipeline::rules() {
   return *rules_;
 }
 
-std::int64_t TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) const {
+void TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) const {
+  const std::int64_t batch = check_shapes(inputs);
+  const bool parts = plan().n_microbatches > 1 && batch > 1;
+  if (parts) input_memory_.check_layouts(inputs, batch);
+}
+
+std::int64_t TorchPipeline::check_shapes(const std::vector<at::Tensor>& inputs) const {
   KERF_CHECK(inputs.size() == graph_.inputs().size(), "one tensor for each input of the graph");
   std::int64_t batch = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -114,6 +121,25 @@ void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) 
   }
 }
 
+InputMemory TorchPipeline::make_input_memory() const {
+  const auto is_on_host = [&](const TorchStage* stage) {
+    return backend_.torch_device(stage->program().device).is_cpu();
+  };
+  const auto& stages = backend_.stages();
+  return {graph_, stages.size() == 1 && is_on_host(stages[0])};
+}
+
+void TorchPipeline::check_memory(const std::vector<at::Tensor>& inputs, const TorchRun& run) {
+  const bool parts = run.batches.size() > 1;
+  if (!input_memory_.looks(parts)) return;
+  std::vector<at::Tensor> weights;
+  weights.reserve(graph_.weights().size());
+  for (std::size_t w = 0; w < graph_.weights().size(); ++w) {
+    weights.push_back(backend_.weights().original(w));
+  }
+  input_memory_.check(inputs, weights, run.whole, parts);
+}
+
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,
                                          bool record) {
   Turn turn(executor_.turns());  // one call at a time: weights are checked, then used
@@ -122,7 +148,7 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
   const c10::AutoGradMode no_grad(false);
   backend_.weights().prepare_run();
   Result result;
-  result.batch = check_inputs(inputs);
+  result.batch = check_shapes(inputs);
   if (n_microbatches > 1 && graph_.is_static()) {
     throw Error(
         ErrorKind::invalid_argument,
@@ -135,6 +161,8 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
   run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
                                    : std::vector<std::int64_t>{result.batch};
   if (run.batches.size() > 1) rules();
+  run.whole = result.batch;
+  check_memory(inputs, run);
   split(inputs, run);
   if (random_) run.seed = draw_seed();
   if (!executor_.runs_on_caller()) backend_.mark_inputs(run);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kerf/libtorch/input_memory.h"
 #include "kerf/libtorch/torch_backend.h"
 #include "kerf/plan/timeline.h"
 #include "kerf/runtime/batching.h"
@@ -51,8 +52,8 @@ class TorchPipeline {
   // traced one; Error(run_failed) when a stage fails, after which the pipeline can be called again.
   Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
 
-  // The batch size of such a call, 0 for a static graph; throws as `run` does for bad inputs.
-  std::int64_t check_inputs(const std::vector<at::Tensor>& inputs) const;
+  // Throws as `run` does, with the plan's micro-batches, for bad shapes and strides of inputs.
+  void check_inputs(const std::vector<at::Tensor>& inputs) const;
 
   void replace_weights(std::vector<at::Tensor> weights);
   const Plan& plan() const { return executor_.plan(); }
@@ -62,12 +63,16 @@ class TorchPipeline {
   std::int64_t recorded_bytes(DeviceId device);
 
  private:
+  // The batch size of a call, 0 for a static graph.
+  std::int64_t check_shapes(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
   c10::IValue output(std::size_t index, const Executor::Result& result, const TorchRun& run,
                      const std::vector<at::Tensor>& inputs);
   c10::IValue fetch(const ParcelPtr& parcel) const;
   const std::vector<OutputRule>& rules();
   bool uses_autocast() const;
+  InputMemory make_input_memory() const;
+  void check_memory(const std::vector<at::Tensor>& inputs, const TorchRun& run);
 
   Graph graph_;
   std::map<std::string, std::string> reduce_;
@@ -77,6 +82,7 @@ class TorchPipeline {
   bool autocast_ = false;
   TorchBackend backend_;
   Executor executor_;
+  InputMemory input_memory_;  // after what loads the stages
 };
 
 }  // namespace kerf

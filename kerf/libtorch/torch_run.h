@@ -36,6 +36,7 @@ struct TorchRun : BackendRun {
   // inputs[microbatch][input of the graph]: cut already.
   std::vector<std::vector<at::Tensor>> inputs;
   std::vector<std::int64_t> batches;  // B of each micro-batch; 0 when the graph is static
+  std::int64_t whole = 0;             // B of all of them together
   std::uint64_t seed = 0;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::optional<CallerState> caller;  // for other threads to adopt

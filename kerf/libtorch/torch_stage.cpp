@@ -12,8 +12,10 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
+#include "kerf/graph/sharing.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/expected.h"
+#include "kerf/libtorch/overlap.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/storage.h"
 
@@ -31,21 +33,6 @@ struct Emptied {
   Slots& slots;
   ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
 };
-
-// First byte and one past the last. Tensors without elements have none.
-std::pair<const char*, const char*> bytes_of(const at::Tensor& tensor) {
-  const auto* const first = static_cast<const char*>(tensor.const_data_ptr());
-  if (tensor.numel() == 0) return {first, first};
-  std::int64_t last = 0;
-  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return {first, first + (last + 1) * tensor.element_size()};
-}
-
-bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
-  const auto [begin_a, end_a] = bytes_of(a);
-  const auto [begin_b, end_b] = bytes_of(b);
-  return a.device() == b.device() && begin_a < end_b && begin_b < end_a;
-}
 
 bool has_streams(c10::Device device) { return !device.is_cpu(); }
 
@@ -88,6 +75,7 @@ TorchStage::TorchStage(const Graph& graph, const Program& program, const Device&
   }
   for (const ValueId id : program_.received) place(id);
   cleared_.resize(program_.steps.size());
+  const std::vector<NodeId> decided = nodes_that_strides_decide(graph.data());
   for (std::size_t i = 0; i < program_.steps.size(); ++i) {
     const Step& step = program_.steps[i];
     const Node& node = graph.node(step.node);
@@ -96,6 +84,10 @@ TorchStage::TorchStage(const Graph& graph, const Program& program, const Device&
       if (id.valid() && !unused) place(id);
     }
     kernels_.emplace_back(graph, step.node, slot_of_, step.dead, device_, opaque);
+    if (std::binary_search(decided.begin(), decided.end(), step.node)) {
+      kernels_.back().watch_sharing(graph, slot_of_);
+      watches_sharing_ = true;
+    }
     // Kernels move their last uses out of the slots; an opaque block's arguments stay.
     if (node.op == "opaque") {
       for (const ValueId id : step.dead) {
@@ -180,7 +172,7 @@ std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
 at::Tensor TorchStage::written_input(const at::Tensor& tensor) {
   if (tensor.device() == device_) return tensor;
   for (const auto& [original, copy] : written_inputs_) {
-    if (!may_overlap(original, tensor)) continue;
+    if (!may_share_bytes(original, tensor)) continue;
     if (original.const_data_ptr() == tensor.const_data_ptr() &&
         original.sizes() == tensor.sizes() && original.strides() == tensor.strides()) {
       return copy;
@@ -231,8 +223,9 @@ void TorchStage::copy_written(const std::vector<ValueId>& group) {
 
 void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
   const std::int64_t batch = run.batches[static_cast<std::size_t>(microbatch)];
+  const std::int64_t whole = run.batches.size() > 1 ? run.whole : batch;
   const Node& node = graph_.node(kernel.node());
-  if (!node.random && node.autocast.empty()) return kernel.run(graph_, slots_, batch);
+  if (!node.random && node.autocast.empty()) return kernel.run(graph_, slots_, batch, whole);
   std::optional<AutocastScope> autocast;
   if (!node.autocast.empty()) autocast.emplace(node.autocast, device_);
   std::optional<RandomScope> random;
@@ -242,7 +235,7 @@ void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
     const bool own = graphs_.recording() || kernel.seed_generator(seed);
     if (!own) random.emplace(device_, seed, kernel.is_opaque());
   }
-  kernel.run(graph_, slots_, batch);
+  kernel.run(graph_, slots_, batch, whole);
 }
 
 void TorchStage::fail(const Kernel& kernel, const std::string& reason) const {
@@ -333,7 +326,8 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
       },
       [&] { seed_generators(run, microbatch); }, generators_};
   std::vector<c10::IValue> sends =
-      graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one);
+      graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one,
+                  watches_sharing_ && run.batches.size() > 1 ? run.whole : 0);
   return_written_inputs();
   const std::shared_ptr<c10::Event> ready = mark_ready();
   if (events != nullptr) {

@@ -66,6 +66,7 @@ class TorchStage : public StageRunner {
   // Of the run under way: tensors of the caller on another device, and the copies that are written.
   std::vector<std::pair<at::Tensor, at::Tensor>> written_inputs_;
   std::vector<Kernel> kernels_;            // by step
+  bool watches_sharing_ = false;           // does a kernel? (SharingWatch)
   std::vector<std::vector<int>> cleared_;  // slots to empty after a step
   Slots slots_;                            // the frame: empty between runs
   StageGraphs graphs_;

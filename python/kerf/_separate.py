@@ -276,14 +276,37 @@ def _wide(tensor):
 
 def _take(tensor, dim, factor, samples):
     if not 0 <= dim < tensor.ndim:
-        return tensor.clone()
+        return _laid_out_like(tensor, 0, tensor.clone())
     rows = [sample * factor + i for sample in samples for i in range(factor)]
-    return tensor.index_select(dim, torch.tensor(rows, device=tensor.device))
+    taken = tensor.index_select(dim, torch.tensor(rows, device=tensor.device))
+    return _laid_out_like(tensor, dim, taken)
+
+
+def _laid_out_like(tensor, dim, made):
+    """``made`` with the strides that ``tensor`` would have with as many rows along ``dim``: what a
+    model does to memory may depend on them. Rows that overlap stay as they are."""
+    if made.stride() == tensor.stride():
+        return made
+    strides = list(tensor.stride())
+    rows = strides[dim] * tensor.shape[dim]
+    for d, stride in enumerate(strides):
+        if d != dim and 0 < rows <= stride and stride % rows == 0:
+            strides[d] = stride // rows * strides[dim] * made.shape[dim]
+    reach = 1
+    for stride, size in sorted(zip(strides, made.shape, strict=True)):
+        if size > 1 and stride < reach:
+            return made
+        reach += stride * (size - 1)
+    like = {"dtype": made.dtype, "device": made.device}
+    return torch.empty_strided(made.shape, strides, **like).copy_(made)
 
 
 def _scaled(tensors, scale):
     """Floating tensors times ``scale``; one that is passed twice stays one."""
-    made = {id(t): t.detach() * scale if t.is_floating_point() else t for t in tensors}
+    made = {
+        id(t): _laid_out_like(t, 0, t.detach() * scale) if t.is_floating_point() else t
+        for t in tensors
+    }
     return [made[id(t)] for t in tensors]
 
 

@@ -112,6 +112,29 @@ output "n" = %n
   }
 }
 
+// One sample is contiguous in any order. The model copies, where it is given the batch as a whole.
+TEST(AKernel, CopiesForAMicroBatchWhatTheWholeBatchCopies) {
+  const Graph graph = model(R"(%h: f32[B, 4] = aten.neg.default(%x)
+%t: f32[4, B]{1, 4} in %h = aten.t.default(~%h)
+%y: f32[4, B] = aten.contiguous.default(~%t)
+%w: f32[4, B] in %y = aten.mul_.Tensor(&~%y, 2)
+%z: f32[B, 4] = aten.neg.default(%h)
+output "z" = %z
+)");
+  const Plan plan = hand_plan(graph, {all_nodes(graph)}, {0}, {"cpu:0"});
+  TorchPipeline pipeline(graph, plan, {}, {}, {});
+  const auto run = [&](const at::Tensor& x, int parts) {
+    return pipeline.run({x}, parts).outputs.at(0).toTensor();
+  };
+  const at::Tensor x = at::randn({3, 4});
+  EXPECT_TRUE(at::equal(run(x, 1), x));
+  EXPECT_TRUE(at::equal(run(x, 3), x));
+  EXPECT_TRUE(at::equal(run(x, 2), x));  // of two samples and of one
+  const at::Tensor one = at::randn({1, 4});
+  EXPECT_TRUE(at::equal(run(one, 1), one * 2));  // as the model, which copies nothing here
+  EXPECT_TRUE(at::equal(run(one, 3), one * 2));
+}
+
 TEST(AKernel, NamesAnOperatorThatIsNotThere) {
   const Graph graph = model("%a: f32[B, 4] = nobody.knows.default(%x)\noutput \"y\" = %a\n");
   try {

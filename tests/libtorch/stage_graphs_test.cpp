@@ -83,7 +83,7 @@ class AStage : public ::testing::Test {
     graphs_ = std::make_unique<StageGraphs>(graph_, program_, c10::kCPU, &pool_, "");
   }
 
-  std::vector<at::Tensor> run(const at::Tensor& x) {
+  std::vector<at::Tensor> run(const at::Tensor& x, std::int64_t part_of = 0) {
     Values places{c10::IValue(x)};
     const auto execute = [&](Values& at) {
       ++work_.executed;
@@ -94,7 +94,8 @@ class AStage : public ::testing::Test {
     };
     const auto weight = [&](std::size_t i) -> const at::Tensor& { return weights_[i]; };
     const Values sends =
-        graphs_->run(x.size(0), places, {execute, weights_.size(), weight, [&] { ++seeded_; }});
+        graphs_->run(x.size(0), places, {execute, weights_.size(), weight, [&] { ++seeded_; }},
+                     part_of);
     std::vector<at::Tensor> out;
     for (const c10::IValue& send : sends) out.push_back(send.toTensor());
     return out;
@@ -150,6 +151,17 @@ TEST_F(AStage, KeepsARecordingForEachBatchAndNotMoreThanItSays) {
   EXPECT_EQ(graphs_->num_recordings(), StageGraphs::kMostForms - 1);  // batch 1 had to go
   run(at::randn({2, 4}));
   EXPECT_EQ(work_.executed, executed + 1);
+}
+
+TEST_F(AStage, KeepsPartsOfABatchFromWholeOnesOfTheirSize) {
+  load_doubling();
+  for (int call = 0; call < 4; ++call) run(at::randn({1, 4}));
+  EXPECT_EQ(work_.recorded, 1);
+  const int executed = work_.executed;
+  run(at::randn({1, 4}), 4);
+  EXPECT_EQ(work_.executed, executed + 1);
+  for (int call = 0; call < 4; ++call) run(at::randn({1, 4}), 4);
+  EXPECT_EQ(graphs_->num_recordings(), 2U);
 }
 
 TEST_F(AStage, IsRecordedAnewWhenAWeightIsAtAnotherPlace) {
