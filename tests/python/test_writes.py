@@ -301,6 +301,30 @@ def test_blocks_that_run_as_python_share_memory_as_for_the_whole_batch(n):
     assert_as_eager(pipe, model, torch.randn(4, 4))
 
 
+class Viewing(nn.Module):
+    """Needs packed memory, and writes into what it packs itself."""
+
+    def forward(self, x):
+        y = x.view(-1).contiguous()
+        y.add_(1)
+        return x * 2
+
+
+def test_blocks_that_run_as_python_get_the_strides_that_the_model_gives_them():
+    class Blocks(Model):
+        def __init__(self):
+            super().__init__(None)
+            self.viewing = Viewing()
+
+        def forward(self, x):
+            return self.viewing(x.contiguous() * 1)
+
+    model = Blocks().eval()
+    pipe = pipeline(model, torch.randn(4, 4), trace={"basic_blocks": [Viewing]})
+    for called in STRIDES:
+        assert_as_eager(pipe, model, strided(called, 4, 4))
+
+
 # In evaluation a dropout gives its argument: views of the one are views of the other.
 DROPOUTS = {
     "column": lambda h: F.dropout(h, 0.5, False)[:, 0].add_(1),

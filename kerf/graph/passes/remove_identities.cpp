@@ -18,13 +18,11 @@ bool is_same(const Value& a, const Value& b) {
 }
 
 // Calls of `contiguous` that matter: a copy on other strides than the traced ones would be seen, or
-// its own strides decide about a copy that is.
+// its own strides decide about a copy that is, or about what Python code does.
 class Packing {
  public:
   explicit Packing(const GraphData& data)
-      : data_(data),
-        decided_(nodes_that_strides_decide(data)),
-        reached_(reached_by_strides(data, decided_)) {}
+      : data_(data), decided_(with_blocks(data)), reached_(reached_by_strides(data, decided_)) {}
 
   bool is_needless(std::size_t n) const {
     const Node& node = data_.nodes[n];
@@ -34,6 +32,15 @@ class Packing {
   }
 
  private:
+  static std::vector<NodeId> with_blocks(const GraphData& data) {
+    std::vector<NodeId> out = nodes_that_strides_decide(data);
+    for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+      if (data.nodes[n].op == "opaque") out.emplace_back(n);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
   const GraphData& data_;
   std::vector<NodeId> decided_;
   std::vector<NodeId> reached_;
