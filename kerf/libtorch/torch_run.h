@@ -9,8 +9,10 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "kerf/libtorch/kernel.h"
 #include "kerf/libtorch/modes.h"
 #include "kerf/runtime/backend.h"
 
@@ -23,6 +25,13 @@ struct TorchParcel : Parcel {
   c10::IValue value;
   DeviceId device;
   std::shared_ptr<c10::Event> ready;  // null on devices without streams
+};
+
+// What one task of a run holds while it runs.
+struct Frame {
+  Slots slots;  // the values alive, by slot of the stage
+  // Tensors of the caller on another device, and the copies that are written in their place.
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_inputs;
 };
 
 // One call of a pipeline.
@@ -42,6 +51,9 @@ struct TorchRun : BackendRun {
   std::optional<CallerState> caller;  // for other threads to adopt
   // Work the caller had queued on each accelerator when it called; null where nobody has to wait.
   std::vector<std::shared_ptr<c10::Event>> inputs_ready;  // by device
+
+  void make_room(std::size_t num_tasks) override { frames.resize(num_tasks); }
+  std::vector<Frame> frames;  // by task: each touched by the worker that runs it
 
   // By device, each touched by its own worker.
   std::vector<std::unique_ptr<CallerState::Adoption>> adoptions;

@@ -28,10 +28,10 @@ Nanoseconds since(Clock::time_point start) {
   return {std::chrono::duration<double, std::nano>(Clock::now() - start).count()};
 }
 
-// Whatever happens in a run, the frame holds nothing afterwards.
+// Whatever happens in a task, its frame holds no values afterwards: a recording ends with them.
 struct Emptied {
   Slots& slots;
-  ~Emptied() { std::fill(slots.begin(), slots.end(), c10::IValue()); }
+  ~Emptied() { slots.clear(); }
 };
 
 bool has_streams(c10::Device device) { return !device.is_cpu(); }
@@ -95,7 +95,7 @@ TorchStage::TorchStage(const Graph& graph, const Program& program, const Device&
       }
     }
   }
-  slots_.resize(static_cast<std::size_t>(next));
+  num_slots_ = static_cast<std::size_t>(next);
   find_generators();
 }
 
@@ -114,10 +114,10 @@ void TorchStage::find_generators() {
   }
 }
 
-void TorchStage::seed_generators(const TorchRun& run, int microbatch) {
+void TorchStage::seed_generators(const Work& work) {
   for (const std::size_t i : drawing_) {
     const std::string& name = graph_.node(kernels_[i].node()).name;
-    kernels_[i].seed_generator(stream_seed(run.seed, microbatch, name));
+    kernels_[i].seed_generator(stream_seed(work.run.seed, static_cast<int>(work.microbatch), name));
   }
 }
 
@@ -134,16 +134,15 @@ c10::IValue TorchStage::receive(const TorchParcel& parcel) const {
   return tensor;
 }
 
-std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
-                                            std::span<const ParcelPtr> received,
+std::vector<c10::IValue> TorchStage::places(const Work& work, std::span<const ParcelPtr> received,
                                             std::vector<Event>* events) {
+  TorchRun& run = work.run;
   std::vector<c10::IValue> out;
   out.reserve(input_slots_.size() + received.size());
-  written_inputs_.clear();
   for (const auto& [slot, input] : input_slots_) {
-    const at::Tensor& tensor = run.inputs[static_cast<std::size_t>(microbatch)][input];
+    const at::Tensor& tensor = run.inputs[work.microbatch][input];
     const StorageId storage = graph_.value(graph_.inputs()[input].value).storage;
-    out.emplace_back(graph_.is_written(storage) ? written_input(tensor) : tensor);
+    out.emplace_back(graph_.is_written(storage) ? written_input(tensor, work.frame) : tensor);
   }
   for (std::size_t i = 0; i < received.size(); ++i) {
     const auto& parcel = static_cast<const TorchParcel&>(*received[i]);
@@ -157,10 +156,9 @@ std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
     event.device = program_.device;
     event.from = parcel.device;
     event.stage = program_.stage;
-    event.microbatch = microbatch;
+    event.microbatch = static_cast<int>(work.microbatch);
     event.tensor = graph_.value(program_.received[i]).name;
-    event.bytes =
-        graph_.value(program_.received[i]).bytes(run.batches[static_cast<std::size_t>(microbatch)]);
+    event.bytes = graph_.value(program_.received[i]).bytes(work.batch());
     event.start = start;
     event.end = since(run.start);
     events->push_back(std::move(event));
@@ -169,9 +167,9 @@ std::vector<c10::IValue> TorchStage::places(TorchRun& run, int microbatch,
 }
 
 // A tensor that is passed twice stays one: a write to one copy would miss the other.
-at::Tensor TorchStage::written_input(const at::Tensor& tensor) {
+at::Tensor TorchStage::written_input(const at::Tensor& tensor, Frame& frame) const {
   if (tensor.device() == device_) return tensor;
-  for (const auto& [original, copy] : written_inputs_) {
+  for (const auto& [original, copy] : frame.written_inputs) {
     if (!may_share_bytes(original, tensor)) continue;
     if (original.const_data_ptr() == tensor.const_data_ptr() &&
         original.sizes() == tensor.sizes() && original.strides() == tensor.strides()) {
@@ -184,35 +182,28 @@ at::Tensor TorchStage::written_input(const at::Tensor& tensor) {
                     "on {}",
                     program_.stage.index(), device_name_, tensor.device().str(), device_.str()));
   }
-  written_inputs_.emplace_back(tensor, tensor.to(device_, tensor.scalar_type()));
-  return written_inputs_.back().second;
+  frame.written_inputs.emplace_back(tensor, tensor.to(device_, tensor.scalar_type()));
+  return frame.written_inputs.back().second;
 }
 
-// What the model wrote into copies belongs into the caller's tensors.
-void TorchStage::return_written_inputs() {
-  for (const auto& [original, copy] : written_inputs_) original.copy_(copy);
-  written_inputs_.clear();
-}
-
-void TorchStage::bind(std::vector<c10::IValue>& places) {
+void TorchStage::bind(const Work& work, std::vector<c10::IValue>& places) {
+  work.frame.slots.resize(num_slots_);
   for (const auto& [slot, weight] : weight_slots_) {
-    slots_[static_cast<std::size_t>(slot)] = weights_.on(weight, device_);
+    work.at(slot) = weights_.on(weight, device_);
   }
   std::size_t next = 0;
-  const auto put = [&](int slot) {
-    slots_[static_cast<std::size_t>(slot)] = on_device(std::move(places[next++]), device_);
-  };
+  const auto put = [&](int slot) { work.at(slot) = on_device(std::move(places[next++]), device_); };
   for (const auto& [slot, input] : input_slots_) put(slot);
   for (; next < places.size();) put(slot(program_.received[next - input_slots_.size()]));
-  for (const auto& group : program_.copied) copy_written(group);
+  for (const auto& group : program_.copied) copy_written(work, group);
 }
 
 // Another stage may be reading what this one is about to write: give it a copy of its own, and keep
 // views of one memory views of one memory.
-void TorchStage::copy_written(const std::vector<ValueId>& group) {
+void TorchStage::copy_written(const Work& work, const std::vector<ValueId>& group) const {
   std::map<const void*, at::Tensor> copies;  // by the original's storage; looked up only
   for (const ValueId id : group) {
-    c10::IValue& place = slots_[static_cast<std::size_t>(slot(id))];
+    c10::IValue& place = work.at(slot(id));
     if (!place.isTensor()) continue;
     const at::Tensor& tensor = place.toTensor();
     at::Tensor& copy = copies[tensor.storage().unsafeGetStorageImpl()];
@@ -221,34 +212,36 @@ void TorchStage::copy_written(const std::vector<ValueId>& group) {
   }
 }
 
-void TorchStage::run_kernel(Kernel& kernel, TorchRun& run, int microbatch) {
-  const std::int64_t batch = run.batches[static_cast<std::size_t>(microbatch)];
+void TorchStage::run_kernel(Kernel& kernel, const Work& work) {
+  const TorchRun& run = work.run;
+  const std::int64_t batch = work.batch();
   const std::int64_t whole = run.batches.size() > 1 ? run.whole : batch;
   const Node& node = graph_.node(kernel.node());
-  if (!node.random && node.autocast.empty()) return kernel.run(graph_, slots_, batch, whole);
+  if (!node.random && node.autocast.empty())
+    return kernel.run(graph_, work.frame.slots, batch, whole);
   std::optional<AutocastScope> autocast;
   if (!node.autocast.empty()) autocast.emplace(node.autocast, device_);
   std::optional<RandomScope> random;
   if (node.random) {
-    const std::uint64_t seed = stream_seed(run.seed, microbatch, node.name);
+    const std::uint64_t seed = stream_seed(run.seed, static_cast<int>(work.microbatch), node.name);
     // One that is being recorded was given its seed before.
     const bool own = graphs_.recording() || kernel.seed_generator(seed);
     if (!own) random.emplace(device_, seed, kernel.is_opaque());
   }
-  kernel.run(graph_, slots_, batch, whole);
+  kernel.run(graph_, work.frame.slots, batch, whole);
 }
 
-void TorchStage::fail(const Kernel& kernel, const std::string& reason) const {
+void TorchStage::fail(const Kernel& kernel, const Work& work, const std::string& reason) const {
   throw Error(ErrorKind::run_failed,
               fmt::format("[libtorch.run] stage {} on {} failed at {}: {}; its inputs were {}",
                           program_.stage.index(), device_name_, graph_.describe(kernel.node()),
-                          first_lines(reason), kernel.describe_inputs(slots_)));
+                          first_lines(reason), kernel.describe_inputs(work.frame.slots)));
 }
 
-void TorchStage::execute_step(std::size_t step, TorchRun& run, int microbatch) {
+void TorchStage::execute_step(std::size_t step, const Work& work) {
   Kernel& kernel = kernels_[step];
   try {
-    run_kernel(kernel, run, microbatch);
+    run_kernel(kernel, work);
   } catch (const Interrupted&) {
     throw;
   } catch (BlockError& error) {
@@ -257,48 +250,46 @@ void TorchStage::execute_step(std::size_t step, TorchRun& run, int microbatch) {
                                graph_.describe(kernel.node())));
     throw;
   } catch (const c10::Error& error) {
-    fail(kernel, error.what_without_backtrace());
+    fail(kernel, work, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    fail(kernel, error.what());
+    fail(kernel, work, error.what());
   }
   if (kernel.is_opaque()) {
     for (const ValueId made : graph_.node(kernel.node()).outputs) {
-      if (made.valid()) check_slot(made, run, microbatch);
+      if (made.valid()) check_slot(made, work);
     }
   }
-  for (const int cleared : cleared_[step]) slots_[static_cast<std::size_t>(cleared)] = {};
+  for (const int cleared : cleared_[step]) work.at(cleared) = {};
 }
 
-void TorchStage::check_slot(ValueId value, const TorchRun& run, int microbatch) const {
+void TorchStage::check_slot(ValueId value, const Work& work) const {
   if (slot(value) < 0) return;
-  check_made(graph_, value, slots_[static_cast<std::size_t>(slot(value))],
-             run.batches[static_cast<std::size_t>(microbatch)], !autocast_enabled(device_));
+  check_made(graph_, value, work.at(slot(value)), work.batch(), !autocast_enabled(device_));
 }
 
-std::vector<c10::IValue> TorchStage::execute(TorchRun& run, int microbatch,
-                                             std::vector<c10::IValue>& places) {
-  const Emptied emptied{slots_};
-  bind(places);
+std::vector<c10::IValue> TorchStage::execute(const Work& work, std::vector<c10::IValue>& places) {
+  const Emptied emptied{work.frame.slots};
+  bind(work, places);
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     if (!graphs_.recording()) poll_interrupt();
-    execute_step(i, run, microbatch);
-    if (graphs_.recording()) check_on_device(i);
+    execute_step(i, work);
+    if (graphs_.recording()) check_on_device(i, work);
   }
   std::vector<c10::IValue> sends;
   sends.reserve(program_.sends.size());
   for (const Send& send : program_.sends) {
-    check_slot(send.value, run, microbatch);
-    sends.push_back(std::move(slots_[static_cast<std::size_t>(slot(send.value))]));
+    check_slot(send.value, work);
+    sends.push_back(std::move(work.at(slot(send.value))));
   }
   return sends;
 }
 
 // A recording holds work of one device alone; what another did would be missing from replays.
-void TorchStage::check_on_device(std::size_t step) const {
+void TorchStage::check_on_device(std::size_t step, const Work& work) const {
   const NodeId node = kernels_[step].node();
   for (const ValueId id : graph_.node(node).outputs) {
     if (!id.valid() || slot(id) < 0) continue;
-    const c10::IValue& made = slots_[static_cast<std::size_t>(slot(id))];
+    const c10::IValue& made = work.at(slot(id));
     if (!made.isTensor() || made.toTensor().device() == device_) continue;
     throw Error(ErrorKind::run_failed, fmt::format("{} makes a tensor on {}", graph_.describe(node),
                                                    made.toTensor().device().str()));
@@ -312,30 +303,32 @@ std::shared_ptr<c10::Event> TorchStage::mark_ready() const {
   return event;
 }
 
-std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
+std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, const Task& task, TaskId id,
                                        std::span<const ParcelPtr> received,
                                        std::vector<Event>* events) {
   auto& run = static_cast<TorchRun&>(backend_run);
-  std::vector<c10::IValue> incoming = places(run, microbatch, received, events);
+  Frame& frame = run.frames[id.index()];
+  const Work work{run, frame, static_cast<std::size_t>(task.microbatch)};
+  std::vector<c10::IValue> incoming = places(work, received, events);
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
-  const StageGraphs::OneRun one{
-      [&](std::vector<c10::IValue>& at) { return execute(run, microbatch, at); },
-      weight_slots_.size(),
-      [&](std::size_t i) -> const at::Tensor& {
-        return weights_.on(weight_slots_[i].second, device_);
-      },
-      [&] { seed_generators(run, microbatch); }, generators_};
-  std::vector<c10::IValue> sends =
-      graphs_.run(run.batches[static_cast<std::size_t>(microbatch)], incoming, one,
-                  watches_sharing_ && run.batches.size() > 1 ? run.whole : 0);
-  return_written_inputs();
+  const StageGraphs::OneRun one{[&](std::vector<c10::IValue>& at) { return execute(work, at); },
+                                weight_slots_.size(),
+                                [&](std::size_t i) -> const at::Tensor& {
+                                  return weights_.on(weight_slots_[i].second, device_);
+                                },
+                                [&] { seed_generators(work); }, generators_};
+  std::vector<c10::IValue> sends = graphs_.run(
+      work.batch(), incoming, one, watches_sharing_ && run.batches.size() > 1 ? run.whole : 0);
+  // What the model wrote into copies belongs into the caller's tensors.
+  for (const auto& [original, copy] : frame.written_inputs) original.copy_(copy);
+  frame.written_inputs.clear();
   const std::shared_ptr<c10::Event> ready = mark_ready();
   if (events != nullptr) {
     if (ready) ready->synchronize();  // recording costs the overlap on accelerators
     Event event;
     event.device = program_.device;
     event.stage = program_.stage;
-    event.microbatch = microbatch;
+    event.microbatch = task.microbatch;
     event.start = start;
     event.end = since(run.start);
     events->push_back(std::move(event));
@@ -349,14 +342,16 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, int microbatch,
 }
 
 void TorchStage::run_timed(TorchRun& run, std::vector<double>& step_ns) {
-  const Emptied emptied{slots_};
-  std::vector<c10::IValue> incoming = places(run, 0, {}, nullptr);
-  bind(incoming);
+  run.make_room(1);
+  const Emptied emptied{run.frames[0].slots};
+  const Work work{run, run.frames[0], 0};
+  std::vector<c10::IValue> incoming = places(work, {}, nullptr);
+  bind(work, incoming);
   step_ns.resize(kernels_.size());
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     poll_interrupt();
     const Clock::time_point start = Clock::now();
-    execute_step(i, run, 0);
+    execute_step(i, work);
     if (has_streams(device_)) mark_ready()->synchronize();
     step_ns[i] = since(start).count;
   }

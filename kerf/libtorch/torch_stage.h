@@ -22,7 +22,8 @@ class TorchStage : public StageRunner {
   TorchStage(const Graph& graph, const Program& program, const Device& device, WeightStore& weights,
              const OpaqueCalls& opaque, GraphPool* pool = nullptr, std::string why_no_pool = {});
 
-  std::vector<ParcelPtr> run(BackendRun& run, int microbatch, std::span<const ParcelPtr> received,
+  std::vector<ParcelPtr> run(BackendRun& run, const Task& task, TaskId id,
+                             std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override;
 
   // The same without parcels, for measuring: `inputs` by input of the graph; step_ns[i] gets the
@@ -33,25 +34,33 @@ class TorchStage : public StageRunner {
   const StageGraphs& graphs() const { return graphs_; }
 
  private:
+  // One task under way.
+  struct Work {
+    TorchRun& run;
+    Frame& frame;
+    std::size_t microbatch;
+    std::int64_t batch() const { return run.batches[microbatch]; }
+    c10::IValue& at(int slot) const { return frame.slots[static_cast<std::size_t>(slot)]; }
+  };
+
   // What comes from outside: the graph's inputs, then received values, wherever they are.
-  std::vector<c10::IValue> places(TorchRun& run, int microbatch,
-                                  std::span<const ParcelPtr> received, std::vector<Event>* events);
+  std::vector<c10::IValue> places(const Work& work, std::span<const ParcelPtr> received,
+                                  std::vector<Event>* events);
   c10::IValue receive(const TorchParcel& parcel) const;
   // A graph input to be written here: a copy, where the caller's is on another device.
-  at::Tensor written_input(const at::Tensor& tensor);
-  void return_written_inputs();
+  at::Tensor written_input(const at::Tensor& tensor, Frame& frame) const;
   // Fills the frame: weights, and `places` on this stage's device.
-  void bind(std::vector<c10::IValue>& places);
-  void copy_written(const std::vector<ValueId>& group);
-  std::vector<c10::IValue> execute(TorchRun& run, int microbatch, std::vector<c10::IValue>& places);
-  void execute_step(std::size_t step, TorchRun& run, int microbatch);
-  void run_kernel(Kernel& kernel, TorchRun& run, int microbatch);
+  void bind(const Work& work, std::vector<c10::IValue>& places);
+  void copy_written(const Work& work, const std::vector<ValueId>& group) const;
+  std::vector<c10::IValue> execute(const Work& work, std::vector<c10::IValue>& places);
+  void execute_step(std::size_t step, const Work& work);
+  void run_kernel(Kernel& kernel, const Work& work);
   // Is what stands in the value's slot what the graph says it is?
-  void check_slot(ValueId value, const TorchRun& run, int microbatch) const;
-  [[noreturn]] void fail(const Kernel& kernel, const std::string& reason) const;
-  void check_on_device(std::size_t step) const;
+  void check_slot(ValueId value, const Work& work) const;
+  [[noreturn]] void fail(const Kernel& kernel, const Work& work, const std::string& reason) const;
+  void check_on_device(std::size_t step, const Work& work) const;
   void find_generators();
-  void seed_generators(const TorchRun& run, int microbatch);
+  void seed_generators(const Work& work);
   std::shared_ptr<c10::Event> mark_ready() const;
   int slot(ValueId id) const { return slot_of_[id.index()]; }
 
@@ -63,12 +72,10 @@ class TorchStage : public StageRunner {
   std::vector<int> slot_of_;                               // by value; -1: not in this stage
   std::vector<std::pair<int, std::size_t>> weight_slots_;  // slot, weight
   std::vector<std::pair<int, std::size_t>> input_slots_;   // slot, graph input
-  // Of the run under way: tensors of the caller on another device, and the copies that are written.
-  std::vector<std::pair<at::Tensor, at::Tensor>> written_inputs_;
-  std::vector<Kernel> kernels_;            // by step
-  bool watches_sharing_ = false;           // does a kernel? (SharingWatch)
-  std::vector<std::vector<int>> cleared_;  // slots to empty after a step
-  Slots slots_;                            // the frame: empty between runs
+  std::vector<Kernel> kernels_;                            // by step
+  bool watches_sharing_ = false;                           // does a kernel? (SharingWatch)
+  std::vector<std::vector<int>> cleared_;                  // slots to empty after a step
+  std::size_t num_slots_ = 0;                              // of a frame
   StageGraphs graphs_;
   std::vector<std::size_t> drawing_;       // kernels that draw from a generator of their own
   std::vector<at::Generator> generators_;  // of these

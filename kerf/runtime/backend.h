@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kerf/base/id.h"
+#include "kerf/plan/schedule/task.h"
 #include "kerf/plan/timeline.h"
 #include "kerf/runtime/program.h"
 
@@ -25,20 +26,23 @@ class Parcel {
 };
 using ParcelPtr = std::shared_ptr<const Parcel>;
 
-// What one call brings along: inputs, batch, seed, the caller's thread-local state.
+// What one call brings along: inputs, batch, seed, the caller's thread-local state; and the frames
+// of its tasks.
 class BackendRun {
  public:
   virtual ~BackendRun() = default;
+  // Before any task starts: make room for what each task holds.
+  virtual void make_room(std::size_t num_tasks) { static_cast<void>(num_tasks); }
 };
 
 // A loaded program. Used by the worker of its device only.
 class StageRunner {
  public:
   virtual ~StageRunner() = default;
-  // Runs one micro-batch. received[i] is the program's received[i]; the answer has one parcel for
-  // each of the program's sends. Appends to `events` when it is not null. Throws Error(run_failed)
-  // naming node, scope, source line and device.
-  virtual std::vector<ParcelPtr> run(BackendRun& run, int microbatch,
+  // Runs a task of its stage, known as `id` to the run. received[i] is the program's received[i];
+  // the answer has one parcel for each of the program's sends. Appends to `events` when it is not
+  // null. Throws Error(run_failed) naming node, scope, source line and device.
+  virtual std::vector<ParcelPtr> run(BackendRun& run, const Task& task, TaskId id,
                                      std::span<const ParcelPtr> received,
                                      std::vector<Event>* events) = 0;
 };

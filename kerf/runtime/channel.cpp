@@ -22,20 +22,16 @@ void pause_briefly() {
 
 }  // namespace
 
-Channel::Channel(const std::vector<std::size_t>& num_received, int n_microbatches)
-    : n_microbatches_(n_microbatches),
-      boxes_(new Box[num_received.size() * static_cast<std::size_t>(n_microbatches)]) {
-  for (std::size_t s = 0; s < num_received.size(); ++s) {
-    for (int m = 0; m < n_microbatches; ++m) {
-      Box& b = box(StageId(s), m);
-      b.parcels.resize(num_received[s]);
-      b.missing = num_received[s];
-    }
+Channel::Channel(const std::vector<std::size_t>& num_received)
+    : boxes_(new Box[num_received.size()]) {
+  for (std::size_t t = 0; t < num_received.size(); ++t) {
+    boxes_[t].parcels.resize(num_received[t]);
+    boxes_[t].missing = num_received[t];
   }
 }
 
-void Channel::deliver(StageId stage, int microbatch, std::size_t place, ParcelPtr parcel) {
-  Box& b = box(stage, microbatch);
+void Channel::deliver(TaskId task, std::size_t place, ParcelPtr parcel) {
+  Box& b = boxes_[task.index()];
   b.parcels[place] = std::move(parcel);  // places are distinct: no two senders share one
   if (b.missing.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   // The lock orders this wake-up after the receiver's last look.
@@ -43,8 +39,8 @@ void Channel::deliver(StageId stage, int microbatch, std::size_t place, ParcelPt
   arrived_.notify_one();
 }
 
-std::optional<std::vector<ParcelPtr>> Channel::take(StageId stage, int microbatch) {
-  Box& b = box(stage, microbatch);
+std::optional<std::vector<ParcelPtr>> Channel::take(TaskId task) {
+  Box& b = boxes_[task.index()];
   const auto ready = [&] {
     return b.missing.load(std::memory_order_acquire) == 0 ||
            stopped_.load(std::memory_order_acquire);

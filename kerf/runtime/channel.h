@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "kerf/plan/schedule/task.h"
 #include "kerf/runtime/backend.h"
 
 namespace kerf {
@@ -18,12 +19,12 @@ namespace kerf {
 // worker takes.
 class Channel {
  public:
-  // `num_received[s]`: how many values stage s receives; 0 for stages of other devices.
-  Channel(const std::vector<std::size_t>& num_received, int n_microbatches);
+  // `num_received[t]`: how many values task t receives; 0 for tasks of other devices.
+  explicit Channel(const std::vector<std::size_t>& num_received);
 
-  void deliver(StageId stage, int microbatch, std::size_t place, ParcelPtr parcel);
+  void deliver(TaskId task, std::size_t place, ParcelPtr parcel);
   // Waits until the box is full and empties it; nullopt when the run was stopped.
-  std::optional<std::vector<ParcelPtr>> take(StageId stage, int microbatch);
+  std::optional<std::vector<ParcelPtr>> take(TaskId task);
   // The run failed: whoever waits or will wait is sent home.
   void stop();
 
@@ -32,13 +33,7 @@ class Channel {
     std::vector<ParcelPtr> parcels;
     std::atomic<std::size_t> missing{0};
   };
-  Box& box(StageId stage, int microbatch) {
-    return boxes_[stage.index() * static_cast<std::size_t>(n_microbatches_) +
-                  static_cast<std::size_t>(microbatch)];
-  }
-
-  int n_microbatches_;
-  std::unique_ptr<Box[]> boxes_;
+  std::unique_ptr<Box[]> boxes_;  // by task
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   std::condition_variable arrived_;

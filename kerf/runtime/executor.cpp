@@ -20,6 +20,15 @@ Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
     used.insert(program.device);
   }
   used_.assign(used.begin(), used.end());
+  after_.resize(programs_.size());
+  for (const Program& program : programs_) {
+    for (const Send& send : program.sends) {
+      for (const StageId to : send.to) {
+        std::vector<StageId>& before = after_[to.index()];
+        if (before.empty() || before.back() != program.stage) before.push_back(program.stage);
+      }
+    }
+  }
   if (used_.size() == 1 && backend.runs_on_caller(used_.front())) return;
   for (const DeviceId device : used_) {
     workers_.push_back(std::make_unique<Worker>(device, backend_, programs_, runners_));
@@ -42,7 +51,8 @@ Executor::Result Executor::run(Turn& turn, BackendRun& backend_run, int n_microb
   const std::size_t num_devices = plan_.cluster.num_devices();
   Schedule schedule = schedule_maker(plan_.schedule)(plan_.stage_devices(),
                                                      static_cast<int>(num_devices), n_microbatches);
-  Run run(turn, programs_, num_devices, std::move(schedule), backend_run, n_microbatches, record);
+  Run run(turn, programs_, num_devices, std::move(schedule), TaskTable(after_, n_microbatches),
+          backend_run, record);
   for (const auto& worker : workers_) worker->start(run);
   wait_for_workers(run);
   if (workers_.empty()) {

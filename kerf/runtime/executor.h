@@ -53,6 +53,7 @@ class Executor {
   Backend& backend_;
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<StageRunner>> runners_;  // by stage
+  std::vector<std::vector<StageId>> after_;            // by stage: those that it waits for
   std::vector<DeviceId> used_;                         // devices that have a stage, ascending
   std::vector<std::unique_ptr<Worker>> workers_;       // of used_; empty: the caller works
   Turns turns_;

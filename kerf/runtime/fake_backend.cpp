@@ -24,8 +24,10 @@ class FakeRunner : public StageRunner {
   FakeRunner(const FakeBackend& backend, const Program& program)
       : backend_(backend), program_(program) {}
 
-  std::vector<ParcelPtr> run(BackendRun& run, int microbatch, std::span<const ParcelPtr> received,
+  std::vector<ParcelPtr> run(BackendRun& run, const Task& task, TaskId /*id*/,
+                             std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override {
+    const int microbatch = task.microbatch;
     if (backend_.fail_stage_ == program_.stage && backend_.fail_microbatch_ == microbatch) {
       throw Error(ErrorKind::run_failed,
                   fmt::format("[runtime.fake] stage {} was told to fail", program_.stage.index()));

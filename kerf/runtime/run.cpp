@@ -7,10 +7,11 @@
 namespace kerf {
 
 Run::Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices,
-         Schedule schedule, BackendRun& backend_run, int n_microbatches, bool record)
+         Schedule schedule, TaskTable tasks, BackendRun& backend_run, bool record)
     : turn_(turn),
       programs_(programs),
       schedule_(std::move(schedule)),
+      tasks_(std::move(tasks)),
       backend_run_(backend_run),
       record_(record),
       events_(num_devices) {
@@ -20,31 +21,32 @@ Run::Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devic
       num_values = std::max(num_values, send.value.index() + 1);
     }
   }
-  for (std::size_t d = 0; d < num_devices; ++d) {
-    std::vector<std::size_t> num_received(programs.size(), 0);
-    for (const Program& program : programs) {
-      if (program.device.index() == d)
-        num_received[program.stage.index()] = program.received.size();
+  for (const std::vector<Task>& of_device : schedule_) {
+    std::vector<std::size_t> num_received(tasks_.size(), 0);
+    for (const Task& task : of_device) {
+      num_received[tasks_.id(task).index()] = programs[task.stage.index()].received.size();
     }
-    channels_.push_back(std::make_unique<Channel>(num_received, n_microbatches));
+    channels_.push_back(std::make_unique<Channel>(num_received));
   }
-  results_.assign(static_cast<std::size_t>(n_microbatches), std::vector<ParcelPtr>(num_values));
+  results_.assign(static_cast<std::size_t>(tasks_.n_microbatches()),
+                  std::vector<ParcelPtr>(num_values));
+  backend_run_.make_room(tasks_.size());
 }
 
-void Run::send(const Program& program, int microbatch, std::vector<ParcelPtr> parcels) {
+void Run::send(const Program& program, const Task& task, std::vector<ParcelPtr> parcels) {
   for (std::size_t i = 0; i < program.sends.size(); ++i) {
     const Send& send = program.sends[i];
     // Each (micro-batch, value) has one producer: no two threads write one place.
     if (send.to_caller) {
-      results_[static_cast<std::size_t>(microbatch)][send.value.index()] = parcels[i];
+      results_[static_cast<std::size_t>(task.microbatch)][send.value.index()] = parcels[i];
     }
     for (const StageId to : send.to) {
       const Program& receiver = programs_[to.index()];
       const auto place =
           std::lower_bound(receiver.received.begin(), receiver.received.end(), send.value);
       channel(receiver.device)
-          .deliver(to, microbatch, static_cast<std::size_t>(place - receiver.received.begin()),
-                   parcels[i]);
+          .deliver(tasks_.id({to, task.microbatch, task.phase}),
+                   static_cast<std::size_t>(place - receiver.received.begin()), parcels[i]);
     }
   }
 }

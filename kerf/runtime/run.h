@@ -18,18 +18,19 @@ namespace kerf {
 class Run {
  public:
   Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
-      BackendRun& backend_run, int n_microbatches, bool record);
+      TaskTable tasks, BackendRun& backend_run, bool record);
 
   Turn& turn() { return turn_; }
   BackendRun& backend_run() { return backend_run_; }
   const std::vector<Task>& tasks(DeviceId device) const { return schedule_[device.index()]; }
+  const TaskTable& task_table() const { return tasks_; }
   Channel& channel(DeviceId device) { return *channels_[device.index()]; }
   std::vector<Event>* events(DeviceId device) {
     return record_ ? &events_[device.index()] : nullptr;
   }
 
-  // Hands what a stage made to the stages and the caller that wait for it.
-  void send(const Program& program, int microbatch, std::vector<ParcelPtr> parcels);
+  // Hands what a task of the program made to the tasks and the caller that wait for it.
+  void send(const Program& program, const Task& task, std::vector<ParcelPtr> parcels);
 
   // Keeps the first failure and stops every device.
   void fail(std::exception_ptr failure);
@@ -45,6 +46,7 @@ class Run {
   Turn& turn_;
   const std::vector<Program>& programs_;
   Schedule schedule_;
+  TaskTable tasks_;
   BackendRun& backend_run_;
   bool record_;
   std::vector<std::unique_ptr<Channel>> channels_;  // by device

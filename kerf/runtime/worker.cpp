@@ -13,12 +13,12 @@ void run_tasks(Run& run, DeviceId device, std::span<const Program> programs,
                std::span<const std::unique_ptr<StageRunner>> runners) {
   for (const Task& task : run.tasks(device)) {
     poll_interrupt();
-    const auto received = run.channel(device).take(task.stage, task.microbatch);
+    const TaskId id = run.task_table().id(task);
+    const auto received = run.channel(device).take(id);
     if (!received) return;
     const std::size_t s = task.stage.index();
-    auto parcels =
-        runners[s]->run(run.backend_run(), task.microbatch, *received, run.events(device));
-    run.send(programs[s], task.microbatch, std::move(parcels));
+    auto parcels = runners[s]->run(run.backend_run(), task, id, *received, run.events(device));
+    run.send(programs[s], task, std::move(parcels));
   }
 }
 

@@ -93,9 +93,8 @@ class AStage : public ::testing::Test {
       return Values(pool_.last_made.begin(), pool_.last_made.end());
     };
     const auto weight = [&](std::size_t i) -> const at::Tensor& { return weights_[i]; };
-    const Values sends =
-        graphs_->run(x.size(0), places, {execute, weights_.size(), weight, [&] { ++seeded_; }},
-                     part_of);
+    const Values sends = graphs_->run(
+        x.size(0), places, {execute, weights_.size(), weight, [&] { ++seeded_; }}, part_of);
     std::vector<at::Tensor> out;
     for (const c10::IValue& send : sends) out.push_back(send.toTensor());
     return out;
