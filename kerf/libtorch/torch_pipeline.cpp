@@ -63,10 +63,7 @@ TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<a
 }
 
 const std::vector<OutputRule>& TorchPipeline::rules() {
-  if (!rules_) {
-    check_state_allows_micro_batches(graph_);
-    rules_ = output_rules(graph_, reduce_);
-  }
+  if (!rules_) rules_ = output_rules(graph_, reduce_);
   return *rules_;
 }
 

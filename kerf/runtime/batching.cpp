@@ -144,11 +144,9 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& reduce)
   return out;
 }
 
-// The batch may have been looked for in the wrong place; state that the samples are written into
-// is no better for another place.
-std::string remedy_for_mixing(const Graph& graph, const BatchVerdict& verdict) {
+// The batch may have been looked for in the wrong place.
+std::string remedy_for_mixing(const Graph& graph) {
   const bool elsewhere =
-      !verdict.where.starts_with("buffer ") &&
       std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](const GraphInput& input) {
         const Value& value = graph.value(input.value);
         return value.depends_on_batch() && value.shape.size() > 1;
@@ -161,8 +159,15 @@ std::string remedy_for_mixing(const Graph& graph, const BatchVerdict& verdict) {
 
 void refuse_mixing(const Graph& graph, const BatchVerdict& verdict) {
   if (verdict.kind != Independence::mixes) return;
+  if (verdict.of_state) {
+    throw Error(ErrorKind::unsupported_operator,
+                fmt::format("[runtime.batching] {} would be left with other values when the batch "
+                            "is cut: {}; expected a tensor that micro-batches leave as the whole "
+                            "batch does; {}",
+                            verdict.where, verdict.reason, kOne));
+  }
   refuse(fmt::format("{} mixes samples: {}", verdict.where, verdict.reason),
-         remedy_for_mixing(graph, verdict));
+         remedy_for_mixing(graph));
 }
 
 }  // namespace
@@ -223,43 +228,6 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
                        kOne));
   }
   return verdict;
-}
-
-namespace {
-
-// Micro-batches that are under way at once would write over each other, or count twice.
-void check_written_inputs(const Graph& graph) {
-  const std::vector<BatchDim> dims = input_dims(graph);
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const GraphInput& input = graph.inputs()[i];
-    const StorageId storage = graph.value(input.value).storage;
-    if (dims[i].dim >= 0 || !storage.valid() || !graph.is_written(storage)) continue;
-    refuse(
-        fmt::format("the model writes into input '{}', which all micro-batches share", input.path),
-        "run with n_microbatches=1");
-  }
-}
-
-}  // namespace
-
-void check_state_allows_micro_batches(const Graph& graph) {
-  check_written_inputs(graph);
-  for (const Weight& weight : graph.weights()) {
-    const StorageId storage = graph.value(weight.value).storage;
-    if (weight.kind != WeightKind::parameter || !storage.valid()) continue;
-    if (!graph.is_written(storage)) continue;
-    refuse(fmt::format("the model writes into its parameter '{}', which every micro-batch would do",
-                       weight.names[0]),
-           kOne);
-  }
-  if (graph.data().training) return;  // statistics of normalisation: one update a micro-batch
-  const BatchFlow flow = analyse_batch(graph);
-  for (const Weight& weight : graph.weights()) {
-    const Value& value = graph.value(weight.value);
-    if (!value.storage.valid() || !graph.is_written(value.storage)) continue;
-    if (flow.states[weight.value.index()].is_fixed()) continue;
-    refuse(fmt::format("the model writes values of the samples into '{}'", weight.names[0]), kOne);
-  }
 }
 
 }  // namespace kerf

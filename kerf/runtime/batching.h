@@ -46,23 +46,20 @@ std::vector<BatchDim> input_dims(const Graph& graph);
 // One rule for every graph output. `reduce` says how results without B are put together: path of
 // the output -> "mean" (over samples: micro-batches are weighed by their sizes), "sum" or "first".
 // Throws Error(unsupported_operator), naming the output and the reason, where the model mixes
-// samples or nobody said how a loss is to be reduced: then only one micro-batch is right; and
+// samples, keeps state that micro-batches would leave as something else, or nobody said how a loss
+// is to be reduced: then only one micro-batch is right; and
 // Error(invalid_argument) where `reduce` names no output, one that has a batch dimension, or says
 // what the model does not compute.
 std::vector<OutputRule> output_rules(const Graph& graph,
                                      const std::map<std::string, std::string>& reduce);
 
 // Before a batch is cut: throws Error(unsupported_operator), with the operator and the model's
-// line, when the graph mixes samples, or when it holds an opaque block and the user has not said
-// that the model is `batch_independent`. What comes back is proved or unknown; unknown is to be
+// line, when the graph mixes samples or writes state that micro-batches would leave as something
+// else, or when it holds an opaque block and the user has not said that the model is
+// `batch_independent`. What comes back is proved or unknown; unknown is to be
 // tried.
 BatchVerdict check_samples_are_separate(const Graph& graph,
                                         const std::map<std::string, std::string>& reduce,
                                         bool batch_independent);
-
-// Throws Error(unsupported_operator) when the model keeps state that depends on the samples (it
-// writes into a buffer in eval mode), or writes an input that has no batch: micro-batches would
-// leave another state behind.
-void check_state_allows_micro_batches(const Graph& graph);
 
 }  // namespace kerf

@@ -13,7 +13,7 @@ from kerf import _classes, _core, _opaque, _pytree, _torch
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
-from kerf._restore import attributes_restored, buffers_restored
+from kerf._restore import attributes_restored, buffers_restored, numbers_restored
 from kerf._separate import separate_samples
 from kerf._surroundings import Surroundings
 from kerf._watch import ModelWatch
@@ -75,9 +75,7 @@ class Pipeline:
         _core.check_plan(graph, plan)  # it may come from a file: nothing runs that is not sound
         if n_microbatches is not None and n_microbatches != plan.n_microbatches:
             plan = replan(plan, graph, n_microbatches)
-        self._separate = separate_samples(
-            graph, model, reduce, plan.n_microbatches, batch_independent
-        )
+        self._separate = separate_samples(graph, reduce, plan.n_microbatches, batch_independent)
         self.plan = plan
         self.graph = graph
         self.record = False
@@ -127,7 +125,7 @@ class Pipeline:
             self._check_model()  # says more about a weight that is gone
             self._replace_weights(runner)
         if self._separate is not None:
-            self._separate.check(runner, inputs, self.plan.n_microbatches)
+            self._separate.check(runner, inputs, self.plan.n_microbatches, self._weights.tensors())
         try:
             leaves, batch, timeline = runner.run(
                 inputs, self.plan.n_microbatches, bool(self.record)
@@ -149,9 +147,11 @@ class Pipeline:
         model must be in one place: all its weights on one device. Both runs begin with the buffers
         and attributes that the model has, and it has them again afterwards.
         """
-        found = _on_trial(self, self._model, args, kwargs)
+        weights = zip(self._weights.tensors(), self.graph.weights, strict=True)
+        written = [tensor for tensor, record in weights if record["written"]]
+        found = _on_trial(self, self._model, written, args, kwargs)
         with torch.no_grad():
-            expected = _on_trial(self._model, self._model, args, kwargs)
+            expected = _on_trial(self._model, self._model, written, args, kwargs)
         if found.spec != expected.spec:
             path, was, now = _pytree.difference(expected.spec, found.spec, "result")
             raise RuntimeError(
@@ -248,11 +248,12 @@ def _leave_workers_behind():
 os.register_at_fork(after_in_child=_leave_workers_behind)
 
 
-def _on_trial(call, model, args, kwargs):
-    """What ``call(*args, **kwargs)`` gives, described; arguments and model stay as they are."""
+def _on_trial(call, model, written, args, kwargs):
+    """What ``call(*args, **kwargs)`` gives, described; arguments and model stay as they are, and so
+    do the tensors that the graph is known to write."""
     given = _described_copy([list(args), kwargs])
     args, kwargs = _pytree.build(given.spec, given.tensors, classes=_classes.OWN)
-    with attributes_restored(model), buffers_restored(model):
+    with attributes_restored(model), buffers_restored(model), numbers_restored(written):
         return _described_copy(call(*args, **kwargs))
 
 

@@ -314,8 +314,10 @@ def _warn_of_mixing(graph: Graph, n_microbatches: int) -> None:
     if found.verdict not in ("mixes", "opaque"):
         return
     remedy = "" if found.verdict == "mixes" else " unless batch_independent=True is given"
+    output = found.reaches.startswith("output ")
+    fails = "cannot be put together from" if output else "would be left with other values by"
     warnings.warn(
-        f"kerf.plan: {found.reaches} of this graph cannot be put together from {n_microbatches} "
+        f"kerf.plan: {found.reaches} of this graph {fails} {n_microbatches} "
         f"micro-batches: {found.reason}; kerf.Pipeline will refuse the plan{remedy}; plan with "
         "n_microbatches=1",
         stacklevel=4,

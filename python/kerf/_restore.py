@@ -109,7 +109,7 @@ def attributes_restored(model, which=Attributes.names):
     values = (value for attributes in before for value in attributes.now().values())
     held = (item for value in values for item in _walk(value) if id(item) not in weights)
     try:
-        with _numbers_restored([item for item in held if isinstance(item, torch.Tensor)]):
+        with numbers_restored([item for item in held if isinstance(item, torch.Tensor)]):
             yield
     finally:
         for attributes in before:
@@ -138,7 +138,7 @@ def buffers_restored(model):
     mappings = [module._buffers for module in model.modules()]
     before = [(own, dict(own)) for own in mappings if isinstance(own, dict)]  # not TorchScript's
     try:
-        with _numbers_restored(model.buffers()):
+        with numbers_restored(model.buffers()):
             yield
     finally:
         for own, buffers in before:
@@ -148,15 +148,20 @@ def buffers_restored(model):
 
 
 @contextlib.contextmanager
-def _numbers_restored(tensors):
-    saved = {id(tensor): (tensor, tensor.detach().clone()) for tensor in tensors}
+def numbers_restored(tensors):
+    """Puts the numbers in these tensors back at the end, and their gradients' history; those that
+    were not written stay alone."""
+    saved = {id(t): (t, t.detach().clone(), t.grad_fn) for t in tensors}
     try:
         yield
     finally:
-        for tensor, value in saved.values():
+        for tensor, value, grad_fn in saved.values():
             if not _is_same(tensor, value):
                 with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                     tensor.copy_(value)
+            if tensor.grad_fn is not None and grad_fn is None:  # of what was written into it
+                with contextlib.suppress(RuntimeError):  # views keep theirs
+                    tensor.detach_()
 
 
 def _is_same(tensor, value):

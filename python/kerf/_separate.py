@@ -14,6 +14,7 @@ import torch
 
 from kerf import _core, _torch
 from kerf._errors import is_of_run, warn
+from kerf._restore import numbers_restored
 
 _MOST_SAMPLES = 8
 _OTHER_SCALES = (100.0, 0.01)  # of floating inputs
@@ -27,7 +28,7 @@ _EACH_WRITES = ": every micro-batch writes"
 _ELSEWHERE = ", or, if the batch is not where it was taken to be, trace with batch_dims="
 
 
-def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
+def separate_samples(graph, reduce, n_microbatches, batch_independent):
     """What has to be tried before a batch is cut, or None. Raises when samples are mixed."""
     if n_microbatches == 1 or graph.is_static:
         return None
@@ -51,7 +52,7 @@ def separate_samples(graph, model, reduce, n_microbatches, batch_independent):
         "kerf.Pipeline could not prove that the samples of a batch are treated separately: "
         f"{found.reason}{others}; {tried}; pass batch_independent=True if you know that they are",
     )
-    return SeparateSamples(graph, model, frozenset(reduce))
+    return SeparateSamples(graph, frozenset(reduce))
 
 
 class SeparateSamples:
@@ -60,10 +61,10 @@ class SeparateSamples:
     Outputs in ``reduced`` are put together as the user said and not compared.
     """
 
-    def __init__(self, graph, model, reduced):
-        self._model = model
+    def __init__(self, graph, reduced):
         self._reduced = reduced
         self._outputs = [(o["path"], _batch_dim(o)) for o in graph.outputs]
+        self._written = [(i, w["names"][0]) for i, w in enumerate(graph.weights) if w["written"]]
         # In training, statistics of normalisation are those of a micro-batch, as everywhere.
         self._shown = graph.is_static or graph.training
         self._dims = [] if self._shown else _core.input_dims(graph)
@@ -71,8 +72,11 @@ class SeparateSamples:
         self._rounds_coarsely = ": bf16[" in text or ": f16[" in text
         self._turns = _torch.Turns()  # blocks and signal handlers may call the pipeline meanwhile
 
-    def check(self, runner, inputs, n_microbatches):
-        """Raises NotImplementedError, naming the output, when samples are mixed."""
+    def check(self, runner, inputs, n_microbatches, weights):
+        """Raises NotImplementedError, naming the output, when samples are mixed.
+
+        ``weights`` are the tensors behind those of the graph; the trial leaves them as they are.
+        """
         if self._shown:
             return
         runner.check_inputs(inputs)
@@ -80,19 +84,20 @@ class SeparateSamples:
             if not self._shown:
                 # What is drawn here does not change what the call draws.
                 with torch.no_grad(), torch.random.fork_rng(_accelerators(inputs)):
-                    self._try(runner, inputs, n_microbatches)
+                    written = {name: weights[i] for i, name in self._written}
+                    self._try(runner, inputs, n_microbatches, written)
 
-    def _try(self, runner, inputs, n_microbatches):
+    def _try(self, runner, inputs, n_microbatches, written):
         batch = self._batch(inputs)
         sizes = _core.micro_batch_sizes(batch, n_microbatches) if batch else []
         if len(sizes) < 2:
             return  # nothing is cut
         different = self._first_different(inputs, batch)
-        trial = _Trial(runner, inputs, self._dims, self._model)
+        trial = _Trial(runner, inputs, self._dims, written)
         found = self._compare_some(trial, batch, sizes, different)
         floating = any(map(torch.is_floating_point, inputs))
         for scale in _OTHER_SCALES if floating and found == "" else ():
-            scaled = _Trial(runner, _scaled(inputs, scale), self._dims, self._model)
+            scaled = _Trial(runner, _scaled(inputs, scale), self._dims, written)
             found = found or self._compare_some(scaled, batch, sizes, different) or ""
         if found:
             raise NotImplementedError(
@@ -197,12 +202,12 @@ class SeparateSamples:
 class _Trial:
     """Runs of some of a call's samples that leave nothing behind."""
 
-    def __init__(self, runner, inputs, dims, model):
+    def __init__(self, runner, inputs, dims, written):
         self._runner = runner
         self._inputs = inputs
         self._dims = dims
-        self._buffers = dict(model.named_buffers())
-        self._before = {name: b.clone() for name, b in self._buffers.items()}
+        self._written = written  # all that the graph writes: name -> tensor
+        self._before = {name: t.detach().clone() for name, t in written.items()}
 
     def guarded(self, function, *arguments):
         """``function(self, ...)``, or None when these samples cannot be run: the call will tell."""
@@ -227,15 +232,11 @@ class _Trial:
             copies.setdefault(id(tensor), _take(tensor, dim, factor, samples))
             for tensor, (dim, factor) in zip(self._inputs, self._dims, strict=True)
         ]
-        try:
+        with numbers_restored(self._written.values()):
             outputs, _, _ = self._runner.run(chosen, n_microbatches, False)
             # A result may be a buffer itself, which the next run writes.
             outputs = [o.clone() if isinstance(o, torch.Tensor) else o for o in outputs]
-            return outputs, {name: b.clone() for name, b in self._buffers.items()}
-        finally:
-            for name, buffer in self._buffers.items():
-                if not torch.equal(buffer, self._before[name]):
-                    buffer.copy_(self._before[name])
+            return outputs, {name: t.detach().clone() for name, t in self._written.items()}
 
 
 def _spread(batch, count, wanted, shift=0):

@@ -80,6 +80,8 @@ py::list weight_records(const Graph& graph) {
     record["names"] = weight.names;
     record["kind"] = std::string(to_string(weight.kind));
     record["data"] = py::bytes(weight.data);
+    const StorageId storage = graph.value(weight.value).storage;
+    record["written"] = storage.valid() && graph.is_written(storage);
     out.append(record);
   }
   return out;

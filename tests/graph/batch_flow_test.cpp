@@ -154,13 +154,13 @@ output "y" = %z
             "mixes s");
 }
 
-TEST(AWrite, OfStateAtEveryCallIsNotProved) {
+TEST(AWrite, OfStateAtEveryCallIsRefused) {
   EXPECT_EQ(verdict_of(R"(weight @n: f32[] = buffer "calls"
 %a: f32[] in @n = aten.add_.Tensor(&~@n, 1)
 %y: f32[B, 3, 4] = aten.relu.default(%x)
 output "y" = %y
 )"),
-            "unknown a");
+            "mixes a");
 }
 
 TEST(AnOperatorWithoutARule, IsUnknownOnSamplesAndPlainOnWeights) {

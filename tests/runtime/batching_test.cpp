@@ -100,7 +100,8 @@ TEST(ABuffer, ThatMixesSamplesIsNoMatterOfWhereTheBatchStands) {
 %c: f32[3, 4] in @buf = aten.copy_.default(&~@buf, %m)
 output "y" = %x
 )"));
-  EXPECT_NE(message.find("buffer 'seen' mixes samples"), std::string::npos) << message;
+  EXPECT_NE(message.find("buffer 'seen' would be left with other values"), std::string::npos)
+      << message;
   EXPECT_NE(message.find("n_microbatches=1"), std::string::npos) << message;
   EXPECT_EQ(message.find("batch_dims"), std::string::npos) << message;
 }
@@ -147,7 +148,7 @@ output "y" = %c
             std::string::npos);
 }
 
-TEST(ABuffer, WrittenWithSamplesForbidsMicroBatchesInEvalMode) {
+TEST(ABuffer, WrittenWithSamplesForbidsMicroBatchesInBothModes) {
   const std::string text = R"(input %x: f32[B, 4] = "args.0"
 weight @buf: f32[4] = buffer "seen"
 %m: f32[4] = aten.mean.dim(%x, [0])
@@ -155,9 +156,21 @@ weight @buf: f32[4] = buffer "seen"
 output "y" = %x
 )";
   const Graph eval = parse_graph("kerf-graph 1.0\nbatch 2\n" + text);
-  EXPECT_THROW(check_state_allows_micro_batches(eval), Error);
+  EXPECT_THROW(output_rules(eval, {}), Error);
   const Graph train = parse_graph("kerf-graph 1.0\ngraph \"m\" training\nbatch 2\n" + text);
-  EXPECT_NO_THROW(check_state_allows_micro_batches(train));
+  EXPECT_THROW(output_rules(train, {}), Error);
+}
+
+TEST(AnInput, ThatAllMicroBatchesShareMayNotBeWritten) {
+  const Graph graph = parse_graph(R"(kerf-graph 1.0
+batch 2
+input %x: f32[B, 4] = "args.0"
+input %s: f32[4] = "args.1"
+%c: f32[4] in %s = aten.add_.Tensor(&~%s, 1)
+output "y" = %x
+)");
+  EXPECT_NE(refusal(graph).find("input 'args.1' would be left with other values"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct BatchVerdict {
   NodeId by;           // the operator that mixes or that could not be followed
   std::string reason;  // "node 'norm' (aten.norm.Scalar) in Head 'head', model.py:12 runs over ..."
   std::string where;   // what it reaches: "output 'logits'", "buffer 'history'"
+  bool of_state = false;   // that is no output: a tensor that lives longer than the call
   std::size_t others = 0;  // further operators that could not be followed
   // Modules that normalise by statistics of the batch, as they do in train mode: each micro-batch
   // has its own. That is how pipelines train, so it is no mixing, but the numbers are others.
@@ -52,7 +53,8 @@ struct BatchVerdict {
 };
 
 // On the results of one batch: outputs in `reduced` are put together as the user said, and those
-// without a batch dimension are not judged (runtime/batching.h asks for `reduce`).
+// without a batch dimension are not judged (runtime/batching.h asks for `reduce`). State that
+// micro-batches may leave as something else counts as mixing (batch_flow/state_writes.h).
 BatchVerdict judge_batch(const Graph& graph, const BatchFlow& flow,
                          const std::set<std::string>& reduced = {});
 

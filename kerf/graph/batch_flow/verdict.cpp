@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kerf/graph/batch_flow/batch_flow.h"
+#include "kerf/graph/batch_flow/state_writes.h"
 
 namespace kerf {
 namespace {
@@ -12,11 +13,12 @@ class Judgement {
  public:
   Judgement(const Graph& graph, const BatchFlow& flow) : graph_(graph), flow_(flow) {}
 
-  void add(const BatchState& state, const std::string& where) {
-    if (state.is_lost()) add(kind_of(state), state.by, state.why, where);
+  void add(const BatchState& state, const std::string& where, bool of_state = false) {
+    if (state.is_lost()) add(kind_of(state), state.by, state.why, where, of_state);
   }
 
-  void add(Independence kind, NodeId by, std::string_view why, const std::string& where) {
+  void add(Independence kind, NodeId by, std::string_view why, const std::string& where,
+           bool of_state = false) {
     const bool worse = kind > verdict_.kind;
     const bool earlier = kind == verdict_.kind && kind != Independence::proved && by.valid() &&
                          (!verdict_.by.valid() || by < verdict_.by);
@@ -24,6 +26,7 @@ class Judgement {
     verdict_.kind = kind;
     verdict_.by = by;
     verdict_.where = where;
+    verdict_.of_state = of_state;
     verdict_.reason =
         by.valid() ? fmt::format("{} {}", graph_.describe(by), why) : std::string(why);
   }
@@ -65,32 +68,33 @@ void judge_outputs(const Graph& graph, const BatchFlow& flow, const std::set<std
   }
 }
 
-// In eval mode. In train mode normalisation writes its statistics, once a micro-batch.
-void judge_memory(const Graph& graph, const BatchFlow& flow, Judgement& judgement) {
-  const auto writer = [&](StorageId storage) {
-    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-      for (const StorageId written : graph.writes(NodeId(n))) {
-        if (written == storage) return NodeId(n);
-      }
-    }
-    return NodeId();
-  };
-  const auto judge = [&](ValueId id, const std::string& where) {
-    const StorageId storage = graph.value(id).storage;
-    if (!storage.valid() || !graph.is_written(storage)) return;
-    const BatchState& state = flow.states[id.index()];
-    judgement.add(state, where);
-    if (state.is_fixed()) {
-      judgement.add(Independence::unknown, writer(storage), "writes state at every call", where);
-    }
-  };
-  if (!graph.data().training) {
-    for (const Weight& weight : graph.weights()) {
-      judge(weight.value, fmt::format("buffer '{}'", weight.names[0]));
+NodeId writer_of(const Graph& graph, StorageId storage) {
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    for (const StorageId written : graph.writes(NodeId(n))) {
+      if (written == storage) return NodeId(n);
     }
   }
+  return {};
+}
+
+// Tensors that the model keeps, and inputs that it writes.
+void judge_memory(const Graph& graph, const BatchFlow& flow, Judgement& judgement) {
+  for (const StateWrite& write : unrepeatable_writes(graph, flow)) {
+    const Weight& weight = graph.weights()[write.weight];
+    const std::string where = describe(weight);
+    judgement.add(flow.states[weight.value.index()], where, true);
+    judgement.add(Independence::mixes, write.by, write.why, where, true);
+  }
   for (const GraphInput& input : graph.inputs()) {
-    judge(input.value, fmt::format("input '{}'", input.path));
+    const StorageId storage = graph.value(input.value).storage;
+    if (!storage.valid() || !graph.is_written(storage)) continue;
+    const BatchState& state = flow.states[input.value.index()];
+    const std::string where = fmt::format("input '{}'", input.path);
+    judgement.add(state, where, true);
+    if (state.is_fixed()) {
+      judgement.add(Independence::mixes, writer_of(graph, storage),
+                    "writes into it, and all micro-batches share it", where, true);
+    }
   }
 }
 
