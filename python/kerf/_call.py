@@ -342,7 +342,7 @@ def find_weight(model, signature, record):
         if found is not None:
             return found
     if record["kind"] == "constant":
-        return _constant(record)
+        return constant(record)
     raise ValueError(
         f"[call] the model has no {record['kind']} '{record['names'][0]}'; expected the model that "
         "was traced; trace this one"
@@ -358,7 +358,8 @@ def _tensor_of(module, name):
     return found if isinstance(found, torch.Tensor) else None
 
 
-def _constant(record):
+def constant(record):
+    """The numbers of a constant that a graph holds, as a tensor."""
     data, shape, dtype = record["data"], record["shape"], _pytree.DTYPES.get(record["dtype"])
     count = math.prod(shape) if all(type(size) is int for size in shape) else -1
     if dtype is None or count < 0 or count * dtype.itemsize != len(data):

@@ -21,7 +21,7 @@ from kerf._plain import ABSENT, NAMESPACES, contents_of, describe, is_code, same
 
 # What nn.Module keeps for itself. Modules, weights and hooks are looked at in their own ways.
 _MACHINERY = frozenset(vars(torch.nn.Module())) - {"training"} | {"_compiled_call_impl"}
-_LEAVE_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "kerf"}
+LEAVE_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "kerf"}
 _MUTABLE_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes that were made by a class statement
 
 
@@ -446,4 +446,4 @@ def is_watchable(value):
     cls = type(value)
     if isinstance(value, torch.Tensor) or is_code(value) or not cls.__flags__ & _MUTABLE_CLASS:
         return False
-    return (cls.__module__ or "").split(".")[0] not in _LEAVE_ALONE
+    return (cls.__module__ or "").split(".")[0] not in LEAVE_ALONE

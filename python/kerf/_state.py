@@ -22,6 +22,7 @@ GLOBAL_HOOKS = {
 AUTOCAST = "torch.autocast"
 DEFAULT_DTYPE = "torch.default_dtype"
 SHARED = "torch.shared_modules"
+LOOSE = "torch.loose_tensors"  # [name of a weight, where else the model's code finds it]
 MODULES = "torch.modules"  # how many scopes are modules; those after them are second paths of some
 
 
@@ -193,7 +194,7 @@ def surroundings(graph):
             sound = isinstance(value, str)
         elif name == MODULES:
             sound = type(value) is int and value >= 1
-        elif name in (AUTOCAST, SHARED):
+        elif name in (AUTOCAST, SHARED, LOOSE):
             sound = isinstance(value, list) and all(map(_is_pair, value))
         else:
             sound = isinstance(value, list)

@@ -20,9 +20,16 @@ from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
+from kerf._places import find_places, is_real, one_memory
 from kerf._probe import ProbeError
-from kerf._restore import attributes_restored, buffers_restored, contents_restored
-from kerf._state import ModelState, refuse_state
+from kerf._reads import weight_ids
+from kerf._restore import (
+    attributes_restored,
+    buffers_restored,
+    contents_restored,
+    numbers_restored,
+)
+from kerf._state import LOOSE, ModelState, refuse_state, surroundings
 from kerf._symbols import NotAnExpression, Symbols
 
 
@@ -121,7 +128,11 @@ class Tracer:
         self.hidden = dict(self.closed)  # path of a block -> why it is one
 
     def run(self):
-        with contents_restored(self.model):
+        # Where a forward writes into a tensor that is no module's, so does its trace.
+        weights = weight_ids(self.model)
+        places = find_places(self.model).values()
+        loose = [p.tensor for p in places if id(p.tensor) not in weights and is_real(p.tensor)]
+        with contents_restored(self.model), numbers_restored(loose):
             return self._run()
 
     def _run(self):
@@ -130,6 +141,7 @@ class Tracer:
             try:
                 graph = self._lower(self._export())
                 if self.state.settled(graph, self._hide_state, self._second_call):
+                    _check_loose_writes(graph)
                     return graph
             except UnknownSize as error:
                 if free_unbacked_symbols(error.expression):
@@ -400,22 +412,45 @@ class Tracer:
         groups = {}  # id of a tensor -> [tensor, kind, names, nodes]
         own = dict(self.model.named_parameters(remove_duplicate=False))
         own.update(self.model.named_buffers(remove_duplicate=False))
+        unnamed = []  # constants of which no module has the name
         for input_kind, kind in _WEIGHT_KINDS.items():
             for node, spec in placeholders.get(input_kind, ()):
                 name = strip_model(spec.target)
                 tensor = own.get(name)
                 if tensor is None:
                     tensor = program.constants[spec.target]
+                    if _attribute(self.model, name) is not tensor:
+                        unnamed.append((node, name, tensor))
+                        continue
                 persistent = kind != "buffer" or spec.persistent
                 entry = (tensor, kind if persistent else "non_persistent_buffer", [], [])
                 entry = groups.setdefault(id(tensor), entry)
                 entry[2].append(name)
                 entry[3].append(node)
+        if unnamed:
+            self._add_unnamed(capture, groups, unnamed)
         for tensor, kind, names, nodes in groups.values():
             value = self._add_weight(capture, lowering, tensor, kind, names, nodes)
             for node in nodes:
                 lowering.bind(node, value)
             lowering.weights.update(dict.fromkeys(names, value))
+
+    def _add_unnamed(self, capture, groups, unnamed):
+        """Tensors that the model's code has found in a list, a closure, a global: a weight of the
+        model under another name, or a constant. Where they stand is kept, to be looked at again."""
+        places = find_places(self.model)
+        loose = []
+        for node, name, tensor in unnamed:
+            found = [path for path, p in places.items() if one_memory(p.tensor, tensor)]
+            tied = (g for g in groups.values() if g[1] != "constant" and one_memory(g[0], tensor))
+            entry = next(tied, None)
+            if entry is None:
+                entry = groups.setdefault(id(tensor), (tensor, "constant", [], []))
+                entry[2].append(name)
+            entry[3].append(node)
+            loose += [[entry[2][0], path] for path in found]
+        if loose:
+            capture.add_attribute("", LOOSE, loose)
 
     def _add_weight(self, capture, lowering, tensor, kind, names, nodes):
         literal = kind == "constant" and _attribute(self.model, names[0]) is not tensor
@@ -457,6 +492,19 @@ class Tracer:
             location=location,
             module="",
         )
+
+
+def _check_loose_writes(graph):
+    """Tensors of which the graph has a copy must not be written: nobody would see it."""
+    places = dict(surroundings(graph).get(LOOSE, []))
+    for record in graph.weights:
+        name = record["names"][0]
+        if record["kind"] == "constant" and record["written"] and name in places:
+            raise ExportError(
+                f"[trace] forward writes into the tensor '{places[name]}', which no module has "
+                "registered; expected state in buffers; register it (register_buffer), then trace "
+                "again"
+            )
 
 
 class _NotBatched(Exception):

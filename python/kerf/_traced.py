@@ -4,12 +4,15 @@
 
 import torch
 
+from kerf._call import constant
+from kerf._places import find_places, one_memory
 from kerf._plain import ABSENT, describe, same, show, show_both
 from kerf._reads import describe_found, find, is_object, look_up, weight_ids
 from kerf._state import (
     DEFAULT_DTYPE,
     GLOBAL_HOOKS,
     HOOKS,
+    LOOSE,
     MODULES,
     SHARED,
     describe_hooks,
@@ -36,6 +39,8 @@ class TracedModel:
             key = record["path"], record["name"]
             self.by_name.setdefault(key, []).append(record["value"])
         self.surroundings = surroundings(graph)
+        self.loose = self.surroundings.get(LOOSE, [])  # [name of a weight, place]
+        self.constants = {r["names"][0]: r for r in graph.weights if r["kind"] == "constant"}
         modules = graph.scopes[: self.surroundings.get(MODULES)]
         self.scopes = dict(modules)  # path -> name of the class
         # A graph that was written by hand, or before attributes were, says nothing of them.
@@ -66,6 +71,8 @@ class TracedModel:
                 self._check_hooks(path, module)
         for name, hooks in GLOBAL_HOOKS.items():
             self._compare_hooks("PyTorch", [self.surroundings.get(name, [])], hooks, name)
+        if self.loose:
+            self._check_loose(model)
         for path, name, values, from_class in self.attributes():
             self._check_attribute(model, path, name, values, from_class)
         self._check_shadows(modules)
@@ -109,6 +116,21 @@ class TracedModel:
                 f"modules '{first}' and '{path}' {are} one module; they {were} when the model was "
                 "traced"
             )
+
+    def _check_loose(self, model):
+        """Tensors without a name in the model: still those weights, or still those numbers?"""
+        places = find_places(model)
+        for name, place in self.loose:
+            if place not in places:
+                raise _refusal(f"there is no tensor '{place}'; there was when the model was traced")
+            tensor = places[place].tensor
+            if name in self.constants:
+                _check_numbers(tensor, self.constants[name], place)
+            elif not one_memory(tensor, find(model, name)):
+                raise ValueError(
+                    f"[pipeline] the tensor '{place}' is no longer weight '{name}'; they were one "
+                    "tensor when the model was traced; make them one again or trace again"
+                )
 
     def _check_mode(self, path, module):
         traced = self.by_name.get((path, "training"), [self.training])[0]
@@ -213,24 +235,30 @@ def _check_weight(model, record):
             )
 
 
+def _check_numbers(tensor, record, place):
+    was = constant(record)
+    same = (tensor.shape, tensor.dtype) == (was.shape, was.dtype) and (
+        tensor.is_meta or torch.equal(tensor.detach().to(was.device), was)
+    )
+    if not same and not (was.is_floating_point() and torch.isnan(was).any()):
+        raise loose_changed(place, "the model was traced")
+
+
+def loose_changed(place, since):
+    return ValueError(
+        f"[pipeline] the tensor '{place}' was changed after {since}; the graph holds its numbers, "
+        "since no module has registered it; register it as a parameter or a buffer, then trace "
+        "again"
+    )
+
+
 def _check_tie(model, names):
     """All names of a tied weight must still lead to one memory."""
     found = [(name, find(model, name)) for name in names]
     tensors = [(name, t) for name, t in found if isinstance(t, torch.Tensor)]
     for name, tensor in tensors[1:]:
-        if not _one_memory(tensor, tensors[0][1]):
+        if not one_memory(tensor, tensors[0][1]):
             raise ValueError(
                 f"[pipeline] weight '{name}' is no longer tied to '{tensors[0][0]}'; they were one "
                 "tensor when the model was traced; tie them again or trace again"
             )
-
-
-def _one_memory(a, b):
-    if a is b:
-        return True
-    return (
-        a.device == b.device
-        and not a.is_meta
-        and a.data_ptr() == b.data_ptr()
-        and (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
-    )

@@ -10,10 +10,11 @@ import collections
 import copy
 
 from kerf import _core
+from kerf._places import address_of, find_places
 from kerf._plain import ABSENT, NAMESPACES, contents_of, describe, function_of, show
 from kerf._reads import find, has_slot, is_object, look_up, loose_tensors, version_of, weight_ids
 from kerf._state import GLOBAL_HOOKS, HOOKS
-from kerf._traced import AGAIN, TracedModel, module_name
+from kerf._traced import AGAIN, TracedModel, loose_changed, module_name
 
 
 class ModelWatch:
@@ -29,7 +30,7 @@ class ModelWatch:
         self._build()
 
     def check(self):
-        if self._watch.unchanged():
+        if self._watch.unchanged() and self._all_in_place():
             return
         self._check_identities()
         self._traced.check(self._model)
@@ -53,13 +54,15 @@ class ModelWatch:
                     f"[pipeline] {owner} has another forward hook, {hook}, than when the pipeline "
                     f"was made; {AGAIN}"
                 )
-        found = dict(_loose_tensors(self._model, self._traced))
-        for path, (tensor, version) in self._tensors.items():
-            if path in found and (found[path] is not tensor or version_of(tensor) != version):
-                raise ValueError(
-                    f"[pipeline] the tensor '{path}' was changed after the pipeline was made; the "
-                    "graph holds its numbers; register it as a buffer, then trace again"
-                )
+        found = self._unnamed_tensors()
+        for path, (tensor, version, address) in self._tensors.items():
+            now = found.get(path, tensor)
+            if now is not tensor or (version_of(now), address_of(now)) != (version, address):
+                raise loose_changed(path, "the pipeline was made")
+
+    def _all_in_place(self):
+        """Writes to ``tensor.data`` are seen by nobody, but other memory is (``x.data = y``)."""
+        return all(address_of(tensor) == address for tensor, address in self._addresses)
 
     def _build(self):
         self._watch = _core.ObjectWatch()
@@ -153,10 +156,38 @@ class ModelWatch:
                     self._watch.add_names(module.__dict__[mapping], [attribute])
 
     def _add_tensors(self):
-        self._tensors = {}
-        for path, tensor in _loose_tensors(self._model, self._traced):
-            self._tensors[path] = (tensor, version_of(tensor))
+        found = self._unnamed_tensors()
+        self._tensors = {p: (t, version_of(t), address_of(t)) for p, t in found.items()}
+        self._addresses = [(t, address) for t, _, address in self._tensors.values()]
+        for tensor in found.values():
             self._watch.add_attribute(tensor, "_version")
+        places = find_places(self._model) if self._traced.loose else {}
+        for name, place in self._traced.loose:
+            for link in places[place].links:
+                self._add_link(*link)
+            if name not in self._traced.constants:  # a weight: it has to stay the same one
+                self._add_tie([name])
+                pair = places[place].tensor, find(self._model, name)
+                self._addresses.extend((t, address_of(t)) for t in pair if pair[0] is not pair[1])
+
+    def _add_link(self, kind, holder, key):
+        if kind == "entry":
+            self._watch.add_names(holder, [key])
+        elif kind == "item":
+            self._watch.add_list(holder)
+        elif kind == "class":
+            self._watch.add_class(holder, [key])
+        elif kind == "attribute":
+            self._watch.add_attribute(holder, key)
+
+    def _unnamed_tensors(self):
+        """Of which the graph holds the numbers, by where they stand."""
+        found = dict(_loose_tensors(self._model, self._traced))
+        places = find_places(self._model) if self._traced.loose else {}
+        for name, place in self._traced.loose:
+            if name in self._traced.constants and place in places:
+                found[place] = places[place].tensor
+        return found
 
 
 def _loose_tensors(model, traced):

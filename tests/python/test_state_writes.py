@@ -152,6 +152,38 @@ def test_batch_norm_keeps_its_warning():
     pipe(x)
 
 
+class TwoNames(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("first", torch.zeros(8))
+        if how == "registered":
+            self.register_buffer("second", self.first)
+        elif how == "attribute":
+            self.second = self.first
+        elif how == "view":
+            self.second = self.first[:]
+        self.list = [self.first]
+        self.how = how
+
+    def forward(self, x):
+        written = self.list[0] if self.how == "list" else self.second
+        written.add_(1)
+        return self.linear(x) + self.first
+
+
+@pytest.mark.parametrize("how", ["registered", "attribute", "view", "list"])
+def test_a_second_name_of_a_written_buffer(how):
+    model = TwoNames(how).eval()
+    with pytest.raises(NotImplementedError, match="buffer 'first'.*would be left with"):
+        pipeline(model)
+    pipe, alone = pipeline(model, 1), copy.deepcopy(model)
+    with torch.no_grad():
+        for _ in range(2):
+            assert_same(pipe(X), alone(X))
+            assert torch.equal(model.first, alone.first)
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_a_check_leaves_what_the_model_keeps_as_it_was(how):
     model = Keeping(CHANGES["counter"], how).eval()
