@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/driver/replan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kerf/device/kind.h"
@@ -36,6 +38,16 @@ Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro
   return profile;
 }
 
+// The plan's devices have speeds relative to the kind that its own profile was made for.
+void check_kind(const Plan& plan, const Profile& profile) {
+  if (profile.device_kind == plan.profile_kind) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[driver.replan] the profile is for '{}', and the speeds of the plan's "
+                          "devices are relative to '{}'; expected a profile for '{}'; give one, or "
+                          "plan again with this one (kerf.plan)",
+                          profile.device_kind, plan.profile_kind, plan.profile_kind));
+}
+
 }  // namespace
 
 Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Profile* profile,
@@ -53,6 +65,7 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
                   batch.value_or(std::max<std::int64_t>(plan.batch, n_microbatches.value_or(0))),
                   plan.seed};
   const bool recovered = profile == nullptr;
+  if (!recovered) check_kind(plan, *profile);
   if (problem.n_microbatches >= 1) {
     problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch()) : *profile;
   }
@@ -63,6 +76,11 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
     outcome->notes.push_back(
         "made again without its profile: the stages' times, in proportion to the micro-batch; "
         "nothing is known of the operators' workspace");
+  }
+  if (outcome && !batch && problem.batch != plan.batch) {
+    outcome->notes.push_back(
+        fmt::format("made for a batch of {}, not of {} as before: one sample for each micro-batch",
+                    problem.batch, plan.batch));
   }
   return outcome;
 }

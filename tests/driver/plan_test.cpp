@@ -4,13 +4,16 @@
 // Nothing unsound leaves the driver: methods that lie are planted, and refused.
 #include "kerf/driver/plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kerf/device/kind.h"
 #include "kerf/driver/compare.h"
 #include "kerf/driver/refuse_unsound.h"
 #include "kerf/driver/replan.h"
 #include "kerf/partition/registry/solve.h"
+#include "kerf/profile/estimate.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/driver/small_problem.h"
 
@@ -169,6 +172,28 @@ TEST(Replanning, WorksWithoutTheProfile) {
   ASSERT_TRUE(again);
   ASSERT_FALSE(again->notes.empty());
   EXPECT_THAT(again->notes.back(), HasSubstr("without its profile"));
+}
+
+TEST(Replanning, SaysWhenTheBatchIsAnother) {
+  const Problem problem = small_problem("cpu:0,cpu:1");
+  const Plan first = *plan(problem);
+  const auto same = replan(first, problem.graph, nullptr, static_cast<int>(first.batch), {});
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->batch, first.batch);
+  EXPECT_TRUE(same->notes.empty());
+  const auto more = replan(first, problem.graph, nullptr, static_cast<int>(first.batch) + 1, {});
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->batch, first.batch + 1);
+  ASSERT_FALSE(more->notes.empty());
+  EXPECT_THAT(more->notes.back(), HasSubstr(fmt::format("not of {} as before", first.batch)));
+}
+
+TEST(Replanning, RefusesAProfileOfAnotherKindOfDevice) {
+  const Problem problem = small_problem("cpu:0,cpu:1");
+  const Profile other = estimate(problem.graph, device_kind("h100"), problem.micro_batch());
+  EXPECT_THAT(error_of(ErrorKind::invalid_argument,
+                       [&] { return replan(*plan(problem), problem.graph, &other, 2, {}); }),
+              HasSubstr("the profile is for 'h100'"));
 }
 
 TEST(Replanning, RefusesAPlanThatIsNotSound) {

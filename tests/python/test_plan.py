@@ -229,6 +229,18 @@ def test_replanning_a_measured_plan_keeps_its_stage_times(graph):
     assert any("without its profile" in note for note in again.notes)
 
 
+def test_replanning_says_when_the_batch_is_another(graph, plan):
+    again = kerf.replan(plan, graph, n_microbatches=plan.batch + 1)
+    assert again.batch == plan.batch + 1
+    assert f"made for a batch of {again.batch}, not of {plan.batch}" in again.notes[-1]
+    assert kerf.replan(plan, graph, n_microbatches=2).batch == plan.batch
+
+
+def test_replanning_refuses_a_profile_of_another_kind(graph, plan):
+    with pytest.raises(ValueError, match="the profile is for 'h100'.*expected a profile for 'cpu'"):
+        kerf.replan(plan, graph, profile=kerf.estimate(graph, "h100", 4))
+
+
 def test_replanning_checks_memory_again(graph):
     plan = kerf.plan(graph, TWO, {"cpu": "4MiB"}, n_microbatches=8, batch=8)
     with pytest.raises(kerf.InfeasibleError):
