@@ -15,7 +15,7 @@ import torch
 
 from kerf._plain import NAMESPACES, function_of
 from kerf._reads import LEAVE_ALONE, is_watchable, own_attributes
-from kerf._state import GLOBAL_HOOKS, HOOKS
+from kerf._state import hooks_of
 
 _DEEPEST = 24
 _MOST = 200_000  # objects: larger structures are data
@@ -73,10 +73,9 @@ class _Walk:
         self._seen.update({id(m): m for m in modules.values()})
         for path, module in modules.items():
             self._holder(path, module, ())
-            for name in HOOKS:
-                self._entries(f"{path}.{name}".lstrip("."), module.__dict__.get(name) or {}, ())
-        for name, hooks in GLOBAL_HOOKS.items():
-            self._entries(name, hooks, ())
+        for path, name, hooks in hooks_of(model):
+            for i, (key, hook) in enumerate(list(hooks.items())):
+                self._value(f"{path}.{name}.{i}".lstrip("."), hook, (("entry", hooks, key),))
 
     def _holder(self, path, holder, links):
         """The attributes of a module or another object, and those of its classes."""
@@ -90,7 +89,7 @@ class _Walk:
             self._class(cls)
 
     def _class(self, cls, names=None):
-        if _is_foreign(cls.__module__) or (names is None and not self._visit(cls)):
+        if is_foreign(cls.__module__) or (names is None and not self._visit(cls)):
             return
         for name, value in list(vars(cls).items()):
             if names is None or name in names:
@@ -144,7 +143,7 @@ class _Walk:
             self._value(f"{path}.{name}", value, (*links, ("entry", mapping, key)))
 
     def _function(self, place, function, links):
-        if _is_foreign(function.__module__):
+        if is_foreign(function.__module__):
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             if cell != types.CellType():
@@ -160,14 +159,14 @@ class _Walk:
 def globals_of(function):
     """``(name, value, link)`` of the globals that a function names, and of what it names in modules
     and classes among them: ``config.scale``, ``Base.forward(self, x)``, ``super().forward(x)``."""
-    named, attributes = _names_in(function.__code__)
+    named, attributes = names_in(function.__code__)
     scope = function.__globals__
     for name in named:
         if name not in scope:
             continue
         value = scope[name]
         if isinstance(value, types.ModuleType):
-            if not _is_foreign(value.__name__):
+            if not is_foreign(value.__name__):
                 for attribute in attributes & vars(value).keys():
                     found = vars(value)[attribute]
                     yield f"{value.__name__}.{attribute}", found, ("entry", vars(value), attribute)
@@ -193,18 +192,18 @@ def _loaded_globals(code):
 
 
 @functools.lru_cache(maxsize=4096)
-def _names_in(code):
+def names_in(code):
     """Names of globals in code, in order, and of attributes."""
     named = dict.fromkeys(_loaded_globals(code))
     attributes = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            inner, others = _names_in(constant)
+            inner, others = names_in(constant)
             named.update(dict.fromkeys(inner))
             attributes |= others
     return tuple(named), frozenset(attributes)
 
 
-def _is_foreign(module):
+def is_foreign(module):
     """Code of Python, of PyTorch and the like keeps nothing of a model's."""
     return (module or "").split(".")[0] in LEAVE_ALONE

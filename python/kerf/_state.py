@@ -12,7 +12,7 @@ from torch.nn.modules import module as torch_module
 
 from kerf._errors import ExportError
 from kerf._plain import describe, same
-from kerf._reads import Reads, put_back
+from kerf._reads import Reads, put_back, weight_ids
 
 HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 GLOBAL_HOOKS = {
@@ -23,6 +23,7 @@ AUTOCAST = "torch.autocast"
 DEFAULT_DTYPE = "torch.default_dtype"
 SHARED = "torch.shared_modules"
 LOOSE = "torch.loose_tensors"  # [name of a weight, where else the model's code finds it]
+OUTSIDE = "torch.outside"  # [name, value] of globals and functions that the code uses
 MODULES = "torch.modules"  # how many scopes are modules; those after them are second paths of some
 
 
@@ -57,7 +58,7 @@ class ModelState:
         capture.add_attribute("", SHARED, shared_modules(self._model))
         capture.add_attribute("", MODULES, len(list(self._model.modules())))
         for name, hooks in GLOBAL_HOOKS.items():
-            capture.add_attribute("", name, describe_hooks(hooks))
+            capture.add_attribute("", name, describe_hooks(hooks, weight_ids(self._model)))
         self._write_hooks(capture, is_opaque)
         written = set()
         for path, name, value in self.reads.records():
@@ -70,6 +71,10 @@ class ModelState:
         for path, module in self._model.named_modules():
             if module.training != self._model.training and (path, "training") not in written:
                 capture.add_attribute(path, "training", module.training)
+
+    def code_read(self, is_opaque):
+        """``(path, name)`` of what may be code among what was read."""
+        return [(r.path, r.name) for r in self.reads.reads.values() if not is_opaque(r.path)]
 
     def _write_hooks(self, capture, is_opaque):
         now = _hooks(self._model)
@@ -146,16 +151,28 @@ def _join(read):
 
 
 def _hooks(model):
+    weights = weight_ids(model)
     return {
-        (path, name): describe_hooks(module.__dict__[name])
+        (path, name): describe_hooks(module.__dict__[name], weights)
         for path, module in model.named_modules()
         for name in HOOKS
         if module.__dict__.get(name)
     }
 
 
-def describe_hooks(hooks):
-    return [describe(hook, frozenset()) for hook in hooks.values() if not _is_inert(hook)]
+def describe_hooks(hooks, weights):
+    """``weights`` are the ids of the model's own tensors, which may change; see ``describe``."""
+    return [describe(hook, weights) for hook in hooks.values() if not _is_inert(hook)]
+
+
+def hooks_of(model):
+    """``(path, name, hooks)`` of all that run around a model's modules."""
+    for path, module in model.named_modules():
+        for name in HOOKS:
+            if module.__dict__.get(name):
+                yield path, name, module.__dict__[name]
+    for name, hooks in GLOBAL_HOOKS.items():
+        yield "", name, hooks
 
 
 def _is_inert(hook):
@@ -194,6 +211,8 @@ def surroundings(graph):
             sound = isinstance(value, str)
         elif name == MODULES:
             sound = type(value) is int and value >= 1
+        elif name == OUTSIDE:
+            sound = isinstance(value, list) and all(map(_is_named, value))
         elif name in (AUTOCAST, SHARED, LOOSE):
             sound = isinstance(value, list) and all(map(_is_pair, value))
         else:
@@ -208,6 +227,10 @@ def surroundings(graph):
 
 def is_ours(path, name):
     return not path and name.startswith("torch.")
+
+
+def _is_named(value):
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
 def _is_pair(value):

@@ -16,11 +16,13 @@ from kerf._arguments import checked, shown
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
 from kerf._capturable import check_batch, check_call, check_model, closed_blocks
+from kerf._code import all_code, numbers_in, outside_of, put_back_plain
 from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._places import find_places, is_real, one_memory
+from kerf._plain import describe, same
 from kerf._probe import ProbeError
 from kerf._reads import weight_ids
 from kerf._restore import (
@@ -29,7 +31,7 @@ from kerf._restore import (
     contents_restored,
     numbers_restored,
 )
-from kerf._state import LOOSE, ModelState, refuse_state, surroundings
+from kerf._state import LOOSE, OUTSIDE, ModelState, refuse_state, surroundings
 from kerf._symbols import NotAnExpression, Symbols
 
 
@@ -124,6 +126,8 @@ class Tracer:
         self.state = ModelState(model, {"cpu", self.device.type})
         self.exporter.around = self.state.reads.recording
         self.notes = []
+        self.globals = {}  # name -> value, described: what the code could read, before it ran
+        self.unsteady = set()  # names of those that it changes
         self.closed = {path: _block_note(path, reason) for path, reason in closed.items()}
         self.hidden = dict(self.closed)  # path of a block -> why it is one
 
@@ -132,8 +136,30 @@ class Tracer:
         weights = weight_ids(self.model)
         places = find_places(self.model).values()
         loose = [p.tensor for p in places if id(p.tensor) not in weights and is_real(p.tensor)]
+        self.globals = numbers_in(outside_of(self.model, all_code(self.model)))
         with contents_restored(self.model), numbers_restored(loose):
-            return self._run()
+            return self._steady(self._run())
+
+    def _steady(self, graph):
+        """Refuses a model whose result depends on a global that its code changes; puts it back."""
+        found = outside_of(self.model, all_code(self.model))
+        now = numbers_in(found)
+        changed = [n for n, was in self.globals.items() if n in now and not same(now[n], was)]
+        if not changed:
+            return graph
+        self.unsteady.update(changed)
+        try:
+            again = self._run()
+        finally:
+            for name in changed:
+                put_back_plain(found[name][1], self.globals[name])
+        if again.hash != graph.hash:
+            raise ExportError(
+                f"[trace] forward changes the global '{changed[0]}', and its result depends on it; "
+                "expected a forward that leaves what it reads as it was; keep it in a buffer "
+                "(register_buffer)"
+            )
+        return again
 
     def _run(self):
         # Each turn hides a module or fixes the batch of an input: there are only so many.
@@ -321,6 +347,12 @@ class Tracer:
         self._add_weights(capture, lowering, program, placeholders)
         lowering.run(self.exporter.result.paths)
         self.state.write(capture, notes, self.blocks.covers)
+        outside = outside_of(self.model, self.state.code_read(self.blocks.covers))
+        capture.add_attribute(
+            "",
+            OUTSIDE,
+            [[n, describe(v)] for n, (v, _) in outside.items() if n not in self.unsteady],
+        )
         for note in dict.fromkeys(notes):
             capture.add_note(note)
         self._set_specs(capture, lowering)

@@ -5,6 +5,7 @@
 import torch
 
 from kerf._call import constant
+from kerf._code import outside_of
 from kerf._places import find_places, one_memory
 from kerf._plain import ABSENT, describe, same, show, show_both
 from kerf._reads import describe_found, find, is_object, look_up, weight_ids
@@ -14,6 +15,7 @@ from kerf._state import (
     HOOKS,
     LOOSE,
     MODULES,
+    OUTSIDE,
     SHARED,
     describe_hooks,
     is_ours,
@@ -39,6 +41,8 @@ class TracedModel:
             key = record["path"], record["name"]
             self.by_name.setdefault(key, []).append(record["value"])
         self.surroundings = surroundings(graph)
+        outside = self.surroundings.get(OUTSIDE, [])
+        self.outside = {name: value for name, value in outside}
         self.loose = self.surroundings.get(LOOSE, [])  # [name of a weight, place]
         self.constants = {r["names"][0]: r for r in graph.weights if r["kind"] == "constant"}
         modules = graph.scopes[: self.surroundings.get(MODULES)]
@@ -73,6 +77,7 @@ class TracedModel:
             self._compare_hooks("PyTorch", [self.surroundings.get(name, [])], hooks, name)
         if self.loose:
             self._check_loose(model)
+        self._check_outside(model)
         for path, name, values, from_class in self.attributes():
             self._check_attribute(model, path, name, values, from_class)
         self._check_shadows(modules)
@@ -132,6 +137,22 @@ class TracedModel:
                     "tensor when the model was traced; make them one again or trace again"
                 )
 
+    def code_read(self):
+        """``(path, name)`` of what may be code among what was read."""
+        return [(path, name) for path, name, _, _ in self.attributes()]
+
+    def _check_outside(self, model):
+        """Globals, and functions that are called by their names."""
+        found = outside_of(model, self.code_read()) if self.outside else {}
+        for name, was in self.outside.items():
+            now = describe(found[name][0]) if name in found else ABSENT
+            if not same(now, was):
+                has, had = show_both(now, was)
+                raise ValueError(
+                    f"[pipeline] '{name}', which the model's code uses, is {has}; it was {had} "
+                    f"when the model was traced; {AGAIN}"
+                )
+
     def _check_mode(self, path, module):
         traced = self.by_name.get((path, "training"), [self.training])[0]
         if module.training != traced:
@@ -151,7 +172,7 @@ class TracedModel:
     def _compare_hooks(self, owner, allowed, hooks, name):
         if not hooks and allowed == [[]]:
             return
-        now = describe_hooks(hooks)
+        now = describe_hooks(hooks, self._own)
         if not any(same(now, a) for a in allowed):
             was = allowed[0] if isinstance(allowed[0], list) else [allowed[0]]
             has, had = (", ".join(map(show, some)) or "none" for some in (now, was))

@@ -10,6 +10,7 @@ import collections
 import copy
 
 from kerf import _core
+from kerf._code import outside_of
 from kerf._places import address_of, find_places
 from kerf._plain import ABSENT, NAMESPACES, contents_of, describe, function_of, show
 from kerf._reads import find, has_slot, is_object, look_up, loose_tensors, version_of, weight_ids
@@ -110,6 +111,9 @@ class ModelWatch:
         for hooks in (own[name] for name in HOOKS if name in own):
             self._watch.add_dict(hooks)
             self._hooks.append((module_name(path), hooks, list(hooks.values())))
+            for hook in hooks.values():
+                for _, value in contents_of(hook):
+                    self._add_content(value)
         for mapping in (own.get(name) for name in ("_parameters", "_buffers")):
             if not isinstance(mapping, dict):
                 continue
@@ -169,6 +173,25 @@ class ModelWatch:
                 self._add_tie([name])
                 pair = places[place].tensor, find(self._model, name)
                 self._addresses.extend((t, address_of(t)) for t in pair if pair[0] is not pair[1])
+
+        if self._traced.outside:
+            self._add_outside()
+
+    def _add_outside(self):
+        """Globals by their dictionaries: a look at each is enough while it stays as it is."""
+        entries = {}
+        for name, (value, link) in outside_of(self._model, self._traced.code_read()).items():
+            if name not in self._traced.outside:
+                continue
+            kind, holder, key = link
+            if kind == "entry":
+                entries.setdefault(id(holder), (holder, []))[1].append(key)
+            else:
+                self._add_link(*link)
+            for _, item in contents_of(value):
+                self._add_content(item)
+        for holder, keys in entries.values():
+            self._watch.add_names(holder, keys)
 
     def _add_link(self, kind, holder, key):
         if kind == "entry":
