@@ -17,10 +17,24 @@ _MOST = 4000  # functions
 _NUMBERS = (bool, int, float, complex, str, type(None))
 
 
+def names_used(model, names):
+    """All names of attributes in the code that begins with these functions."""
+    return {name for f, _ in _reached(model, names) for name in names_in(f.__code__)[1]}
+
+
 def outside_of(model, names):
-    """``{name: (value, link)}`` of the numbers and functions that code takes from outside; ``names``
-    are ``(path, attribute)`` of the functions it begins with."""
+    """``{name: (value, link)}`` of the numbers and functions that code takes from outside. It begins
+    with the functions of ``names``: ``(path, attribute)``."""
     found = {}
+    for function, used in _reached(model, names):
+        for name, value, link, _ in used:
+            if function_of(value) is not None or (is_plain(value) and not _is_library(function)):
+                found.setdefault(name, (value, link))
+    return found
+
+
+def _reached(model, names):
+    """``(function, what it uses)``, one after the other."""
     seen = set()
     waiting = [(function, type(holder)) for holder, function in _roots(model, names)]
     while waiting and len(seen) < _MOST:
@@ -28,13 +42,9 @@ def outside_of(model, names):
         if id(function) in seen or is_foreign(function.__module__):
             continue
         seen.add(id(function))
-        for name, value, link, of in _used_by(function, cls):
-            inner = function_of(value)
-            if inner is not None:
-                waiting.append((inner, of))
-            if inner is not None or (is_plain(value) and not _is_library(function)):
-                found.setdefault(name, (value, link))
-    return found
+        used = list(_used_by(function, cls))
+        waiting += [(function_of(v), of) for _, v, _, of in used if function_of(v) is not None]
+        yield function, used
 
 
 def _roots(model, names):

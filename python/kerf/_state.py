@@ -24,6 +24,8 @@ DEFAULT_DTYPE = "torch.default_dtype"
 SHARED = "torch.shared_modules"
 LOOSE = "torch.loose_tensors"  # [name of a weight, where else the model's code finds it]
 OUTSIDE = "torch.outside"  # [name, value] of globals and functions that the code uses
+GRADIENTS = "torch.gradients"  # gradient mode, where the graph depends on it
+REQUIRE_GRAD = "torch.require_grad"  # there when the graph depends on those of the weights
 MODULES = "torch.modules"  # how many scopes are modules; those after them are second paths of some
 
 
@@ -211,6 +213,8 @@ def surroundings(graph):
             sound = isinstance(value, str)
         elif name == MODULES:
             sound = type(value) is int and value >= 1
+        elif name in (GRADIENTS, REQUIRE_GRAD):
+            sound = isinstance(value, bool)
         elif name == OUTSIDE:
             sound = isinstance(value, list) and all(map(_is_named, value))
         elif name in (AUTOCAST, SHARED, LOOSE):

@@ -5,17 +5,19 @@
 import torch
 
 from kerf._pytree import DTYPES
-from kerf._state import AUTOCAST, DEFAULT_DTYPE, autocast_state, surroundings
+from kerf._state import AUTOCAST, DEFAULT_DTYPE, GRADIENTS, autocast_state, surroundings
 
 
 class Surroundings:
-    """The states of the calling thread that a trace depends on: autocast, the default dtype."""
+    """The states of the calling thread that a trace depends on: autocast, the default dtype, and
+    gradient mode where the model's code asks for it."""
 
     def __init__(self, graph, device_types):
         """``device_types`` are those of the plan's stages, as PyTorch names them."""
         traced = surroundings(graph)
         self._dtype = traced.get(DEFAULT_DTYPE)
         self._dtype_itself = DTYPES.get(self._dtype)
+        self._gradients = traced.get(GRADIENTS)
         self._types = device_types
         self._traced = traced.get(AUTOCAST)
         self._autocast = self._traced and self._on_devices(dict(self._traced))
@@ -33,6 +35,13 @@ class Surroundings:
 
     def check(self):
         """Raises ValueError when they are others than when the model was traced."""
+        if self._gradients is not None and torch.is_grad_enabled() != self._gradients:
+            now, was = ("on", "off") if torch.is_grad_enabled() else ("off", "on")
+            raise ValueError(
+                f"[pipeline] gradient mode is {now}; it was {was} when the model was traced, and "
+                "the model's code asks for it; call it as it was traced, or trace it as it is "
+                "called"
+            )
         if self._autocast is None:
             return
         if not self._autocast and torch.get_default_dtype() is self._dtype_itself:

@@ -4,6 +4,7 @@
 
 import contextlib
 import dataclasses
+import re
 import time
 
 import sympy
@@ -16,7 +17,7 @@ from kerf._arguments import checked, shown
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
 from kerf._capturable import check_batch, check_call, check_model, closed_blocks
-from kerf._code import all_code, numbers_in, outside_of, put_back_plain
+from kerf._code import all_code, names_used, numbers_in, outside_of, put_back_plain
 from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
@@ -31,7 +32,15 @@ from kerf._restore import (
     contents_restored,
     numbers_restored,
 )
-from kerf._state import LOOSE, OUTSIDE, ModelState, refuse_state, surroundings
+from kerf._state import (
+    GRADIENTS,
+    LOOSE,
+    OUTSIDE,
+    REQUIRE_GRAD,
+    ModelState,
+    refuse_state,
+    surroundings,
+)
 from kerf._symbols import NotAnExpression, Symbols
 
 
@@ -127,6 +136,7 @@ class Tracer:
         self.exporter.around = self.state.reads.recording
         self.notes = []
         self.globals = {}  # name -> value, described: what the code could read, before it ran
+        self.gradients = {}  # attributes that say what the graph depends on
         self.unsteady = set()  # names of those that it changes
         self.closed = {path: _block_note(path, reason) for path, reason in closed.items()}
         self.hidden = dict(self.closed)  # path of a block -> why it is one
@@ -138,7 +148,27 @@ class Tracer:
         loose = [p.tensor for p in places if id(p.tensor) not in weights and is_real(p.tensor)]
         self.globals = numbers_in(outside_of(self.model, all_code(self.model)))
         with contents_restored(self.model), numbers_restored(loose):
-            return self._steady(self._run())
+            return self._with_gradients(self._steady(self._run()))
+
+    def _with_gradients(self, graph):
+        """Notes gradient mode, and which weights require gradients, where the graph depends on
+        them: where the code asks for them, and gives another graph when they are others."""
+        names = names_used(self.model, self.state.code_read(self.blocks.covers))
+        mode = torch.is_grad_enabled()
+        if names & _GRADIENT_MODE and self._differs(graph, torch.set_grad_enabled(not mode)):
+            self.gradients[GRADIENTS] = mode
+        if "requires_grad" in names and self._differs(graph, _gradients_flipped(self.model)):
+            self.gradients[REQUIRE_GRAD] = True
+        return self._lower(self._export()) if self.gradients else graph
+
+    def _differs(self, graph, otherwise):
+        """Is the graph another one in a context?"""
+        try:
+            with otherwise:
+                other = self._lower(self._export())
+        except Exception:
+            return True
+        return _form(other) != _form(graph)
 
     def _steady(self, graph):
         """Refuses a model whose result depends on a global that its code changes; puts it back."""
@@ -347,6 +377,8 @@ class Tracer:
         self._add_weights(capture, lowering, program, placeholders)
         lowering.run(self.exporter.result.paths)
         self.state.write(capture, notes, self.blocks.covers)
+        for name, value in self.gradients.items():
+            capture.add_attribute("", name, value)
         outside = outside_of(self.model, self.state.code_read(self.blocks.covers))
         capture.add_attribute(
             "",
@@ -524,6 +556,28 @@ class Tracer:
             location=location,
             module="",
         )
+
+
+_GRADIENT_MODE = {"is_grad_enabled", "is_inference_mode_enabled"}
+
+
+@contextlib.contextmanager
+def _gradients_flipped(model):
+    weights = [p for p in model.parameters() if p.is_leaf and not p.is_inference()]
+    flipped = [p for p in weights if p.is_floating_point() or p.is_complex()]
+    try:
+        for p in flipped:
+            p.requires_grad_(not p.requires_grad)
+        yield
+    finally:
+        for p in flipped:
+            p.requires_grad_(not p.requires_grad)
+
+
+def _form(graph):
+    """What a graph computes, but for what is said of gradients."""
+    lines = graph.text().splitlines()
+    return [re.sub(r" (no_)?grad\b", "", line) for line in lines if line[:1] == "%"]
 
 
 def _check_loose_writes(graph):

@@ -16,6 +16,7 @@ from kerf._state import (
     LOOSE,
     MODULES,
     OUTSIDE,
+    REQUIRE_GRAD,
     SHARED,
     describe_hooks,
     is_ours,
@@ -41,6 +42,7 @@ class TracedModel:
             key = record["path"], record["name"]
             self.by_name.setdefault(key, []).append(record["value"])
         self.surroundings = surroundings(graph)
+        self.require_grad = REQUIRE_GRAD in self.surroundings
         outside = self.surroundings.get(OUTSIDE, [])
         self.outside = {name: value for name, value in outside}
         self.loose = self.surroundings.get(LOOSE, [])  # [name of a weight, place]
@@ -82,7 +84,7 @@ class TracedModel:
             self._check_attribute(model, path, name, values, from_class)
         self._check_shadows(modules)
         for record in self.weights:
-            _check_weight(model, record)
+            _check_weight(model, record, self.require_grad)
         for names in self.ties:
             _check_tie(model, names)
 
@@ -242,7 +244,7 @@ def _changed(where, name, now, was):
     return ValueError(f"[pipeline] {where} {has}; it {had} when the model was traced; {AGAIN}")
 
 
-def _check_weight(model, record):
+def _check_weight(model, record, require_grad):
     for name in record["names"]:
         tensor = find(model, name)
         if not isinstance(tensor, torch.Tensor):
@@ -253,6 +255,13 @@ def _check_weight(model, record):
             raise _refusal(
                 f"weight '{name}' has the shape {list(tensor.shape)}; it had {record['shape']} "
                 "when the model was traced"
+            )
+        if require_grad and tensor.requires_grad != record["requires_grad"]:
+            did, does = ("did not", "does") if tensor.requires_grad else ("did", "does not")
+            raise ValueError(
+                f"[pipeline] weight '{name}' {does} require gradients; it {did} when the model was "
+                "traced, and the model's code asks for that; set it back (requires_grad_) or trace "
+                "again"
             )
 
 

@@ -176,6 +176,8 @@ class ModelWatch:
 
         if self._traced.outside:
             self._add_outside()
+        for weight in self._model.parameters() if self._traced.require_grad else ():
+            self._watch.add_attribute(weight, "requires_grad")
 
     def _add_outside(self):
         """Globals by their dictionaries: a look at each is enough while it stays as it is."""

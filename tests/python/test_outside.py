@@ -209,3 +209,55 @@ def test_globals_of_hooks_are_watched(monkeypatch):
     monkeypatch.setattr(THIS, "SCALE", 3.0)
     with pytest.raises(ValueError, match="SCALE'"):
         pipe(X)
+
+
+class Asking(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.how = how
+
+    def forward(self, x):
+        y = self.linear(x)
+        if self.how == "mode":
+            return y + 1 if torch.is_grad_enabled() else y
+        if self.how == "weight":
+            return y + 1 if self.linear.weight.requires_grad else y
+        if torch.is_grad_enabled() and self.linear.weight.requires_grad:
+            self.noticed = True
+        return y
+
+
+def test_gradient_mode_counts_where_the_code_asks_for_it():
+    model = Asking("mode").eval()
+    pipe = pipeline(model)
+    assert_same(pipe(X), model(X).detach())
+    with torch.no_grad(), pytest.raises(ValueError, match="gradient mode is off; it was on"):
+        pipe(X)
+    with torch.no_grad():
+        pipe = pipeline(model)
+        assert_same(pipe(X), model(X))
+    with pytest.raises(ValueError, match="gradient mode is on; it was off"):
+        pipe(X)
+
+
+def test_what_requires_gradients_counts_where_the_code_asks_for_it():
+    model = Asking("weight").eval()
+    pipe = pipeline(model)
+    assert model.linear.weight.requires_grad
+    assert_same(pipe(X), model(X).detach())
+    model.linear.weight.requires_grad_(False)
+    with pytest.raises(ValueError, match="weight 'linear.weight' does not require gradients; it"):
+        pipe(X)
+    model.linear.weight.requires_grad_(True)
+    pipe(X)
+
+
+@pytest.mark.parametrize("model", [Asking("neither"), nn.Linear(8, 8)])
+def test_gradients_change_no_numbers_elsewhere(model):
+    pipe = pipeline(model.eval())
+    with torch.no_grad():
+        assert_same(pipe(X), model(X))
+    for weight in model.parameters():
+        weight.requires_grad_(False)
+    assert_same(pipe(X), model(X))
