@@ -31,7 +31,7 @@ int run(const Options& options) {
                loads.compute[d], loads.transfer[d], loads.compute[d] + loads.transfer[d],
                d != problem.cpu() && loads.bytes[d] > problem.memory ? "  over its memory" : "");
   }
-  fmt::print("\nthroughput objective  {:.6f} a sample\n", loads.busiest);
+  fmt::print("\nthroughput objective  {:.6f} per sample\n", loads.busiest);
   fmt::print(
       "latency objective     {:.6f} for one sample, {:.6f} with the pieces of a device in "
       "turn\n",

@@ -206,7 +206,13 @@ Json JsonReader::to_json() const {
   return out;
 }
 
-void JsonReader::refuse_type(std::string_view expected) const { fail(to_string(type()), expected); }
+void JsonReader::refuse_type(std::string_view expected) const {
+  const std::string_view name = to_string(type());
+  const bool vowel = type() == JsonType::array || type() == JsonType::object;
+  fail(
+      type() == JsonType::null ? std::string(name) : fmt::format("{} {}", vowel ? "an" : "a", name),
+      expected);
+}
 
 void JsonReader::fail(std::string_view found, std::string_view expected) const {
   throw Error(document_->error_kind(),

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <unordered_set>
 
 #include "kerf/base/file.h"
 #include "kerf/base/utf8.h"
@@ -186,6 +187,7 @@ class JsonParser {
                                  kMaxDepth));
     }
     open_.push_back(static_cast<std::uint32_t>(starts().size()));
+    first_keys_.push_back(keys_.size());
     note();
     starts().push_back(0);
     ++at_;
@@ -202,6 +204,8 @@ class JsonParser {
       ++at_;
       starts()[container + 1] = static_cast<std::uint32_t>(starts().size());
       open_.pop_back();
+      check_keys(first_keys_.back());
+      first_keys_.pop_back();
       fresh_ = false;
       return skip();
     }
@@ -218,11 +222,38 @@ class JsonParser {
 
   void key() {
     if (peek() != '"') fail("a key in quotes");
+    const std::size_t start = at_ + 1;
     string();
+    keys_.push_back(text_.substr(start, at_ - 1 - start));
     skip();
     if (peek() != ':') fail("':'");
     ++at_;
     skip();
+  }
+
+  // Of two fields with one name some readers take the first and some the last. Takes the keys of a
+  // closed object off the list. A key with escapes counts as it is written.
+  void check_keys(std::size_t first) {
+    const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto length = static_cast<std::size_t>(keys_.end() - begin);
+    const auto refuse = [&](std::string_view key) {
+      fail_with(static_cast<std::size_t>(key.data() - text_.data()) - 1,
+                fmt::format("the key \"{}\" a second time; expected each key of an object once; "
+                            "take one of them out",
+                            key));
+    };
+    if (length <= 16) {
+      for (auto key = begin; key != keys_.end(); ++key) {
+        if (std::find(begin, key, *key) != key) refuse(*key);
+      }
+    } else {
+      std::unordered_set<std::string_view> seen;
+      seen.reserve(length);
+      for (auto key = begin; key != keys_.end(); ++key) {
+        if (!seen.insert(*key).second) refuse(*key);
+      }
+    }
+    keys_.resize(first);
   }
 
   void literal(std::string_view word) {
@@ -317,7 +348,9 @@ class JsonParser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::vector<std::uint32_t> open_;
-  bool fresh_ = false;  // just after an opening bracket
+  std::vector<std::string_view> keys_;   // of the open objects, innermost last
+  std::vector<std::size_t> first_keys_;  // of each open container, in keys_
+  bool fresh_ = false;                   // just after an opening bracket
   JsonDocument document_;
 };
 

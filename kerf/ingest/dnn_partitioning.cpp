@@ -13,6 +13,7 @@
 #include "kerf/base/file.h"
 #include "kerf/base/json.h"
 #include "kerf/base/quantity.h"
+#include "kerf/place/load_plan.h"
 
 namespace kerf {
 namespace {
@@ -202,6 +203,7 @@ std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_v
                                        std::string_view source) {
   const JsonDocument document = parse_json(text, source, ErrorKind::invalid_plan);
   const JsonReader reader(document);
+  if (reader.has("format")) check_format_header(document, kLoadPlanFormat, kLoadPlanVersion);
   return SplitReader(problem, reader).run();
 }
 

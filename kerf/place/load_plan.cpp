@@ -12,7 +12,7 @@ double LoadPlan::gap() const {
 }
 
 std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan) {
-  Json json = format_header("kerf-load-plan", {1, 1});
+  Json json = format_header(kLoadPlanFormat, kLoadPlanVersion);
   json["problem"] = problem.name;
   json["method"] = plan.method;
   json["minimised"] = to_string(plan.objective);

@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "kerf/base/json.h"
 #include "kerf/place/load_problem.h"
 #include "kerf/place/objective.h"
 
 namespace kerf {
+
+inline constexpr std::string_view kLoadPlanFormat = "kerf-load-plan";
+inline constexpr FormatVersion kLoadPlanVersion{1, 1};
 
 // A split of a LoadProblem, what it costs and how far from perfect it can be.
 struct LoadPlan {

@@ -27,33 +27,33 @@ class InfeasibleError(ValueError):
         return type(self), (self.infeasible,)
 
 
-def _to_bytes(key: str, size: str | int | float) -> int:
+def _to_bytes(caller: str, key: str, size: str | int | float) -> int:
     if isinstance(size, str):
         return _core.parse_bytes(size)
     whole = isinstance(size, int | float) and not isinstance(size, bool) and size % 1 == 0
     if not whole:
         raise TypeError(
-            f"[kerf.plan] max_memory of {key!r} is {shown(size)}; expected bytes as a whole "
+            f"[{caller}] max_memory of {key!r} is {shown(size)}; expected bytes as a whole "
             "number, or a text such as '2GiB'"
         )
     if abs(size) >= 2**60:
         raise ValueError(
-            f"[kerf.plan] max_memory of {key!r} is {shown(size)} bytes; expected a positive size "
+            f"[{caller}] max_memory of {key!r} is {shown(size)} bytes; expected a positive size "
             "below 2^60 bytes"
         )
     return int(size)
 
 
-def _limits(max_memory: Mapping[str | int, str | int]) -> dict[str, int]:
+def _limits(caller: str, max_memory: Mapping[str | int, str | int]) -> dict[str, int]:
     """Keys as texts (0 becomes "0"), sizes as bytes. Negative ones are refused further down."""
     limits = {}
     for key, size in max_memory.items():
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise TypeError(
-                f"[kerf.plan] max_memory has the key {shown(key)}; expected a device's name "
+                f"[{caller}] max_memory has the key {shown(key)}; expected a device's name "
                 "('cpu:0'), the number of an accelerator (0), or a kind ('cpu')"
             )
-        limits[str(key)] = _to_bytes(str(key), size)
+        limits[str(key)] = _to_bytes(caller, str(key), size)
     return limits
 
 
@@ -67,22 +67,32 @@ def make_cluster(
 
     ``speeds`` are relative to the kind the profile was made for: 2 is twice as fast.
     """
+    return _cluster("kerf.make_cluster", devices, max_memory, speeds)
+
+
+def _cluster(
+    caller: str,
+    devices: Cluster | Sequence[str] | str,
+    max_memory: Mapping[str | int, str | int] | None = None,
+    speeds: Mapping[str, float] | None = None,
+) -> Cluster:
+    """``make_cluster`` on behalf of another function, which messages name."""
     if isinstance(devices, Cluster):
         if max_memory or speeds:
             raise ValueError(
-                "[kerf.make_cluster] max_memory or speeds together with a Cluster, which has its "
+                f"[{caller}] max_memory or speeds together with a Cluster, which has its "
                 "own; expected them when the cluster is made; leave them out here"
             )
         return devices
     if isinstance(devices, str):
         if max_memory or speeds:
             raise ValueError(
-                "[kerf.make_cluster] max_memory or speeds together with devices as one text; "
+                f"[{caller}] max_memory or speeds together with devices as one text; "
                 "expected the limits inside it ('cpu:0=2GiB,cpu:1=1GiB'), or devices as a list"
             )
         return Cluster.parse(devices)
     names = [str(device) for device in devices]  # torch.device prints as its name
-    return Cluster(names, _limits(max_memory or {}), dict(speeds or {}))
+    return Cluster(names, _limits(caller, max_memory or {}), dict(speeds or {}))
 
 
 def _assignment(
@@ -117,6 +127,7 @@ def _check_partition(name: str, value: object) -> None:
 
 
 def _find_profile(
+    caller: str,
     profile: Profile | StrPath | None,
     graph: Graph,
     cluster: Cluster,
@@ -137,7 +148,7 @@ def _find_profile(
         return _core.load_profile(os.fspath(profile), graph)
     if model is None:
         raise ValueError(
-            '[kerf.plan] profile="measure" without a model; expected model= and the arguments it '
+            f'[{caller}] profile="measure" without a model; expected model= and the arguments it '
             "was traced with (args=, kwargs=), or a Profile from kerf.profile(...)"
         )
     from kerf._profile import profile as measure
@@ -147,11 +158,11 @@ def _find_profile(
     return measure(model, graph, args, kwargs, batch=micro_batch or None, devices=cluster)
 
 
-def _one_count(n_microbatches: int | None, chunks: int | None) -> int:
+def _one_count(caller: str, n_microbatches: int | None, chunks: int | None) -> int:
     """The number of micro-batches, which has two names."""
     if chunks is not None and n_microbatches is not None and n_microbatches != chunks:
         raise ValueError(
-            f"[kerf.plan] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
+            f"[{caller}] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
             "names of one number; give one"
         )
     given = chunks if n_microbatches is None else n_microbatches
@@ -211,13 +222,15 @@ def plan(
     Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
     the arguments.
     """
-    n_microbatches = _one_count(n_microbatches, chunks)
+    n_microbatches = _one_count("kerf.plan", n_microbatches, chunks)
     _warn_of_mixing(graph, n_microbatches)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
-    cluster = make_cluster(devices, max_memory)
+    cluster = _cluster("kerf.plan", devices, max_memory)
     answer = _core.plan(
         graph,
-        _find_profile(profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs),
+        _find_profile(
+            "kerf.plan", profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs
+        ),
         cluster,
         method=method,
         objective=objective,
@@ -268,11 +281,13 @@ def compare(
     of ``kerf.plan``. Every plan has been verified; a method that finds none has ``plan`` None and a
     ``reason``.
     """
-    n_microbatches = _one_count(n_microbatches, chunks)
-    cluster = make_cluster(devices, max_memory)
+    n_microbatches = _one_count("kerf.compare", n_microbatches, chunks)
+    cluster = _cluster("kerf.compare", devices, max_memory)
     return _core.compare(
         graph,
-        _find_profile(profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs),
+        _find_profile(
+            "kerf.compare", profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs
+        ),
         cluster,
         methods=methods if isinstance(methods, str) else list(methods),
         objective=objective,

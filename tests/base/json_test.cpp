@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/base/json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -157,10 +158,19 @@ TEST_F(AReader, GivesTypedFields) {
   EXPECT_EQ(devices[0].integer("n", 0, 3), 3);
 }
 
+TEST(AKey, ThatStandsTwiceInAnObjectIsRefusedWithItsPlace) {
+  EXPECT_THAT(parse_refusal("{\"a\": 1,\n \"b\": {\"a\": 2, \"c\": [], \"a\": 3}}"),
+              HasSubstr("plan.json:2:25: the key \"a\" a second time"));
+  std::string many = "{";
+  for (int i = 0; i < 40; ++i) many += fmt::format("\"k{}\": {{}}, ", i);
+  EXPECT_THAT(parse_refusal(many + "\"k7\": 1}"), HasSubstr("the key \"k7\" a second time"));
+  EXPECT_EQ(parse_refusal(many + "\"k\": 1}"), "accepted");
+}
+
 TEST_F(AReader, SaysWhereItStands) {
   const auto devices = reader_.child("cluster").children("devices");
   EXPECT_THAT(refusal([&] { devices[1].text("name"); }),
-              HasSubstr("plan.json: cluster: devices[1]: name: found number; expected a string"));
+              HasSubstr("plan.json: cluster: devices[1]: name: found a number; expected a string"));
   EXPECT_THAT(refusal([&] { devices[1].text("kind"); }),
               HasSubstr("devices[1]: found no field 'kind'"));
   EXPECT_THAT(refusal([&] { devices[0].integer("n", 0, 2); }),

@@ -179,6 +179,9 @@ TEST(AComparison, RefusesTimelinesOfDifferentPlans) {
   other = samples::timeline();
   other.devices = {"cpu:0"};
   EXPECT_THROW(compare_timelines(samples::timeline(), other), Error);
+  other = samples::timeline();
+  other.n_microbatches += 1;
+  EXPECT_THROW(compare_timelines(samples::timeline(), other), Error);
 }
 
 }  // namespace

@@ -115,5 +115,16 @@ TEST(Splits, NameWhatIsMissingOrUnknown) {
   EXPECT_THAT(split_refusal(R"({"7": 0, "8": 1, "10": 0})"), HasSubstr("node 10"));
 }
 
+TEST(Splits, WithAHeaderAreReadIfItIsTheirOwn) {
+  const LoadProblem problem = small();
+  const std::string rest = R"(, "assignment": {"7": 1, "8": 1, "9": 1}})";
+  EXPECT_THAT(parse_split(problem, R"({"format": "kerf-load-plan", "version": "1.1")" + rest, "s"),
+              ElementsAre(1, 1, 1));
+  EXPECT_THROW(parse_split(problem, R"({"format": "kerf-plan", "version": "1.1")" + rest, "s"),
+               Error);
+  EXPECT_THROW(parse_split(problem, R"({"format": "kerf-load-plan", "version": "9.9")" + rest, "s"),
+               Error);
+}
+
 }  // namespace
 }  // namespace kerf

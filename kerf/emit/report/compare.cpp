@@ -24,6 +24,12 @@ void check_comparable(const Timeline& a, const Timeline& b) {
   if (a.devices != b.devices || a.num_stages != b.num_stages) {
     refuse("timelines of different stages or devices", "timelines of one plan");
   }
+  if (a.n_microbatches != b.n_microbatches) {
+    refuse(
+        fmt::format("timelines of {} and of {} micro-batches", a.n_microbatches, b.n_microbatches),
+        "as many in both: steps and bubbles of others do not compare; record the call with the "
+        "plan's number");
+  }
 }
 
 // The median, so that one interrupted micro-batch does not colour the whole comparison.

@@ -23,7 +23,9 @@ Bytes fullest(const Plan& plan) {
 
 std::string gap_text(const Plan& plan) {
   if (plan.lower_bound.value <= 0) return "-";
-  return plan.gap() < 1e-5 ? "proved" : fmt::format("{:.2f} %", plan.gap() * 100);
+  constexpr double kRounding = 1e-9;
+  if (plan.gap() <= kRounding) return "proved";
+  return plan.gap() < 5e-5 ? "< 0.01 %" : fmt::format("{:.2f} %", plan.gap() * 100);
 }
 
 // Seconds, or bytes for the objective memory.

@@ -107,7 +107,12 @@ std::string bound_text(const Plan& plan) {
   std::string out = fmt::format("{} ({})", objective_text(plan.objective, bound.value), bound.name);
   if (bound.value > 0) {
     const double gap = plan.gap();
-    out += gap < 5e-4 ? ", reached" : fmt::format(", gap {}", percent(gap));
+    constexpr double kRounding = 1e-9;
+    if (gap <= kRounding) {
+      out += ", reached";
+    } else {
+      out += gap < 5e-4 ? ", gap below 0.1 %" : fmt::format(", gap {}", percent(gap));
+    }
   }
   return out;
 }
