@@ -36,7 +36,7 @@ std::vector<std::string> why_not_recorded(const Plan& plan, bool asked) {
     if (!asked) {
       out[d] = "it was turned off";
     } else if (memory.limited && memory.limit < memory.predicted + needed) {
-      out[d] = fmt::format("recordings may take {} beside the predicted {}, and the limit is {}",
+      out[d] = fmt::format("recordings may take {} on top of the predicted {}, and the limit is {}",
                            to_string(needed), to_string(memory.predicted), to_string(memory.limit));
     }
   }

@@ -16,6 +16,14 @@
 namespace kerf {
 namespace {
 
+std::string numbers(const std::vector<StageId>& stages) {
+  std::string out;
+  for (const StageId stage : stages) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", stage.index());
+  }
+  return out;
+}
+
 class PlanVerifier {
  public:
   PlanVerifier(const Graph& graph, const Profile* profile, const Plan& plan)
@@ -233,8 +241,8 @@ class PlanVerifier {
   void check_dependencies(const derive::Flow& flow) {
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
       if (flow.after[s] == plan_.stages[s].after) continue;
-      add("after", "stage {} waits for {} stages, the plan lists {} or other ones", s,
-          flow.after[s].size(), plan_.stages[s].after.size());
+      add("after", "stage {} waits for stages [{}]; the plan lists [{}]", s, numbers(flow.after[s]),
+          numbers(plan_.stages[s].after));
     }
   }
 

@@ -23,8 +23,8 @@ def names_used(model, names):
 
 
 def outside_of(model, names):
-    """``{name: (value, link)}`` of the numbers and functions that code takes from outside. It begins
-    with the functions of ``names``: ``(path, attribute)``."""
+    """``{name: (value, link)}`` of the numbers and functions that code takes from outside. It
+    begins with the functions of ``names``: ``(path, attribute)``."""
     found = {}
     for function, used in _reached(model, names):
         for name, value, link, _ in used:

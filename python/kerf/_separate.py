@@ -37,7 +37,7 @@ def separate_samples(graph, reduce, n_microbatches, batch_independent):
         others = f" and {len(found.batch_norms) - 1} more" if len(found.batch_norms) > 1 else ""
         warn(
             f"kerf.Pipeline: batch norm '{found.batch_norms[0]}'{others} in train mode takes the "
-            f"statistics of each micro-batch and updates its own {n_microbatches} times a call: "
+            f"statistics of each micro-batch and updates its own {n_microbatches} times per call: "
             "other numbers than the model's; run with n_microbatches=1 for those",
         )
     if found.verdict != "unknown" or batch_independent:

@@ -49,11 +49,11 @@ Instance make_groups(const std::vector<Task>& list, const std::vector<Tensor>& t
 Instance random_groups(Rng& rng, std::uint32_t count, Charging charging) {
   std::vector<Task> list(count);
   std::vector<Tensor> tensors;
-  const double dear = rng.below(2) == 0 ? 0.5 : 3;
+  const double expensive = rng.below(2) == 0 ? 0.5 : 3;
   for (std::uint32_t g = 0; g < count; ++g) {
     list[g].accelerator_time = rng.below(6) == 0 ? 0 : 1 + static_cast<double>(rng.below(8));
     list[g].bytes = 1 + static_cast<double>(rng.below(5));
-    Tensor tensor{g, {}, dear * (1 + static_cast<double>(rng.below(4)))};
+    Tensor tensor{g, {}, expensive * (1 + static_cast<double>(rng.below(4)))};
     for (std::uint32_t to = g + 1; to < count; ++to) {
       if (rng.below(count) < 2 + (to == g + 1 ? count / 3 : 0)) tensor.readers.push_back(to);
     }

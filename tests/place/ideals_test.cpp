@@ -335,14 +335,14 @@ class AllPairs {
   std::vector<std::uint32_t> ideals_;
 };
 
-// Layers in a few branches, tensors dear or cheap, backward mates for half of the problems.
+// Layers in a few branches, tensors expensive or cheap, backward mates for half of the problems.
 LoadProblem branched_problem(std::uint64_t seed) {
   Rng rng(seed);
   LoadProblem problem;
   problem.num_accelerators = static_cast<int>(2 + rng.below(3));
   problem.num_cpus = rng.below(4) > 0 ? 1 : 0;
   const auto size = static_cast<std::uint32_t>(9 + rng.below(5));
-  const double dear = std::pow(4.0, static_cast<double>(rng.below(5)) - 2);
+  const double expensive = std::pow(4.0, static_cast<double>(rng.below(5)) - 2);
   const bool training = rng.below(2) == 0;
   problem.nodes.resize(training ? 2 * size : size);
   problem.successors.resize(problem.nodes.size());
@@ -352,7 +352,7 @@ LoadProblem branched_problem(std::uint64_t seed) {
     node.accelerator_time = rng.uniform();
     node.cpu_time = node.accelerator_time * (1 + 9 * rng.uniform());
     node.bytes = rng.uniform();
-    node.transfer = dear * rng.uniform();
+    node.transfer = expensive * rng.uniform();
     node.backward = n >= size;
     node.colour = n % size;
   }
@@ -573,8 +573,8 @@ TEST(TheContiguousSearch, KeepsTheLargeDeviceForWhatFitsNoOther) {
             (std::vector<std::uint32_t>{0, 1}));
 }
 
-// What x makes in no time is read by y and by z, which is as dear to bring it to as all else: x
-// belongs to z, though its only neighbour in the order is y.
+// What x makes in no time is read by y and by z, which is as expensive to bring it to as all else:
+// x belongs to z, though its only neighbour in the order is y.
 TEST(TheContiguousSearch, LeavesTheMakerOfATensorWithItsDearestReader) {
   LoadProblem problem;
   problem.num_accelerators = 2;

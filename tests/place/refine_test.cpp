@@ -32,14 +32,14 @@ namespace {
 
 using Split = std::vector<std::uint32_t>;
 
-// Nodes in topological order; dear and cheap tensors, colours, tight memory and CPUs come and go
-// with the seed.
+// Nodes in topological order; expensive and cheap tensors, colours, tight memory and CPUs come and
+// go with the seed.
 LoadProblem random_problem(std::uint64_t seed, std::size_t nodes) {
   Rng rng(seed);
   LoadProblem problem;
   problem.num_accelerators = 1 + static_cast<int>(rng.below(3));
   problem.num_cpus = rng.below(4) == 0 ? 0 : 1;
-  const double dear = rng.below(2) == 0 ? 0.2 : 3;
+  const double expensive = rng.below(2) == 0 ? 0.2 : 3;
   double bytes = 0;
   for (std::size_t n = 0; n < nodes; ++n) {
     LoadNode node;
@@ -47,7 +47,7 @@ LoadProblem random_problem(std::uint64_t seed, std::size_t nodes) {
     node.accelerator_time = 1 + rng.uniform() * 9;
     node.cpu_time = node.accelerator_time * (2 + 8 * rng.uniform());
     node.bytes = 1 + static_cast<double>(rng.below(10));
-    node.transfer = dear * rng.uniform();
+    node.transfer = expensive * rng.uniform();
     node.on_accelerator = problem.num_cpus == 0 || rng.below(10) != 0;
     if (rng.below(4) == 0) node.colour = static_cast<std::int64_t>(rng.below(3));
     bytes += node.bytes;
@@ -430,7 +430,7 @@ TEST(LatencySearch, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   EXPECT_GE(equal, all * 95 / 100) << "of " << all;
 }
 
-// Three accelerators and a CPU, memory tight or loose, tensors cheap or dear.
+// Three accelerators and a CPU, memory tight or loose, tensors cheap or expensive.
 LoadProblem latency_problem(std::uint64_t seed, std::size_t nodes) {
   LoadProblem problem = random_problem(seed, nodes);
   double bytes = 0;
@@ -501,7 +501,8 @@ TEST(LatencySearch, FindsTheBestOfNearlyAllSmallProblems) {
   EXPECT_EQ(proved[1], all);
 }
 
-// Nodes 2 and 7 share a dear tensor: apart from the others they gain only when they leave together.
+// Nodes 2 and 7 share a expensive tensor: apart from the others they gain only when they leave
+// together.
 TEST(LatencySearch, MovesWhatHangsTogether) {
   LoadProblem problem;
   problem.num_accelerators = 3;
@@ -595,9 +596,9 @@ INSTANTIATE_TEST_SUITE_P(Files, ThroughputFile,
                                          FileCase{"operator_resnet50_training", 255.19442}));
 
 TEST_P(DearTensorsFile, IsSplitNoWorseThanContiguously) {
-  LoadProblem dear = problem("throughput");
-  for (LoadNode& node : dear.nodes) node.transfer *= 1000;
-  const Instance units = to_instance(dear);
+  LoadProblem expensive = problem("throughput");
+  for (LoadNode& node : expensive.nodes) node.transfer *= 1000;
+  const Instance units = to_instance(expensive);
   const LoadAnswer answer =
       refine(units, {.clock = 60, .seed = 0, .good_enough = GetParam().best}, {});
   EXPECT_TRUE(is_valid(units, answer.device));

@@ -20,7 +20,7 @@ BatchState join_operand(const Call& call, const BatchState& so_far, const Operan
   BatchState moved = state;
   moved.dim = to;
   if (so_far.is_fixed()) return moved;
-  if (so_far.dim != to) return call.mixed("puts every sample beside every other");
+  if (so_far.dim != to) return call.mixed("puts every sample next to every other");
   const auto both = same_layout(so_far, moved);
   return both ? *both : call.mixed("combines samples that stand in different orders");
 }
@@ -89,7 +89,7 @@ BatchState carry(const Call& call, const std::vector<Operand>& operands, ValueId
   for (const Operand& operand : operands) {
     if (!call.state(operand.value).is_fixed() || !out.is_batched()) continue;
     if (!broadcasts(call, operand, out.dim)) {
-      return call.unknown("puts the batch beside a dimension of fixed size");
+      return call.unknown("puts the batch next to a dimension of fixed size");
     }
   }
   if (out.is_batched() && call.node().random) out.rows = BatchRows::own;

@@ -86,7 +86,7 @@ BatchState sliced(const Call& call, ValueId result, std::int64_t named, const Sp
   if (!dim) return call.unknown(kNoRule);
   if (from.is_batched() && from.dim == *dim) return sliced_batch(call, *x, result, span);
   if (!span.begin.is_constant() || !span.end.is_constant()) {
-    return call.unknown("takes a part that hangs on the number of samples");
+    return call.unknown("takes a part that depends on the number of samples");
   }
   return carry(call, {{*x, straight(call.rank(*x))}}, result, Moves::yes);
 }
@@ -158,7 +158,7 @@ BatchState joined_batches(const Call& call, const std::vector<ValueId>& parts, i
   for (const ValueId id : parts) {
     const BatchState& state = call.state(id);
     if (!state.is_batched()) return call.unknown("puts rows of no sample into the batch");
-    if (state.dim != dim) return call.mixed("puts every sample beside every other");
+    if (state.dim != dim) return call.mixed("puts every sample next to every other");
     if (state.rows == BatchRows::numbers) return call.unknown(kNoRule);
     same = same && state.any_layout();
     if (!state.any_layout() && inner != 0 && inner != state.inner) {

@@ -57,7 +57,7 @@ BatchState repeat_rule(const Call& call, ValueId result, std::size_t /*position*
       if (out.is_batched() && from.is_batched() && d == out.dim) out.outer *= times.constant();
       continue;
     }
-    if (out.is_batched()) return call.mixed("puts every sample beside every other");
+    if (out.is_batched()) return call.mixed("puts every sample next to every other");
     const auto factor = batch_factor(times);
     const Expr size =
         d < added ? Expr(1) : call.value(*x).shape[static_cast<std::size_t>(d - added)];
@@ -86,7 +86,7 @@ BatchState repeat_interleave_rule(const Call& call, ValueId result, std::size_t 
     return held_to_shape(call, result, out);
   }
   const Expr& size = call.value(*x).shape[static_cast<std::size_t>(*dim)];
-  if (from.is_batched()) return call.mixed("puts every sample beside every other");
+  if (from.is_batched()) return call.mixed("puts every sample next to every other");
   if (!(*times == Expr::batch()) || !size.is_constant()) return call.unknown(kNoRule);
   const BatchRows rows = size == Expr(1) ? BatchRows::same : BatchRows::own;
   return held_to_shape(call, result, BatchState::batched(*dim, size.constant(), 1, rows));

@@ -185,7 +185,7 @@ BatchState last_dim_rule(const Call& call, ValueId result, std::size_t /*positio
   return carry(call, {{*x, to}}, result);
 }
 
-// tril, triu: what is kept hangs on the place in the last two dimensions.
+// tril, triu: what is kept depends on the place in the last two dimensions.
 BatchState triangle_rule(const Call& call, ValueId result, std::size_t /*position*/) {
   const auto x = call.tensor(0, "self");
   if (!x || call.rank(*x) < 2) return call.unknown(kNoRule);

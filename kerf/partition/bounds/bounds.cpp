@@ -131,9 +131,11 @@ LowerBound receive_bound(const Problem& problem, double total) {
     bound.value = std::min(bound.value, (total + receiving * least) / fastest);
   }
   bound.argument = fmt::format(
-      "all nodes take {}, and every device but {} receives a tensor, {} at least: no more pieces "
-      "need none",
-      to_string(Nanoseconds{total}), sources, to_string(Nanoseconds{least}));
+      "all nodes take {}; {} can do without a tensor from another device, and each of the rest "
+      "receives at least {}",
+      to_string(Nanoseconds{total}),
+      sources == 1 ? "only 1 device" : fmt::format("only {} devices", sources),
+      to_string(Nanoseconds{least}));
   return bound;
 }
 

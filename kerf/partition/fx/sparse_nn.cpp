@@ -78,7 +78,7 @@ Outcome<Answer, Infeasible> sparse_nn(const Request& request) {
   Infeasible reason = no_room(request, table);
   reason.needed = std::max(reason.limit + Bytes{1}, Bytes{dense_bytes + table_bytes});
   reason.short_by = reason.needed - reason.limit;
-  reason.what_would_help = "sparse_nn puts every embedding beside a copy of all other nodes (" +
+  reason.what_would_help = "sparse_nn puts every embedding next to a copy of all other nodes (" +
                            to_string(Bytes{dense_bytes}) + "; the largest embedding is '" +
                            request.graph.node(largest).name + "', " +
                            to_string(Bytes{table_bytes}) +

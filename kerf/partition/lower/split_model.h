@@ -17,7 +17,7 @@ namespace kerf::partition {
 // devices have memories of their own and the communication model is one that loads can have.
 enum class ModelUse : std::uint8_t {
   search,  // as near the truth as an Instance can be
-  bound,   // never dearer than the truth: what bounds it bounds the problem
+  bound,   // never more expensive than the truth: what bounds it bounds the problem
 };
 
 // Times in ns on the device, bytes: weights, of those that several units use a share each for

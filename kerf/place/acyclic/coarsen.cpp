@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problem: clusters of vertices tied by dear nets that form no cycle, without looking for cycles.
-// Three rules that promise it:
+// Problem: clusters of vertices tied by expensive nets that form no cycle, without looking for
+// cycles. Three rules that promise it:
 // - Levels (Herrmann, Ozkaya, Ucar, Kaya, Catalyurek 2019, in a weaker form). Let t grow along
 // every
 //   edge, and each cluster have vertices of one t or of two that follow each other. The least t of

@@ -30,7 +30,7 @@ bool shrink_memory(Instance& problem, double bytes) {
   return left;
 }
 
-bool tensors_are_dear(const Instance& problem) {
+bool tensors_are_expensive(const Instance& problem) {
   constexpr double kDear = 0.05;
   double tensors = 0;
   for (const double cost : problem.cost) tensors += cost;
@@ -116,7 +116,7 @@ void SplitDriver::any_split(double seconds) {
     std::vector<std::vector<std::uint32_t>> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
     const bool short_enough = instance.num_tasks() < kUnitsASecond * seconds;
-    if (short_enough && tensors_are_dear(instance)) {
+    if (short_enough && tensors_are_expensive(instance)) {
       starts = metis_starts(instance, options_.seed);
     }
     if (!best_.device.empty()) starts.push_back(best_.device);
@@ -143,14 +143,14 @@ void SplitDriver::prove_it(double seconds) {
 
 bool SplitDriver::is_worth_it(When when, double seconds) const {
   constexpr double kTasksASecond = 10'000;
-  const bool dear = tensors_are_dear(scaled_);
+  const bool expensive = tensors_are_expensive(scaled_);
   const bool small = scaled_.num_tasks() < kTasksASecond * seconds;
   switch (when) {
     case When::always: return true;
-    case When::dear: return dear;
-    case When::cheap: return !dear;
-    case When::dear_and_small: return dear && small;
-    case When::dear_or_large: return dear || !small;
+    case When::expensive: return expensive;
+    case When::cheap: return !expensive;
+    case When::expensive_and_small: return expensive && small;
+    case When::expensive_or_large: return expensive || !small;
   }
   return false;
 }

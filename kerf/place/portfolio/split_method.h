@@ -17,10 +17,10 @@ using Solver = LoadAnswer (*)(const Instance&, const LoadOptions&);
 // Instances for which a step is worth its time.
 enum class When : std::uint8_t {
   always,
-  dear,            // what tensors cost is more than next to nothing
+  expensive,            // what tensors cost is more than next to nothing
   cheap,           // it is not
-  dear_and_small,  // and few tasks for the time there is
-  dear_or_large,
+  expensive_and_small,  // and few tasks for the time there is
+  expensive_or_large,
 };
 
 struct SplitStep {

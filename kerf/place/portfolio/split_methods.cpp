@@ -71,24 +71,24 @@ const SplitMethod& exact_split() {
   return method;
 }
 
-// Minimum cuts decide where tensors are dear. Where they cost next to nothing the question is one
+// Minimum cuts decide where tensors are expensive. Where they cost next to nothing the question is one
 // of sums alone: searching pays better than proving, and has no need of other starts. A search
 // takes some six tenths of what it is given.
 const SplitMethod& auto_split() {
   static const SplitMethod method = [] {
     SplitMethod out{{{contiguous, 0.25}}, {}, Shape::as_asked};
     out.rounds = {
-        {proof, 0.4, dear},
+        {proof, 0.4, expensive},
         {proof, 0.05, cheap},
-        {solver, 0.05, dear_and_small, metis_split, kMixes},
-        {solver, 0.05, dear_and_small, pipedream},
-        {solver, 0.05, dear_and_small, binpack2d, kMixes},
-        {solver, 0.2, dear, mixed_pipe, kMixes},
+        {solver, 0.05, expensive_and_small, metis_split, kMixes},
+        {solver, 0.05, expensive_and_small, pipedream},
+        {solver, 0.05, expensive_and_small, binpack2d, kMixes},
+        {solver, 0.2, expensive, mixed_pipe, kMixes},
         {solver, 0.05, cheap, mixed_pipe, kMixes},
-        {solver, 0.1, dear_or_large, multilevel},
-        {any_split, 0.6, dear},
+        {solver, 0.1, expensive_or_large, multilevel},
+        {any_split, 0.6, expensive},
         {any_split, 1.15, cheap},
-        {proof, 0.1, dear},
+        {proof, 0.1, expensive},
         {proof, 0.05, cheap},
     };
     if (!has_metis()) {

@@ -153,7 +153,7 @@ class Refiner {
       double fraction;  // of the units, left
       bool sharp;
     };
-    // The small ones cost little, and where tensors are dear they find the best splits.
+    // The small ones cost little, and where tensors are expensive they find the best splits.
     constexpr Kind kKinds[] = {{0.15, true}, {0.5, false}, {0.15, true}, {0.3, false},
                                {0.15, true}, {0.4, false}, {0.15, true}, {0.25, true},
                                {0.15, true}, {0.6, false}, {0.15, true}, {0.25, true}};
@@ -182,7 +182,7 @@ class Refiner {
     const Instance& units = coarse.instance;
     const auto start = random_fill(units, clock_, rng);
     if (!start) return {};
-    // Where tensors are dear, loads are never even: the busiest device alone must lead.
+    // Where tensors are expensive, loads are never even: the busiest device alone must lead.
     AnnealSchedule schedule = sharp ? AnnealSchedule{1e-2, 1e-5, 32, 64} : AnnealSchedule{};
     // Few units are large ones: less heat would not move them.
     schedule.first_heat =
