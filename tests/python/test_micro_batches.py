@@ -143,7 +143,9 @@ def test_routed_experts_are_cut_as_before():
 def test_batch_norm_in_train_mode_is_cut_with_a_warning():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8)).train()
     x = torch.randn(4, 8)
-    with pytest.warns(UserWarning, match="batch norm '1' and 1 more in train mode.*2 times a call"):
+    with pytest.warns(
+        UserWarning, match="batch norm '1' and 1 more in train mode.*2 times per call"
+    ):
         pipe = pipeline(model, x)
     pipe(x)
     assert model[1].num_batches_tracked == 2

@@ -24,12 +24,6 @@ void check_comparable(const Timeline& a, const Timeline& b) {
   if (a.devices != b.devices || a.num_stages != b.num_stages) {
     refuse("timelines of different stages or devices", "timelines of one plan");
   }
-  if (a.n_microbatches != b.n_microbatches) {
-    refuse(
-        fmt::format("timelines of {} and of {} micro-batches", a.n_microbatches, b.n_microbatches),
-        "as many in both: steps and bubbles of others do not compare; record the call with the "
-        "plan's number");
-  }
 }
 
 // The median, so that one interrupted micro-batch does not colour the whole comparison.
@@ -75,7 +69,11 @@ std::string compare_timelines(const Timeline& predicted, const Timeline& measure
   }
   table.add({"bubble", fmt::format("{:.1f} %", predicted.bubble() * 100),
              fmt::format("{:.1f} %", measured.bubble() * 100), ""});
-  return table.str();
+  if (predicted.n_microbatches == measured.n_microbatches) return table.str();
+  return table.str() + fmt::format(
+                           "of {} and of {} micro-batches: only times per micro-batch "
+                           "compare\n",
+                           predicted.n_microbatches, measured.n_microbatches);
 }
 
 }  // namespace kerf

@@ -18,7 +18,7 @@ using Solver = LoadAnswer (*)(const Instance&, const LoadOptions&);
 enum class When : std::uint8_t {
   always,
   expensive,            // what tensors cost is more than next to nothing
-  cheap,           // it is not
+  cheap,                // it is not
   expensive_and_small,  // and few tasks for the time there is
   expensive_or_large,
 };

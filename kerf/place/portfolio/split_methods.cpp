@@ -71,8 +71,8 @@ const SplitMethod& exact_split() {
   return method;
 }
 
-// Minimum cuts decide where tensors are expensive. Where they cost next to nothing the question is one
-// of sums alone: searching pays better than proving, and has no need of other starts. A search
+// Minimum cuts decide where tensors are expensive. Where they cost next to nothing the question is
+// one of sums alone: searching pays better than proving, and has no need of other starts. A search
 // takes some six tenths of what it is given.
 const SplitMethod& auto_split() {
   static const SplitMethod method = [] {
