@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/torch_pipeline.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/pure.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_stage.h"
@@ -55,6 +57,7 @@ TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<a
                why_not_recorded(plan, device_graphs)),
       executor_(graph, plan, backend_),
       input_memory_(make_input_memory()) {
+  is_pure_ = is_pure(graph);
   for (const Node& node : graph.nodes()) {
     random_ = random_ || node.random;
     for (const Autocast& state : node.autocast) autocast_ = autocast_ || state.enabled;
@@ -137,12 +140,32 @@ void TorchPipeline::check_memory(const std::vector<at::Tensor>& inputs, const To
   input_memory_.check(inputs, weights, run.whole, parts);
 }
 
+bool TorchPipeline::writes_inference_tensors(const std::vector<at::Tensor>& inputs) {
+  const auto is_written = [&](ValueId id) {
+    const StorageId storage = graph_.value(id).storage;
+    return storage.valid() && graph_.is_written(storage);
+  };
+  if (is_pure_) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].is_inference() && is_written(graph_.inputs()[i].value)) return true;
+  }
+  for (std::size_t i = 0; i < graph_.weights().size(); ++i) {
+    if (backend_.weights().original(i).is_inference() && is_written(graph_.weights()[i].value)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,
                                          bool record) {
   Turn turn(executor_.turns());  // one call at a time: weights are checked, then used
   // Cutting and joining happen on this thread: what leaves is no inference tensor either.
   const c10::InferenceMode no_inference_mode(false);
   const c10::AutoGradMode no_grad(false);
+  // Tensors made in inference mode have no version to count: they are written below where it is.
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+  if (writes_inference_tensors(inputs)) below.emplace();
   backend_.weights().prepare_run();
   Result result;
   result.batch = check_shapes(inputs);

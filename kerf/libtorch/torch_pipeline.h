@@ -66,6 +66,7 @@ class TorchPipeline {
   // The batch size of a call, 0 for a static graph.
   std::int64_t check_shapes(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
+  bool writes_inference_tensors(const std::vector<at::Tensor>& inputs);
   c10::IValue output(std::size_t index, const Executor::Result& result, const TorchRun& run,
                      const std::vector<at::Tensor>& inputs);
   c10::IValue fetch(const ParcelPtr& parcel) const;
@@ -78,6 +79,7 @@ class TorchPipeline {
   std::map<std::string, std::string> reduce_;
   std::vector<BatchDim> input_dims_;
   std::optional<std::vector<OutputRule>> rules_;  // made when micro-batches are first asked for
+  bool is_pure_ = false;
   bool random_ = false;
   bool autocast_ = false;
   TorchBackend backend_;

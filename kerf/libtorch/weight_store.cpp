@@ -18,7 +18,8 @@ void WeightStore::replace(std::vector<at::Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) check(i, tensors[i]);
   tensors_ = std::move(tensors);
   given_.clear();
-  for (const at::Tensor& t : tensors_) given_.push_back({t.device(), t.scalar_type()});
+  for (const at::Tensor& t : tensors_)
+    given_.push_back({t.device(), t.scalar_type(), t.sizes().vec()});
   for (auto& [key, copy] : copies_) copy.fresh = false;
 }
 
@@ -57,14 +58,17 @@ void WeightStore::prepare_run() {
   prefetch();
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Given& given = given_[i];
-    if (tensors_[i].device() == given.device && tensors_[i].scalar_type() == given.dtype) continue;
+    if (tensors_[i].device() == given.device && tensors_[i].scalar_type() == given.dtype &&
+        tensors_[i].sizes() == given.sizes) {
+      continue;
+    }
     const Value& value = graph_.value(graph_.weights()[i].value);
     throw Error(ErrorKind::invalid_argument,
-                fmt::format("[libtorch.weights] weight '{}' is now {}; it was on {} as {} when the "
-                            "pipeline was made; move or convert the model first, then make a new "
-                            "kerf.Pipeline",
+                fmt::format("[libtorch.weights] weight '{}' is now {}; it was {} on {} when the "
+                            "pipeline was made; change the model first, trace it again if shapes "
+                            "are others, and make a new kerf.Pipeline",
                             graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
-                            given.device.str(), to_string(value.dtype)));
+                            describe(value), given.device.str()));
   }
   for (auto& [key, copy] : copies_) refresh(key.first, copy);
 }

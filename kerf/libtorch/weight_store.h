@@ -44,6 +44,7 @@ class WeightStore {
   struct Given {
     c10::Device device;  // where it was when it was given
     c10::ScalarType dtype;
+    std::vector<std::int64_t> sizes;
   };
   void check(std::size_t weight, const at::Tensor& tensor) const;
   void refresh(std::size_t weight, Copy& copy);

@@ -32,6 +32,7 @@ class Signature:
         self.defaults = dict(map(tuple, spec["defaults"]))
         self.arguments = dict(map(tuple, spec["arguments"]))  # name -> description
         self.paths = spec["paths"]
+        self._extra = [name for name in self.arguments if name not in self.parameters]
         self._tensors_alone = [*self.arguments.values()] == [
             {"t": number} for number in range(len(self.arguments))
         ]
@@ -89,6 +90,7 @@ class Signature:
     def inputs(self, args, kwargs):
         """The same, and what the model could change of the arguments besides: see ``Result``."""
         given = _by_name(self.parameters, args, kwargs)
+        self._check_order(kwargs)
         if self._tensors_alone and given.keys() == self.arguments.keys():
             tensors = [given[name] for name in self.arguments]
             if all(isinstance(tensor, torch.Tensor) for tensor in tensors):
@@ -110,6 +112,18 @@ class Signature:
         if described != self.arguments or (self._text and repr(described) != self._text):
             self._explain(described)
         return describer.tensors, describer.mutables
+
+    def _check_order(self, kwargs):
+        """A forward that takes **kwargs may look at their order."""
+        if not self._extra:
+            return
+        found = [name for name in kwargs if name in self._extra]
+        if found != self._extra and sorted(found) == sorted(self._extra):
+            raise ValueError(
+                f"[call] the keyword arguments come in the order {', '.join(found)}; the model was "
+                f"traced with {', '.join(self._extra)}, and its forward takes any (**kwargs), so "
+                "that their order may matter; call it in that order, or trace it again"
+            )
 
     def describe(self, given, **options):
         """Arguments by name, in the order in which they were traced, and what describes them."""

@@ -98,6 +98,12 @@ class Exporter:
             modules=self._modules,
             symbol=lambda size: size,
         )
+        for tensor in self.result.tensors:
+            if _memory(tensor) in self._replaced:
+                raise NotImplementedError(
+                    f"forward replaces buffer '{self._replaced[_memory(tensor)]}' and returns the "
+                    "tensor that it held; write into the buffer (copy_), and return a clone"
+                )
         return tuple(self.result.tensors)
 
     def _call_model(self, args, kwargs):
@@ -111,18 +117,32 @@ class Exporter:
 
     def _write_back(self, before):
         """``self.count = self.count + 1`` leaves a new tensor in the buffer's place, which export
-        forgets. What the buffer held is overwritten instead: same values for whoever looks."""
+        forgets. What the buffer held is overwritten instead: the same for whoever looks into the
+        model, and not for whoever has the old tensor."""
+        self._replaced = {}  # memory -> path
+        others = {_memory(t) for t in [*self.model.parameters(), *before.values()]}
         for (module, name), old in before.items():
             new = module._buffers.get(name)
             if new is old:
                 continue
+            path = _pytree.join(self._modules[id(module)], name)
             if new is None or new.shape != old.shape or new.dtype != old.dtype:
-                path = _pytree.join(self._modules[id(module)], name)
                 raise NotImplementedError(
                     f"buffer '{path}' gets another shape or dtype in forward; keep both fixed"
                 )
+            if _memory(new) in others:
+                raise NotImplementedError(
+                    f"forward replaces buffer '{path}' by another tensor of the model, or a view "
+                    "of one; write into the buffer instead (copy_)"
+                )
+            self._replaced[_memory(old)] = path
             old.copy_(new)
             module._buffers[name] = old
+
+
+def _memory(tensor):
+    """One number for all tensors that lie in one memory."""
+    return tensor.untyped_storage()._cdata
 
 
 def _batch_size(tensors, batch):

@@ -99,9 +99,10 @@ def _numbers_for_tensors(op, args):
 class UnsupportedCall(Exception):
     """A call that no graph can hold, such as control flow over sub-graphs."""
 
-    def __init__(self, node):
+    def __init__(self, node, why=""):
         super().__init__(f"{node.target}")
         self.node = node
+        self.why = why  # of its arguments; "": it is the call itself
 
 
 class FlatProgram:

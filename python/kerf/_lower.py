@@ -8,7 +8,7 @@ import sys
 import torch
 
 from kerf import _schema
-from kerf._flatten import Result, results_in
+from kerf._flatten import Result, UnsupportedCall, results_in
 from kerf._symbols import NotAnExpression
 
 DTYPES = {
@@ -136,7 +136,7 @@ class Lowering:
             return [self.encode(Result(result.node, i)) for i in range(len(result.val))]
         if isinstance(result.val, (bool, int, float, str)):
             return result.val
-        raise KeyError(result)
+        raise TypeError(f"an argument of type {type(result.val).__name__}")
 
     def symbol(self, value):
         if not isinstance(value, torch.SymInt):
@@ -163,6 +163,8 @@ class Lowering:
             node, error = refused[needed]
             if isinstance(error, NotAnExpression):
                 raise UnknownSize(node, error.expression) from error
+            if isinstance(error, TypeError):
+                raise UnsupportedCall(node, f"takes {error}, which no graph can hold") from error
             raise error
 
     def _is_size(self, node):

@@ -12,6 +12,7 @@ import sys
 import types
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 from kerf._plain import NAMESPACES, function_of
 from kerf._reads import LEAVE_ALONE, is_watchable, own_attributes
@@ -40,6 +41,37 @@ class Place:
 def find_places(model):
     """``{place: Place}``: everything that the code of a model can reach, by readable names."""
     return _Walk(model).places
+
+
+def remove_fakes(model, before, weights):
+    """Takes away what a trace has left in a model and around it: tensors without numbers. ``before``
+    is what ``find_places`` gave before the trace, ``weights`` what the modules had."""
+    known = {id(t) for t in [*weights, *(place.tensor for place in before.values())]}
+
+    def is_new(tensor):
+        return is_fake(tensor) and id(tensor) not in known
+
+    for module in model.modules():
+        for mapping in (module._parameters, module._buffers):
+            for name in [n for n, t in mapping.items() if t is not None and is_new(t)]:
+                del mapping[name]
+    own = {id(module.__dict__) for module in model.modules()}
+    for name, place in find_places(model).items():
+        # What modules themselves hold is judged with the attributes that were read.
+        if not is_new(place.tensor) or not place.links or id(place.links[0][1]) in own:
+            continue
+        kind, holder, key = place.links[-1]
+        was = before.get(name)
+        if kind == "entry" and was is not None:
+            holder[key] = was.tensor
+        elif kind == "entry":
+            holder.pop(key, None)
+        elif kind == "item":
+            holder[:] = [item for item in holder if item is not place.tensor]
+        elif kind in ("attribute", "class") and was is not None:
+            setattr(holder, key, was.tensor)
+        elif kind == "class":
+            delattr(holder, key)
 
 
 def one_memory(a, b):

@@ -22,7 +22,7 @@ from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
-from kerf._places import find_places, is_real, one_memory
+from kerf._places import find_places, is_real, one_memory, remove_fakes
 from kerf._plain import describe, same
 from kerf._probe import ProbeError
 from kerf._reads import weight_ids
@@ -125,7 +125,8 @@ class Tracer:
         self.device = traced_device(model, args, kwargs)
         args = args if isinstance(args, tuple) else (args,)
         check_call(args, kwargs or {})
-        self.signature, self.tensors = Signature.of_call(model, args, kwargs or {}, self.device)
+        self.signature, tensors = Signature.of_call(model, args, kwargs or {}, self.device)
+        self.tensors = _apart([_without_inference(tensor) for tensor in tensors])
         self.batch = find_batch(self.tensors, self.signature.paths, batch_dims)
         check_batch(self.batch, self.signature.paths)
         closed = closed_blocks(model)
@@ -144,11 +145,16 @@ class Tracer:
     def run(self):
         # Where a forward writes into a tensor that is no module's, so does its trace.
         weights = weight_ids(self.model)
-        places = find_places(self.model).values()
-        loose = [p.tensor for p in places if id(p.tensor) not in weights and is_real(p.tensor)]
+        places = find_places(self.model)
+        registered = [*self.model.parameters(), *self.model.buffers()]
+        tensors = [place.tensor for place in places.values()]
+        loose = [t for t in tensors if id(t) not in weights and is_real(t)]
         self.globals = numbers_in(outside_of(self.model, all_code(self.model)))
         with contents_restored(self.model), numbers_restored(loose):
-            return self._with_gradients(self._steady(self._run()))
+            try:
+                return self._with_gradients(self._steady(self._run()))
+            finally:
+                remove_fakes(self.model, places, registered)
 
     def _with_gradients(self, graph):
         """Notes gradient mode, and which weights require gradients, where the graph depends on
@@ -208,9 +214,14 @@ class Tracer:
                     )
                     self._fix_batch(range(len(self.tensors)), [reason])
             except UnsupportedCall as error:
-                self._hide_node(error.node, str(error))
+                self._hide_node(error.node, str(error), error.why)
             except _NotBatched as error:
                 self._fix_batch(error.inputs, error.reasons)
+            except NotAnExpression:  # in a tensor's place in its memory
+                self._fix_batch(
+                    range(len(self.tensors)),
+                    ["inputs overlap in memory, at places that do not follow from the batch"],
+                )
 
     def _fix_batch(self, inputs, reasons):
         """Goes on with the example's size as the batch of these inputs."""
@@ -290,13 +301,15 @@ class Tracer:
         holders = (torch.nn.ModuleList, torch.nn.ModuleDict)
         return not isinstance(self.model.get_submodule(path), holders)
 
-    def _hide_node(self, node, what):
+    def _hide_node(self, node, what, why=""):
         """Hides a node that no graph can hold, with all that share its data-dependent sizes."""
         path, _ = module_of(node)
         location = source_of(node.meta.get("stack_trace") or "")
         reason = f"{node.target} gives {what}, which depends on the values inside a tensor"
         if getattr(node.target, "__module__", "").startswith("torch._functorch"):
             reason = "functions of torch.func, such as vmap, are no operators"
+        elif why:
+            reason = f"{node.target} {why}"
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
             reason = f"{node.target} is control flow over the values inside a tensor"
         self._hide(path, _blame.Blame(path, location, "", reason, data_dependent=True))
@@ -377,6 +390,11 @@ class Tracer:
         self._add_weights(capture, lowering, program, placeholders)
         lowering.run(self.exporter.result.paths)
         self.state.write(capture, notes, self.blocks.covers)
+        notes.extend(
+            f"forward or a hook keeps a tensor in '{name}'; a pipeline does not"
+            for name, place in find_places(self.model).items()
+            if _is_fake(place.tensor) and not any(f"'{name}'" in note for note in notes)
+        )
         for name, value in self.gradients.items():
             capture.add_attribute("", name, value)
         outside = outside_of(self.model, self.state.code_read(self.blocks.covers))
@@ -636,6 +654,48 @@ def _placeholders(program):
 def _input_name(path):
     kind, _, rest = path.partition(".")
     return rest if kind == "kwargs" else f"arg{rest}"
+
+
+def _without_inference(tensor):
+    """A trace is made outside of inference mode, where such tensors cannot be written."""
+    if not tensor.is_inference():
+        return tensor
+    with torch.inference_mode(False):
+        return tensor.clone()
+
+
+def _apart(tensors):
+    """Rows of one tensor that have no byte in common are inputs of their own: their places in one
+    memory would be sizes of the trace."""
+    memory = [t.untyped_storage()._cdata if _is_plain(t) else None for t in tensors]
+    return [
+        t.detach().clone().requires_grad_(t.requires_grad)
+        if key is not None
+        and memory.count(key) > 1
+        and not any(_may_meet(t, o) for o, k in zip(tensors, memory) if k == key and o is not t)
+        and sum(o is t for o in tensors) == 1
+        else t
+        for t, key in zip(tensors, memory, strict=True)
+    ]
+
+
+def _is_plain(tensor):
+    return tensor.layout is torch.strided and not tensor.is_meta and not _is_fake(tensor)
+
+
+def _may_meet(a, b):
+    """May two tensors of one memory have elements in common?"""
+    (first_a, last_a), (first_b, last_b) = _extent(a), _extent(b)
+    return first_a < last_b and first_b < last_a
+
+
+def _extent(tensor):
+    """Its first byte in its memory, and one past its last."""
+    first = tensor.storage_offset() * tensor.element_size()
+    if tensor.numel() == 0:
+        return first, first
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + (last + 1) * tensor.element_size()
 
 
 def _is_fake(tensor):

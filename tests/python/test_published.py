@@ -59,7 +59,7 @@ def test_a_chain_is_halved_and_proved(run, problem):  # noqa: F811
 def test_what_plan_writes_is_what_score_reads(run, folder, problem):  # noqa: F811
     run("plan", problem, "--from", "dnn-partitioning", "--out", "plan.json")
     assert json.loads((folder / "plan.json").read_text())["format"] == "kerf-load-plan"
-    assert "3.250000 a sample" in run("score", problem, "--split", "plan.json").stdout
+    assert "3.250000 per sample" in run("score", problem, "--split", "plan.json").stdout
 
 
 def test_bounds_names_the_tightest(run, problem):  # noqa: F811

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kerf/graph/passes/find_conditions.h"
 #include "kerf/graph/passes/find_effects.h"
 #include "kerf/graph/passes/remove_identities.h"
 #include "kerf/graph/passes/remove_needless_copies.h"
@@ -19,8 +20,8 @@ using CapturePass = void (*)(Captured&);
 
 // In this order: what is written decides which copies are needed, and what is an identity decides
 // who reads what.
-constexpr CapturePass kPasses[] = {find_effects, remove_identities, remove_needless_copies,
-                                   remove_unused};
+constexpr CapturePass kPasses[] = {find_effects, find_conditions, remove_identities,
+                                   remove_needless_copies, remove_unused};
 
 // Scopes beyond the model's own modules are there for the calls that stay, in their order.
 void renumber_scopes(GraphData& data, std::size_t num_modules) {

@@ -22,16 +22,49 @@ bool is_same(const Value& a, const Value& b) {
 class Packing {
  public:
   explicit Packing(const GraphData& data)
-      : data_(data), decided_(with_blocks(data)), reached_(reached_by_strides(data, decided_)) {}
+      : data_(data),
+        decided_(with_blocks(data)),
+        reached_(reached_by_strides(data, decided_)),
+        writes_inputs_(writes_inputs(data)) {}
 
   bool is_needless(std::size_t n) const {
     const Node& node = data_.nodes[n];
     return packet_of(node.op) == "aten.contiguous" &&
            !std::binary_search(decided_.begin(), decided_.end(), NodeId(n)) &&
-           !reached_[node.outputs[0].index()].valid();
+           !reached_[node.outputs[0].index()].valid() && !is_held(node.outputs[0]);
   }
 
  private:
+  // Does the caller get it, and may write it; or is it of an input that another one may overlap in
+  // a call, and be written?
+  bool is_held(ValueId id) const {
+    const StorageId storage = data_.values[id.index()].storage;
+    const auto is_here = [&](ValueId other) {
+      return storage.valid() && data_.values[other.index()].storage == storage;
+    };
+    bool held = false;
+    for (const GraphOutput& output : data_.outputs) {
+      for_each_value(output.leaf, [&](ValueId other) { held = held || is_here(other); });
+    }
+    if (!writes_inputs_) return held;
+    return held || std::any_of(data_.inputs.begin(), data_.inputs.end(),
+                               [&](const GraphInput& input) { return is_here(input.value); });
+  }
+
+  static bool writes_inputs(const GraphData& data) {
+    std::vector<bool> written(data.storages.size(), false);
+    for (const Node& node : data.nodes) {
+      for (const ValueId id : node.written) {
+        const StorageId storage = data.values[id.index()].storage;
+        if (storage.valid()) written[storage.index()] = true;
+      }
+    }
+    return std::any_of(data.inputs.begin(), data.inputs.end(), [&](const GraphInput& input) {
+      const StorageId storage = data.values[input.value.index()].storage;
+      return storage.valid() && written[storage.index()];
+    });
+  }
+
   static std::vector<NodeId> with_blocks(const GraphData& data) {
     std::vector<NodeId> out = nodes_that_strides_decide(data);
     for (std::size_t n = 0; n < data.nodes.size(); ++n) {
@@ -44,6 +77,7 @@ class Packing {
   const GraphData& data_;
   std::vector<NodeId> decided_;
   std::vector<NodeId> reached_;
+  bool writes_inputs_;
 };
 
 // The first argument, where the call gives back nothing else; nullptr otherwise.

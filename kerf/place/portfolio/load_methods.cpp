@@ -132,8 +132,9 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse("pieces of a device in turn (--serial) for another objective than latency",
            "--objective latency, or no --serial");
   }
-  if (!(request.options.time_budget > 0)) {
-    refuse(fmt::format("a time budget of {} s", request.options.time_budget), "more than 0");
+  if (!(request.options.time_budget > 0) || request.options.time_budget > 1e6) {
+    refuse(fmt::format("a time budget of {} s", request.options.time_budget),
+           "more than 0 and at most a million");
   }
   const DeadlineScope deadline(request.options.safety_stop());
   std::optional<LoadPlan> plan;
