@@ -18,8 +18,12 @@ void WeightStore::replace(std::vector<at::Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) check(i, tensors[i]);
   tensors_ = std::move(tensors);
   given_.clear();
-  for (const at::Tensor& t : tensors_)
-    given_.push_back({t.device(), t.scalar_type(), t.sizes().vec()});
+  given_sizes_.clear();
+  for (const at::Tensor& tensor : tensors_) {
+    const auto dim = static_cast<std::size_t>(tensor.dim());
+    given_.push_back({tensor.device(), tensor.scalar_type(), given_sizes_.size(), dim});
+    given_sizes_.insert(given_sizes_.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
   for (auto& [key, copy] : copies_) copy.fresh = false;
 }
 
@@ -59,7 +63,8 @@ void WeightStore::prepare_run() {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Given& given = given_[i];
     if (tensors_[i].device() == given.device && tensors_[i].scalar_type() == given.dtype &&
-        tensors_[i].sizes() == given.sizes) {
+        tensors_[i].sizes() ==
+            c10::IntArrayRef(given_sizes_.data() + given.first_size, given.dim)) {
       continue;
     }
     const Value& value = graph_.value(graph_.weights()[i].value);

@@ -44,7 +44,8 @@ class WeightStore {
   struct Given {
     c10::Device device;  // where it was when it was given
     c10::ScalarType dtype;
-    std::vector<std::int64_t> sizes;
+    std::size_t first_size;  // in given_sizes_, and how many
+    std::size_t dim;
   };
   void check(std::size_t weight, const at::Tensor& tensor) const;
   void refresh(std::size_t weight, Copy& copy);
@@ -53,6 +54,7 @@ class WeightStore {
   Graph graph_;
   std::vector<at::Tensor> tensors_;
   std::vector<Given> given_;
+  std::vector<std::int64_t> given_sizes_;  // of all, one after the other: read at every call
   std::mutex copies_mutex_;
   std::map<std::pair<std::size_t, std::string>, Copy> copies_;  // by weight and device
 };

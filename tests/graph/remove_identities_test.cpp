@@ -69,17 +69,23 @@ TEST(Identities, AreNotWhatOnlyLooksLikeThem) {
 
 TEST(Identities, AreCopiesOnOtherStridesThatNobodyWouldSee) {
   const std::string packed = "%y: f32[B, 4] in %x = aten.contiguous.default(%x)\n";
-  EXPECT_FALSE(stays(packed));
+  EXPECT_TRUE(stays(packed));  // the caller gets it, and may write it
   EXPECT_TRUE(stays("%y: f32[B, 4] = aten.contiguous.default(%x)"));  // a copy
   const auto nodes = [&](const std::string& more) {
     return without_identities(packed + more).num_nodes();
   };
-  // The caller would see a write to x, and has no way to see one to h.
+  EXPECT_EQ(nodes("%z: f32[B, 4] = aten.relu.default(%y)\noutput \"z\" = %z\n"), 1U);
+  // The caller would see a write to x, and has no way to see one to h, but sees z's strides.
   EXPECT_EQ(nodes("%z: f32[B, 4] in %x = aten.relu_.default(%y)\noutput \"z\" = %z\n"), 2U);
   EXPECT_EQ(nodes("%h: f32[B, 4] = aten.neg.default(%y)\n"
                   "%p: f32[B, 4] in %h = aten.contiguous.default(%h)\n"
                   "%z: f32[B, 4] in %h = aten.relu_.default(%p)\noutput \"z\" = %z\n"),
-            2U);
+            3U);
+  EXPECT_EQ(nodes("%h: f32[B, 4] = aten.neg.default(%y)\n"
+                  "%p: f32[B, 4] in %h = aten.contiguous.default(%h)\n"
+                  "%z: f32[B, 4] in %h = aten.relu_.default(%p)\n"
+                  "%s: f32[B, 4] = aten.clone.default(%z)\noutput \"s\" = %s\n"),
+            3U);
   // The strides of y decide whether p is a copy of h.
   EXPECT_EQ(nodes("%h: f32[B, 4] = aten.neg.default(%y)\n"
                   "%p: f32[B, 4] in %h = aten.contiguous.default(%h)\n"

@@ -31,24 +31,29 @@ class Packing {
     const Node& node = data_.nodes[n];
     return packet_of(node.op) == "aten.contiguous" &&
            !std::binary_search(decided_.begin(), decided_.end(), NodeId(n)) &&
-           !reached_[node.outputs[0].index()].valid() && !is_held(node.outputs[0]);
+           !reached_[node.outputs[0].index()].valid() && !is_held(n);
   }
 
  private:
-  // Does the caller get it, and may write it; or is it of an input that another one may overlap in
-  // a call, and be written?
-  bool is_held(ValueId id) const {
-    const StorageId storage = data_.values[id.index()].storage;
+  // Does the caller get a result whose strides and memory depend on those of what it passes in; or
+  // is it of an input that another one may overlap in a call, and be written?
+  bool is_held(std::size_t n) const {
+    const StorageId storage = data_.values[data_.nodes[n].outputs[0].index()].storage;
     const auto is_here = [&](ValueId other) {
       return storage.valid() && data_.values[other.index()].storage == storage;
     };
-    bool held = false;
+    const auto any_input = [&](const auto& holds) {
+      return std::any_of(data_.inputs.begin(), data_.inputs.end(),
+                         [&](const GraphInput& input) { return holds(input.value); });
+    };
+    if (writes_inputs_ && any_input(is_here)) return true;
+    bool given = false;
     for (const GraphOutput& output : data_.outputs) {
-      for_each_value(output.leaf, [&](ValueId other) { held = held || is_here(other); });
+      for_each_value(output.leaf, [&](ValueId other) { given = given || is_here(other); });
     }
-    if (!writes_inputs_) return held;
-    return held || std::any_of(data_.inputs.begin(), data_.inputs.end(),
-                               [&](const GraphInput& input) { return is_here(input.value); });
+    if (!given) return false;
+    const std::vector<NodeId> reached = reached_by_strides(data_, {NodeId(n)});
+    return any_input([&](ValueId input) { return reached[input.index()].valid(); });
   }
 
   static bool writes_inputs(const GraphData& data) {
