@@ -44,8 +44,10 @@ def find_places(model):
 
 
 def remove_fakes(model, before, weights):
-    """Takes away what a trace has left in a model and around it: tensors without numbers. ``before``
-    is what ``find_places`` gave before the trace, ``weights`` what the modules had."""
+    """Takes away what a trace has left in a model and around it: tensors without numbers.
+
+    ``before`` is what ``find_places`` gave before the trace, ``weights`` what the modules had.
+    """
     known = {id(t) for t in [*weights, *(place.tensor for place in before.values())]}
 
     def is_new(tensor):
