@@ -24,6 +24,9 @@ class InputMemory {
              std::int64_t batch, bool parts) const;
   // The part of it that concerns strides where a batch is cut.
   void check_layouts(const std::vector<at::Tensor>& inputs, std::int64_t batch) const;
+  // Inputs and weights whose memory a node may write.
+  const std::vector<std::size_t>& written() const { return written_; }
+  const std::vector<std::size_t>& written_weights() const { return written_weights_; }
   // Is there anything to look at? Run in order, writes are seen as in the model.
   bool looks(bool parts) const {
     return (parts || !in_order_) &&
@@ -38,9 +41,9 @@ class InputMemory {
 
   Graph graph_;
   bool in_order_;
-  std::vector<BatchDim> dims_;                // by input
-  std::vector<std::size_t> written_;          // inputs whose memory a node may write
-  std::vector<std::size_t> written_weights_;  // weights likewise
+  std::vector<BatchDim> dims_;        // by input
+  std::vector<std::size_t> written_;  // inputs
+  std::vector<std::size_t> written_weights_;
   struct Decided {
     std::size_t input;
     NodeId node;  // one that its strides decide about (graph/sharing.h)

@@ -12,7 +12,6 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
-#include "kerf/graph/pure.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_stage.h"
@@ -57,7 +56,6 @@ TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<a
                why_not_recorded(plan, device_graphs)),
       executor_(graph, plan, backend_),
       input_memory_(make_input_memory()) {
-  is_pure_ = is_pure(graph);
   for (const Node& node : graph.nodes()) {
     random_ = random_ || node.random;
     for (const Autocast& state : node.autocast) autocast_ = autocast_ || state.enabled;
@@ -141,20 +139,12 @@ void TorchPipeline::check_memory(const std::vector<at::Tensor>& inputs, const To
 }
 
 bool TorchPipeline::writes_inference_tensors(const std::vector<at::Tensor>& inputs) {
-  const auto is_written = [&](ValueId id) {
-    const StorageId storage = graph_.value(id).storage;
-    return storage.valid() && graph_.is_written(storage);
-  };
-  if (is_pure_) return false;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].is_inference() && is_written(graph_.inputs()[i].value)) return true;
-  }
-  for (std::size_t i = 0; i < graph_.weights().size(); ++i) {
-    if (backend_.weights().original(i).is_inference() && is_written(graph_.weights()[i].value)) {
-      return true;
-    }
-  }
-  return false;
+  const auto& written = input_memory_.written();
+  const auto& weights = input_memory_.written_weights();
+  return std::any_of(written.begin(), written.end(),
+                     [&](std::size_t i) { return inputs[i].is_inference(); }) ||
+         std::any_of(weights.begin(), weights.end(),
+                     [&](std::size_t w) { return backend_.weights().original(w).is_inference(); });
 }
 
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,

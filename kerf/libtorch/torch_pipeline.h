@@ -79,7 +79,6 @@ class TorchPipeline {
   std::map<std::string, std::string> reduce_;
   std::vector<BatchDim> input_dims_;
   std::optional<std::vector<OutputRule>> rules_;  // made when micro-batches are first asked for
-  bool is_pure_ = false;
   bool random_ = false;
   bool autocast_ = false;
   TorchBackend backend_;

@@ -668,15 +668,15 @@ def _apart(tensors):
     """Rows of one tensor that have no byte in common are inputs of their own: their places in one
     memory would be sizes of the trace."""
     memory = [t.untyped_storage()._cdata if _is_plain(t) else None for t in tensors]
-    return [
-        t.detach().clone().requires_grad_(t.requires_grad)
-        if key is not None
-        and memory.count(key) > 1
-        and not any(_may_meet(t, o) for o, k in zip(tensors, memory) if k == key and o is not t)
-        and sum(o is t for o in tensors) == 1
-        else t
-        for t, key in zip(tensors, memory, strict=True)
-    ]
+    out = []
+    for i, (tensor, own) in enumerate(zip(tensors, memory, strict=True)):
+        others = [
+            tensors[j] for j, m in enumerate(memory) if own is not None and m == own and j != i
+        ]
+        if others and not any(_may_meet(tensor, other) for other in others):
+            tensor = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        out.append(tensor)
+    return out
 
 
 def _is_plain(tensor):

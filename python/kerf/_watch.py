@@ -18,6 +18,15 @@ from kerf._state import GLOBAL_HOOKS, HOOKS
 from kerf._traced import AGAIN, TracedModel, loose_changed, module_name
 
 
+def add_entries(watch, entries):
+    """Watches ``(dictionary, key)`` pairs: one look at each dictionary while it stays as it is."""
+    keys = {}
+    for holder, key in entries:
+        keys.setdefault(id(holder), (holder, []))[1].append(key)
+    for holder, some in keys.values():
+        watch.add_names(holder, some)
+
+
 class ModelWatch:
     """Tells on every call whether a model is still what was traced: a microsecond for 50 modules.
 
@@ -180,20 +189,19 @@ class ModelWatch:
             self._watch.add_attribute(weight, "requires_grad")
 
     def _add_outside(self):
-        """Globals by their dictionaries: a look at each is enough while it stays as it is."""
-        entries = {}
+        """Global numbers and functions that the code names."""
+        entries = []
         for name, (value, link) in outside_of(self._model, self._traced.code_read()).items():
             if name not in self._traced.outside:
                 continue
             kind, holder, key = link
             if kind == "entry":
-                entries.setdefault(id(holder), (holder, []))[1].append(key)
+                entries.append((holder, key))
             else:
                 self._add_link(*link)
             for _, item in contents_of(value):
                 self._add_content(item)
-        for holder, keys in entries.values():
-            self._watch.add_names(holder, keys)
+        add_entries(self._watch, entries)
 
     def _add_link(self, kind, holder, key):
         if kind == "entry":

@@ -4,24 +4,17 @@
 
 #include <algorithm>
 
+#include "kerf/graph/arguments.h"
+
 namespace kerf {
 namespace {
-
-// The argument at a position of the schema, or under its name.
-template <class T>
-const T* find_argument(const Node& node, std::size_t position, std::string_view name) {
-  for (std::size_t i = 0; i < node.args.size(); ++i) {
-    const NamedArgument& given = node.args[i];
-    if (given.name.empty() ? i == position : given.name == name) return given.value.find<T>();
-  }
-  return nullptr;
-}
 
 bool takes_statistics_of_its_batch(const Node& node) {
   const std::string_view packet = packet_of(node.op);
   if (packet != "aten.batch_norm" && packet != "aten.native_batch_norm") return false;
-  const bool* const training = find_argument<bool>(node, 5, "training");
-  return training != nullptr && *training;
+  const Argument* const training = find_argument(node, 5, "training");
+  const bool* const flag = training != nullptr ? training->find<bool>() : nullptr;
+  return flag != nullptr && *flag;
 }
 
 // Is it one value per channel for one sample, and several for two?
@@ -42,7 +35,8 @@ void find_conditions(Captured& captured) {
   std::vector<Condition>& conditions = captured.data.conditions;
   for (const Node& node : captured.data.nodes) {
     if (!takes_statistics_of_its_batch(node)) continue;
-    const auto* const input = find_argument<ValueId>(node, 0, "input");
+    const Argument* const given = find_argument(node, 0, "input");
+    const auto* const input = given != nullptr ? given->find<ValueId>() : nullptr;
     if (input == nullptr || !needs_two_samples(captured.data.values[input->index()])) continue;
     const Condition condition{Expr::parse("B"), Relation::not_equal, Expr(1), node.source};
     if (std::find(conditions.begin(), conditions.end(), condition) == conditions.end()) {
