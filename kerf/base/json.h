@@ -3,11 +3,12 @@
 //
 // JSON at the border: fields read with their path in the message, and the format header every file
 // of Kerf carries. Reading goes through JsonDocument, made for files of a million entries; what is
-// written is built as a Json.
+// written is built as a Json; files that build one include <nlohmann/json.hpp>, which takes longer
+// to compile than most of them.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -3,6 +3,7 @@
 #include "kerf/device/cluster.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <set>
@@ -14,7 +15,6 @@ namespace kerf {
 namespace {
 
 constexpr FormatVersion kVersion{1, 0};
-constexpr std::int64_t kMostDevices = 4096;
 
 [[noreturn]] void refuse(std::string_view found, std::string_view expected) {
   throw Error(ErrorKind::invalid_argument,

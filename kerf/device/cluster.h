@@ -25,6 +25,8 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
+inline constexpr int kMostDevices = 4096;  // of a cluster
+
 // Devices and the links between them. A plain value; saved as cluster.json.
 //
 //   Cluster cluster = parse_devices("cpu:0=2GiB,cpu:1=1GiB");   // device/devices.h

@@ -16,7 +16,6 @@
 namespace kerf {
 namespace {
 
-constexpr int kMostDevices = 4096;
 constexpr std::int64_t kMostOrdinal = 1 << 20;
 
 // Messages carry the text with a caret under the character; a list of names has no such text.

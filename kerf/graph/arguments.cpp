@@ -14,6 +14,11 @@ const Argument* find_argument(const Node& node, std::size_t position, std::strin
   return nullptr;
 }
 
+const ValueId* find_tensor(const Node& node, std::size_t position, std::string_view name) {
+  const Argument* const given = find_argument(node, position, name);
+  return given == nullptr ? nullptr : given->find<ValueId>();
+}
+
 bool depends_on_batch(const Argument& argument) {
   if (const auto* size = argument.find<Expr>()) return !size->is_constant();
   if (const auto* list = argument.find<Argument::List>()) {

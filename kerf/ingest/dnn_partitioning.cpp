@@ -3,6 +3,7 @@
 #include "kerf/ingest/dnn_partitioning.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

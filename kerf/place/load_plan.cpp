@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/place/load_plan.h"
 
+#include <nlohmann/json.hpp>
+
 #include "kerf/base/json.h"
 
 namespace kerf {

@@ -5,6 +5,7 @@
 // the top in the graph's order, so that a file can be read, edited and loaded without the graph.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <unordered_map>

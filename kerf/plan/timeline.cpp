@@ -3,6 +3,7 @@
 #include "kerf/plan/timeline.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

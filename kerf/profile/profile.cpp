@@ -3,6 +3,7 @@
 #include "kerf/profile/profile.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <set>

@@ -197,8 +197,8 @@ class Copy {
   std::vector<std::vector<std::size_t>> followers_;  // by stage: those that wait for it
 };
 
-constexpr double kWalked = 1 << 23;      // tasks x devices that are all walked
-constexpr double kMostWalked = 1 << 27;  // and that can be
+constexpr double kAllTasks = 1 << 23;   // tasks x devices that are all walked
+constexpr double kMostTasks = 1 << 27;  // and that can be
 
 // In the middle of a step of very many micro-batches every one does what the one before did, a
 // clock later, so a step without most of them has the same peaks, but for what each keeps to the
@@ -210,14 +210,14 @@ std::size_t enough_microbatches(const Plan& plan, std::span<const DeviceId> devi
   const auto all = static_cast<std::size_t>(plan.n_microbatches);
   const std::size_t used = std::set<DeviceId>(devices.begin(), devices.end()).size();
   const double each = static_cast<double>(devices.size()) * static_cast<double>(used);
-  if (each * static_cast<double>(all) <= kWalked) return all;
+  if (each * static_cast<double>(all) <= kAllTasks) return all;
   const std::size_t enough = std::min(all, 2 * (used + 1) * (devices.size() + 1) + 4);
   const double amount = each * static_cast<double>(enough);
-  if (amount <= kMostWalked) return enough;
+  if (amount <= kMostTasks) return enough;
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[verify.memory] {} micro-batches of {} stages on {} devices are {:.3g} "
                           "tasks to follow; expected at most {:.3g}; use fewer micro-batches",
-                          all, devices.size(), used, amount, kMostWalked));
+                          all, devices.size(), used, amount, kMostTasks));
 }
 
 // The smallest limit of those that devices of one memory have is that of them all.

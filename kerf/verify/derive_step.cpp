@@ -102,7 +102,7 @@ double derive_bubble(const Traffic& traffic, const Walked& walked, const Plan& p
   return std::clamp(idle / count, 0.0, 1.0);  // sums may pass the step by a rounding error
 }
 
-constexpr double kMostWalked = 1 << 28;
+constexpr double kMostMoves = 1 << 28;
 constexpr double kMostKept = 1 << 24;  // where all of them stay in memory
 
 // How many there are to follow, where that can be done.
@@ -113,7 +113,7 @@ double find_amount(const Flow& flow, const Traffic& traffic, const Moves& moves,
   for (const auto& list : moves.incoming) each += static_cast<double>(list.size());
   const double amount = each * n_microbatches;
   const bool kept = traffic.overlapped || traffic.uses_wire();
-  const double most = kept ? kMostKept : kMostWalked;
+  const double most = kept ? kMostKept : kMostMoves;
   if (amount <= most) return amount;
   throw Error(
       ErrorKind::invalid_argument,

@@ -4,6 +4,7 @@
 // Damaged JSON: refused with an Error of the kind asked for, with a place, or read. A reader that
 // walks the result throws nothing else either.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <optional>

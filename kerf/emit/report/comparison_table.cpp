@@ -3,6 +3,7 @@
 #include "kerf/emit/report/comparison_table.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
@@ -13,7 +14,7 @@ namespace kerf {
 namespace {
 
 using Align = TextTable::Align;
-constexpr FormatVersion kVersion{1, 1};
+constexpr FormatVersion kComparisonVersion{1, 1};
 
 Bytes fullest(const Plan& plan) {
   Bytes most;
@@ -87,7 +88,7 @@ std::string comparison_table(const Comparison& comparison) {
 }
 
 Json comparison_json(const Comparison& comparison) {
-  Json json = format_header("kerf-comparison", kVersion);
+  Json json = format_header("kerf-comparison", kComparisonVersion);
   json["objective"] = to_string(comparison.objective);
   json["lower_bound"] = nullptr;
   if (!comparison.bound.name.empty()) {

@@ -2,13 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/emit/report/report_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "kerf/emit/report/cut_out.h"
 #include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 2};
+constexpr FormatVersion kReportVersion{1, 2};
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
@@ -64,7 +66,7 @@ Json bound_json(const Plan& plan) {
 }  // namespace
 
 Json report_json(const Plan& plan) {
-  Json json = format_header("kerf-report", kVersion);
+  Json json = format_header("kerf-report", kReportVersion);
   json["graph"] = plan.graph_name;
   json["graph_hash"] = plan.graph_hash;
   json["method"] = plan.method;

@@ -6,6 +6,7 @@
 #include "kerf/emit/report/trace.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "kerf/base/json.h"
 

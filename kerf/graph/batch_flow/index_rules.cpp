@@ -10,7 +10,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
 constexpr std::string_view kByNumber = "picks samples by their number in the batch";
 constexpr std::string_view kBySamples = "picks rows of the batch by numbers that are computed";
 

@@ -11,8 +11,6 @@ namespace kerf {
 namespace {
 
 constexpr int kMostSteps = 200;  // from a result back to the samples
-constexpr std::int64_t kMean = 1;
-constexpr std::int64_t kSum = 2;
 constexpr std::int64_t kUsualIgnoreIndex = -100;
 
 template <std::size_t N>
@@ -98,9 +96,9 @@ class Walk {
   }
 
   static LossShape by_number(const Call& call, std::optional<std::int64_t> reduction) {
-    const std::int64_t number = reduction.value_or(kMean);
-    if (number == kMean) return {LossKind::mean, call.id()};
-    return number == kSum ? LossShape{LossKind::sum, call.id()} : LossShape{};
+    const std::int64_t number = reduction.value_or(kMeanReduction);
+    if (number == kMeanReduction) return {LossKind::mean, call.id()};
+    return number == kSumReduction ? LossShape{LossKind::sum, call.id()} : LossShape{};
   }
 
   // One target a sample, none of them set aside, no class weighed: the mean over targets is the

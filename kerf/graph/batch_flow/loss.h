@@ -9,6 +9,10 @@
 
 namespace kerf {
 
+// Values of the argument `reduction`.
+inline constexpr std::int64_t kMeanReduction = 1;
+inline constexpr std::int64_t kSumReduction = 2;
+
 enum class LossKind : std::uint8_t {
   unknown,
   constant,       // no sample has a part in it

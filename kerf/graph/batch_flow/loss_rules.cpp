@@ -3,12 +3,11 @@
 //
 // Losses: a number a sample when nothing is reduced, else one for all.
 #include "kerf/graph/batch_flow/carry.h"
+#include "kerf/graph/batch_flow/loss.h"
 #include "kerf/graph/batch_flow/rules.h"
 
 namespace kerf {
 namespace {
-
-constexpr std::int64_t kMean = 1;
 
 BatchState reduced(const Call& call, ValueId result) {
   std::vector<Operand> operands;
@@ -20,7 +19,7 @@ BatchState reduced(const Call& call, ValueId result) {
 
 template <std::size_t Reduction>
 BatchState elementwise_loss_rule(const Call& call, ValueId result, std::size_t position) {
-  return call.integer(Reduction, "reduction").value_or(kMean) == 0
+  return call.integer(Reduction, "reduction").value_or(kMeanReduction) == 0
              ? pointwise_rule(call, result, position)
              : reduced(call, result);
 }
@@ -30,7 +29,7 @@ BatchState class_loss_rule(const Call& call, ValueId result, std::size_t /*posit
   const auto x = call.tensor(0, "self");
   const auto target = call.tensor(1, "target");
   if (!x || !target || call.rank(*target) < 1) return reduced(call, result);
-  if (call.integer(3, "reduction").value_or(kMean) != 0 || call.rank(*x) < 2) {
+  if (call.integer(3, "reduction").value_or(kMeanReduction) != 0 || call.rank(*x) < 2) {
     return reduced(call, result);
   }
   std::vector<Operand> operands;

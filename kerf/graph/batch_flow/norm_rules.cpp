@@ -8,8 +8,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 BatchState normalised(const Call& call, ValueId x, ValueId result, const std::vector<int>& to) {
   std::vector<Operand> operands;
   for (const ValueId id : call.graph().inputs_of(call.id())) {

@@ -11,7 +11,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
 constexpr std::string_view kSome = "takes some of the samples out of the batch";
 
 // k where an expression is k*B, zero and negative ones included.

@@ -12,8 +12,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 // A letter a dimension, as einsum writes them.
 struct Labelled {
   std::optional<ValueId> value;

@@ -9,8 +9,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 std::vector<int> only(int rank, int dim, int to_dim) {
   std::vector<int> to(static_cast<std::size_t>(rank), kRunOver);
   if (dim < rank) to[static_cast<std::size_t>(dim)] = to_dim;

@@ -8,8 +8,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 // A size of one, or none at all, becomes B: the same for every sample.
 BatchState expanded(const Call& call, std::optional<ValueId> x, ValueId result) {
   if (!x || !x->valid() || call.rank(*x) > call.rank(result)) return call.unknown(kNoRule);

@@ -14,6 +14,9 @@
 
 namespace kerf {
 
+// What a rule says of arguments that it was not made for.
+inline constexpr std::string_view kNoRule = "has arguments without a rule";
+
 // The state of `result`, which is output number `position` of the call.
 using BatchRule = BatchState (*)(const Call& call, ValueId result, std::size_t position);
 

@@ -10,8 +10,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 // Elements before and after the batch's dimension; nothing when another size depends on B.
 struct Around {
   std::int64_t before = 1;

@@ -10,8 +10,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kNoRule = "has arguments without a rule";
-
 // The first `kept` dimensions of x stay; the others are run over; all else is for all samples.
 BatchState leading(const Call& call, ValueId x, ValueId result, int kept) {
   std::vector<int> to = straight(call.rank(x));

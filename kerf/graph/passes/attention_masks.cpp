@@ -6,25 +6,14 @@
 #include <optional>
 
 #include "kerf/graph/arguments.h"
+#include "kerf/graph/passes/attention.h"
 #include "kerf/graph/passes/remove_unused.h"
 
 namespace kerf {
 namespace {
 
-// aten::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, *, ...)
-constexpr std::size_t kQuery = 0;
-constexpr std::size_t kKey = 1;
-constexpr std::size_t kMask = 3;
-constexpr std::size_t kIsCausal = 5;
-
-std::optional<ValueId> find_tensor(const Node& node, std::size_t position, std::string_view name) {
-  const Argument* const given = find_argument(node, position, name);
-  const auto* const id = given == nullptr ? nullptr : given->find<ValueId>();
-  return id == nullptr ? std::nullopt : std::optional(*id);
-}
-
 bool is_causal(const Node& node) {
-  const Argument* const given = find_argument(node, kIsCausal, "is_causal");
+  const Argument* const given = find_argument(node, attention::kIsCausal, "is_causal");
   const auto* const flag = given == nullptr ? nullptr : given->find<bool>();
   return given != nullptr && (flag == nullptr || *flag);
 }
@@ -42,10 +31,10 @@ bool fits(const Sizes& mask, const Sizes& scores) {
 std::optional<MaskedAttention> find_mask(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (node.op != "aten.scaled_dot_product_attention.default" || is_causal(node)) return {};
-  const auto query = find_tensor(node, kQuery, "query");
-  const auto key = find_tensor(node, kKey, "key");
-  const auto mask = find_tensor(node, kMask, "attn_mask");
-  if (!query || !key || !mask) return {};
+  const ValueId* const query = find_tensor(node, attention::kQuery, "query");
+  const ValueId* const key = find_tensor(node, attention::kKey, "key");
+  const ValueId* const mask = find_tensor(node, attention::kMask, "attn_mask");
+  if (query == nullptr || key == nullptr || mask == nullptr) return {};
   std::vector<Expr> scores = graph.value(*query).shape.list();
   const std::vector<Expr>& keys = graph.value(*key).shape.list();
   if (scores.size() < 2 || keys.size() < 2) return {};
@@ -62,12 +51,12 @@ void leave_out(Node& node, MaskKind kind) {
   if (const auto mask = named("attn_mask"); mask != node.args.end()) {
     node.args.erase(mask);
   } else {
-    node.args[kMask].value = Argument{};
+    node.args[attention::kMask].value = Argument{};
   }
   if (kind != MaskKind::causal) return;
   if (const auto flag = named("is_causal"); flag != node.args.end()) node.args.erase(flag);
-  if (node.args.size() > kIsCausal && node.args[kIsCausal].name.empty()) {
-    node.args[kIsCausal].value = Argument{true};
+  if (node.args.size() > attention::kIsCausal && node.args[attention::kIsCausal].name.empty()) {
+    node.args[attention::kIsCausal].value = Argument{true};
   } else {
     node.args.push_back({"is_causal", Argument{true}});
   }

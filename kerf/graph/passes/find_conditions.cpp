@@ -35,8 +35,7 @@ void find_conditions(Captured& captured) {
   std::vector<Condition>& conditions = captured.data.conditions;
   for (const Node& node : captured.data.nodes) {
     if (!takes_statistics_of_its_batch(node)) continue;
-    const Argument* const given = find_argument(node, 0, "input");
-    const auto* const input = given != nullptr ? given->find<ValueId>() : nullptr;
+    const ValueId* const input = find_tensor(node, 0, "input");
     if (input == nullptr || !needs_two_samples(captured.data.values[input->index()])) continue;
     const Condition condition{Expr::parse("B"), Relation::not_equal, Expr(1), node.source};
     if (std::find(conditions.begin(), conditions.end(), condition) == conditions.end()) {

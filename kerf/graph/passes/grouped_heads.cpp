@@ -6,24 +6,15 @@
 #include <optional>
 
 #include "kerf/graph/arguments.h"
+#include "kerf/graph/passes/attention.h"
 #include "kerf/graph/passes/remove_unused.h"
 
 namespace kerf {
 namespace {
 
-// aten::scaled_dot_product_attention(query, key, value, attn_mask, ..., *, scale, enable_gqa)
-constexpr std::size_t kQuery = 0;
-constexpr std::size_t kKey = 1;
-constexpr std::size_t kValue = 2;
-constexpr std::size_t kMask = 3;
 constexpr std::size_t kHeads = 1;  // dimension of [batch, heads, length, width]
 // Beyond this width kernels fall back to the one that keeps all scores in memory.
 constexpr std::int64_t kMostWidth = 256;
-
-const ValueId* find_tensor(const Node& node, std::size_t position, std::string_view name) {
-  const Argument* const given = find_argument(node, position, name);
-  return given == nullptr ? nullptr : given->find<ValueId>();
-}
 
 // The node that made a value by an operator, from the value it took first.
 const ValueId* find_source(const Graph& graph, ValueId id, std::string_view op) {
@@ -52,7 +43,7 @@ std::optional<ValueId> find_repeated(const Graph& graph, ValueId id) {
 }
 
 bool is_plain(const Node& node) {
-  const Argument* const mask = find_argument(node, kMask, "attn_mask");
+  const Argument* const mask = find_argument(node, attention::kMask, "attn_mask");
   const auto grouped = std::any_of(node.args.begin(), node.args.end(),
                                    [](const auto& given) { return given.name == "enable_gqa"; });
   return node.op == "aten.scaled_dot_product_attention.default" && !grouped &&
@@ -67,9 +58,9 @@ bool have_same_width(const Graph& graph, ValueId key, ValueId value) {
 
 bool group(const Graph& graph, Node& node) {
   if (!is_plain(node)) return false;
-  const ValueId* const query = find_tensor(node, kQuery, "query");
-  const ValueId* const key = find_tensor(node, kKey, "key");
-  const ValueId* const value = find_tensor(node, kValue, "value");
+  const ValueId* const query = find_tensor(node, attention::kQuery, "query");
+  const ValueId* const key = find_tensor(node, attention::kKey, "key");
+  const ValueId* const value = find_tensor(node, attention::kValue, "value");
   if (query == nullptr || key == nullptr || value == nullptr) return false;
   const auto keys = find_repeated(graph, *key);
   const auto values = find_repeated(graph, *value);
@@ -81,8 +72,9 @@ bool group(const Graph& graph, Node& node) {
   }
   for (std::size_t i = 0; i < node.args.size(); ++i) {
     NamedArgument& given = node.args[i];
-    if (given.name == "key" || (given.name.empty() && i == kKey)) given.value = Argument{*keys};
-    if (given.name == "value" || (given.name.empty() && i == kValue)) {
+    if (given.name == "key" || (given.name.empty() && i == attention::kKey))
+      given.value = Argument{*keys};
+    if (given.name == "value" || (given.name.empty() && i == attention::kValue)) {
       given.value = Argument{*values};
     }
   }
