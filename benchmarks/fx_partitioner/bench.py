@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""How fast, and how good, is kerf.fx beside torch.fx's accelerator partitioner? See README.md."""
+"""How fast, and how good, is kerf.fx next to torch.fx's accelerator partitioner? See README.md."""
 
 import argparse
 import collections
@@ -486,7 +486,7 @@ def partition_latency(blocks, limit, verdicts):
             lambda c=case, p=mine: kerf.fx.get_partition_to_latency_mapping([p], c.latencies)
         )
         assert answer.overall_latency_sec == case.limit()
-        peer_text, ratio = "not tried: twice as long a block", ""
+        peer_text, ratio = "not tried: doubles per block", ""
         if family == "chain" or not gone:
             peer = Peer(
                 lambda c=case, p=theirs: utils.get_latency_of_one_partition(p, c.latencies),

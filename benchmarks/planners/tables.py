@@ -182,7 +182,7 @@ def proof(bench):
 
 
 def partitioners(bench):
-    """Beside Mt-KaHyPar and METIS: never worse, at a fifth of the cpu time or less."""
+    """Next to Mt-KaHyPar and METIS: never worse, at a fifth of the cpu time or less."""
     rows, gains, ratios = [], [], []
     for name, known in THROUGHPUT.items():
         path = bench.published("throughput", name)
@@ -292,7 +292,7 @@ def chain(bench):
     """A T5-like graph of 6,150 nodes on 8 accelerators, contiguous: <= 0.5 s."""
     rows = []
     for branched in (False, True):
-        name = "decoder beside the encoder" if branched else "chain"
+        name = "decoder next to encoder" if branched else "chain"
         data = generate.t5(branched=branched).problem(8)
         problem = judge.from_json(data)
         plan = bench.plan(bench.written(f"t5_{branched}", data), *CONTIGUOUS, contiguous=True)
@@ -323,12 +323,12 @@ def chain(bench):
     return header + ["busiest / mean compute", "cpu s", "MB", "target"], rows
 
 
-SWEPT = (1, 2, 3, 4, 6, 8)  # blocks of Mixed-Pipe, times the accelerators
-FAMILIES = ("multilevel", "acyclic", "metis", "pipedream", "binpack2d")
+SWEPT = (1, 2, 3, 4, 6, 8)  # stages of Mixed-Pipe, times the accelerators
+OTHER_METHODS = ("multilevel", "acyclic", "metis", "pipedream", "binpack2d")
 
 
-def families(bench):
-    """Max load by other methods, as a multiple of `auto`'s: Mixed-Pipe by blocks, and others."""
+def methods(bench):
+    """Max load by other methods, as a multiple of `auto`'s: Mixed-Pipe by stages, and others."""
     rows = []
     for name in THROUGHPUT:
         path = bench.published("throughput", name)
@@ -339,7 +339,7 @@ def families(bench):
             bench.plan(path, "--method", "mixed_pipe", "--stages", str(times_each * accelerators))
             for times_each in SWEPT
         ]
-        others = [bench.plan(path, "--method", method) for method in FAMILIES]
+        others = [bench.plan(path, "--method", method) for method in OTHER_METHODS]
         shares = [plan.value / best.value for plan in (found, *swept, *others)]
         faults = [plan.fault for plan in (found, *swept, *others)]
         rows.append(
@@ -355,7 +355,7 @@ def families(bench):
         )
     header = ["problem", "auto", "cpu s", "mixed_pipe", "cpu s"]
     header += [f"L = {times_each}k" for times_each in SWEPT]
-    return [*header, *FAMILIES, "auto first"], rows
+    return [*header, *OTHER_METHODS, "auto first"], rows
 
 
-TABLES = (contiguous, ideals, any_split, proof, partitioners, costly, latency, chain, families)
+TABLES = (contiguous, ideals, any_split, proof, partitioners, costly, latency, chain, methods)
