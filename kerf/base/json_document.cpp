@@ -239,7 +239,7 @@ class JsonParser {
     const auto refuse = [&](std::string_view key) {
       fail_with(static_cast<std::size_t>(key.data() - text_.data()) - 1,
                 fmt::format("the key \"{}\" a second time; expected each key of an object once; "
-                            "take one of them out",
+                            "remove one of them",
                             key));
     };
     if (length <= 16) {

@@ -111,7 +111,7 @@ void parse_item(std::string_view text, std::size_t start, std::string_view item,
     const std::size_t equals = item.find('=');
     request = parse_name(text, start, item.substr(0, equals));
     if (counted && request.ordinal >= 0) {
-      refuse({text, start}, fmt::format("{} devices of one number", count),
+      refuse({text, start}, fmt::format("{} devices with the same number", count),
              "a kind without a number after 'x'");
     }
     if (equals != std::string_view::npos) {
@@ -168,9 +168,9 @@ void deal_cores(Cluster& cluster, const LocalMachine& machine) {
     }
   }
   if (owners.size() > cores) {
-    cluster.notes.push_back(fmt::format(
-        "{} CPU devices share {} cores: stages on one core take turns, times will be longer",
-        owners.size(), cores));
+    cluster.notes.push_back(
+        fmt::format("{} CPU devices share {} cores: stages on one core take turns and take longer",
+                    owners.size(), cores));
   }
 }
 
@@ -243,11 +243,12 @@ void apply_limits(std::vector<Request>& requests, const std::map<std::string, By
                               key, bytes.count));
     }
     if (!used.contains(key)) {
-      throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[device.make_cluster] max_memory names '{}', which is none of the "
-                              "devices; expected one of {}, a kind of device, or an accelerator's "
-                              "number; name the device that is meant",
-                              key, listed(names)));
+      throw Error(
+          ErrorKind::invalid_argument,
+          fmt::format(
+              "[device.make_cluster] max_memory names '{}', which is not one of the devices; "
+              "expected one of {}, a kind of device, or an accelerator's number; correct the name",
+              key, listed(names)));
     }
   }
 }

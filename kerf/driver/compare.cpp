@@ -25,7 +25,7 @@ void check_names(const std::vector<std::string>& methods) {
   for (std::size_t i = 0; i < methods.size(); ++i) {
     if (std::find(known.begin(), known.end(), methods[i]) == known.end()) {
       throw Error(ErrorKind::invalid_argument,
-                  fmt::format("[driver.compare] method '{}'; expected some of {}, or all",
+                  fmt::format("[driver.compare] unknown method '{}'; expected some of {}, or all",
                               methods[i], fmt::join(known, ", ")));
     }
     const auto here = methods.begin() + static_cast<std::ptrdiff_t>(i);

@@ -21,18 +21,17 @@ NoSplit why_none(const LoadProblem& problem, const place::LoadRequest& request) 
     largest = std::max(largest, bound.value);
   }
   if (std::isinf(largest)) {
-    return {fmt::format(
-        "[partition.{}] no split fits the memory of {:.6g} that each of {} accelerators has; raise "
-        "maxSizePerFPGA, or add accelerators or a CPU",
-        request.method, problem.memory, problem.num_accelerators)};
+    return {
+        fmt::format("[partition.{}] no split fits a memory of {:.6g} on each of {} accelerators; "
+                    "raise maxSizePerFPGA, or add accelerators or a CPU",
+                    request.method, problem.memory, problem.num_accelerators)};
   }
   const bool contiguous =
       request.contiguous || request.method == "ideals" || request.method == "chain";
   return {fmt::format(
-      "[partition.{}] no {}split was found in {:.3g} s that fits the memory of {:.6g} of each "
-      "accelerator and whose devices do not wait for each other in a circle, which does not prove "
-      "that there is none; raise "
-      "--time-budget or maxSizePerFPGA, or try --method auto",
+      "[partition.{}] no {}split was found in {:.3g} s that fits each accelerator's memory of "
+      "{:.6g} and whose devices do not wait for each other in a cycle; that does not prove that "
+      "there is none; raise --time-budget or maxSizePerFPGA, or try --method auto",
       request.method, contiguous ? "contiguous " : "", request.options.time_budget,
       problem.memory)};
 }

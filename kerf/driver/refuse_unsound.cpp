@@ -13,7 +13,7 @@ namespace {
 void refuse(const std::string& method, const std::vector<Violation>& violations) {
   if (violations.empty()) return;
   throw Error(ErrorKind::internal,
-              fmt::format("[driver.plan] what method '{}' made breaks {}; expected a sound plan; "
+              fmt::format("[driver.plan] the plan of method '{}' breaks {}; expected a sound plan; "
                           "this is a bug in Kerf, please report it, and use another method",
                           method, list_violations(violations)));
 }
@@ -28,7 +28,7 @@ void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan,
                     const place::LoadRequest& request) {
   std::vector<Violation> violations = verify_load_plan(problem, plan, request.serial);
   if (request.contiguous && !plan.contiguous) {
-    violations.push_back({"contiguous", "a contiguous split was asked for, and this is none"});
+    violations.push_back({"contiguous", "a contiguous split was requested, and this is not one"});
   }
   refuse(plan.method, violations);
 }

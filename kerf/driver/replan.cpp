@@ -74,12 +74,12 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
   if (outcome) refuse_unsound(problem, *outcome);
   if (outcome && recovered && plan.profile_source != Source::estimated) {
     outcome->notes.push_back(
-        "made again without its profile: the stages' times, in proportion to the micro-batch; "
-        "nothing is known of the operators' workspace");
+        "replanned without its profile: stage times are scaled in proportion to the micro-batch, "
+        "and the operators' workspace is unknown");
   }
   if (outcome && !batch && problem.batch != plan.batch) {
     outcome->notes.push_back(
-        fmt::format("made for a batch of {}, not of {} as before: one sample for each micro-batch",
+        fmt::format("replanned for a batch of {} instead of {}: one sample per micro-batch",
                     problem.batch, plan.batch));
   }
   return outcome;

@@ -56,8 +56,9 @@ std::string describe_violation(std::span<const Condition> conditions, std::int64
                                std::string_view what) {
   const Condition* violated = find_violated(conditions, batch);
   if (violated == nullptr) return "";
-  return fmt::format("a {} of {}, where {} went on because {} held for the example", what, batch,
-                     violated->source.empty() ? "the model" : violated->source, violated->str());
+  return fmt::format("a {} of {}, but {} took its path because {} held for the example", what,
+                     batch, violated->source.empty() ? "the model" : violated->source,
+                     violated->str());
 }
 
 void check_conditions(std::span<const Condition> conditions, std::int64_t batch, int n_microbatches,

@@ -44,7 +44,7 @@ class Cursor {
         rest.empty() ? "the end of the line" : fmt::format("'{}'", printable(rest.substr(0, 24)));
     throw Error(ErrorKind::invalid_graph,
                 fmt::format("[graph.parse] {}:{}:{}: found {}; expected {}; fix the line, or write "
-                            "the file again if it was cut short",
+                            "the file again if it is truncated",
                             source_, number_, at + 1, found, expected));
   }
   // Something below (an expression, a size) threw: add the place.
@@ -211,7 +211,7 @@ class GraphParser {
       Cursor cursor(line, number, source_);
       if (const std::size_t bad = find_invalid_utf8(line); bad < line.size()) {
         throw Error(ErrorKind::invalid_graph,
-                    fmt::format("[graph.parse] {}:{}:{}: a byte that is no UTF-8; expected UTF-8 "
+                    fmt::format("[graph.parse] {}:{}:{}: a byte that is not UTF-8; expected UTF-8 "
                                 "text; give a graph that kerf.trace wrote",
                                 source_, number, bad + 1));
       }

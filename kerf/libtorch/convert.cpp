@@ -123,10 +123,10 @@ c10::Device to_torch_device(const Device& device) {
   } catch (const c10::Error&) {
     throw Error(
         ErrorKind::missing_backend,
-        fmt::format("[libtorch.device] device '{}' is of kind '{}', which PyTorch cannot run; "
-                    "expected cpu or an accelerator of this machine such as cuda:0; plan "
-                    "for devices that are here",
-                    device.name, device.kind));
+        fmt::format(
+            "[libtorch.device] device '{}' is of kind '{}', which PyTorch cannot run; expected cpu "
+            "or an accelerator of this machine such as cuda:0; plan for devices of this machine",
+            device.name, device.kind));
   }
 }
 

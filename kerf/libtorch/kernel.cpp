@@ -156,9 +156,10 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
   if (const std::string reason = why_refused(schema); !reason.empty()) {
     throw Error(
         ErrorKind::unsupported_operator,
-        fmt::format("[libtorch.load] {} calls {}, which no graph may call: {}; expected operators "
-                    "that compute on tensors; take it out of the model, or into an opaque block",
-                    graph.describe(node_), node.op, reason));
+        fmt::format(
+            "[libtorch.load] {} calls {}, which no graph may call: {}; expected operators that "
+            "compute on tensors; remove it from the model, or put it into an opaque block",
+            graph.describe(node_), node.op, reason));
   }
   const std::vector<const Argument*> given = match_arguments(graph, node_, schema);
   check_call(graph, node_, schema, given);
@@ -242,8 +243,8 @@ void Kernel::bind_opaque(const Graph& graph, const std::vector<int>& slot_of,
   const auto found = opaque.find(node.name);
   if (found == opaque.end()) {
     throw Error(ErrorKind::unsupported_operator,
-                fmt::format("[libtorch.load] node '{}' is an opaque block and nobody can call it; "
-                            "expected the Python model; run it through kerf.Pipeline",
+                fmt::format("[libtorch.load] node '{}' is an opaque block, which C++ alone cannot "
+                            "call; expected the Python model; run it through kerf.Pipeline",
                             node.name));
   }
   opaque_ = found->second;
@@ -288,13 +289,12 @@ void Kernel::fit_strides(const Graph& graph, std::int64_t batch) {
   if (fits) return;
   const bool whole = traced.offset.eval(batch) == 0;
   if (alias_matters_ || (strides_ == Strides::as_traced && !whole)) {
-    throw Error(
-        ErrorKind::run_failed,
-        fmt::format("its input has strides [{}] on {}, where the model was traced with "
-                    "others, and a copy would not do: the memory is the caller's or is written; "
-                    "expected memory laid out as traced; trace the model on {} with inputs like "
-                    "these, or put .contiguous() before the operator",
-                    fmt::join(tensor.strides(), ", "), device_.str(), device_.str()));
+    throw Error(ErrorKind::run_failed,
+                fmt::format("its input has strides [{}] on {}, where the model was traced with "
+                            "others, and a copy is not possible: the memory is the caller's or is "
+                            "written; expected memory laid out as traced; trace the model on {} "
+                            "with inputs like these, or put .contiguous() before the operator",
+                            fmt::join(tensor.strides(), ", "), device_.str(), device_.str()));
   }
   if (strides_ != Strides::as_traced) {
     stack_[0] = tensor.contiguous();
@@ -444,7 +444,7 @@ void Kernel::check_aliases(const std::vector<at::Tensor>& inputs,
     throw Error(ErrorKind::run_failed,
                 "the block returned its input itself, or a part of it, where it gave a new tensor "
                 "when it was traced, and a write or the caller would see the difference; expected "
-                "a new tensor at every call; return x.clone() in its place");
+                "a new tensor at every call; return x.clone() instead");
   }
 }
 

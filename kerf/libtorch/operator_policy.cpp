@@ -106,13 +106,13 @@ std::string why_refused(const c10::FunctionSchema& schema) {
   for (const c10::Argument& argument : schema.arguments()) {
     if (names_a_file(argument)) return fmt::format("its '{}' names a file", argument.name());
     if (!is_plain(*argument.real_type())) {
-      return fmt::format("its '{}' is a {}, which is no plain data", argument.name(),
+      return fmt::format("its '{}' is a {}, which is not plain data", argument.name(),
                          argument.real_type()->str());
     }
   }
   for (const c10::Argument& result : schema.returns()) {
     if (!is_plain(*result.real_type())) {
-      return fmt::format("it gives a {}, which is no plain data", result.real_type()->str());
+      return fmt::format("it gives a {}, which is not plain data", result.real_type()->str());
     }
   }
   return {};

@@ -255,7 +255,7 @@ const Argument::List& check_opaque_call(const Graph& graph, NodeId id) {
     if (graph.value(*id_of_item).scalar) fail("a scalar among its tensors");
   }
   for (const ValueId out : node.outputs) {
-    if (!out.valid() || graph.value(out).scalar) fail("a result that is no tensor");
+    if (!out.valid() || graph.value(out).scalar) fail("a result that is not a tensor");
   }
   return list;
 }

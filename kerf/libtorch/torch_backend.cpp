@@ -23,12 +23,11 @@ void check_is_here(const Device& device, c10::Device found) {
   const bool registered = c10::impl::hasDeviceGuardImpl(found.type());
   const int count = registered ? static_cast<int>(VirtualGuardImpl(found.type()).deviceCount()) : 0;
   if (found.index() < count) return;
-  throw Error(
-      ErrorKind::missing_backend,
-      fmt::format("[libtorch.device] device '{}' is not on this machine, which has {} of kind "
-                  "'{}'; expected devices that are here; plan for other devices, or run the "
-                  "plan where they are",
-                  device.name, count, device.kind));
+  throw Error(ErrorKind::missing_backend,
+              fmt::format("[libtorch.device] device '{}' is not on this machine, which has {} of "
+                          "kind '{}'; expected devices of this machine; plan for other devices, or "
+                          "run the plan on a machine that has them",
+                          device.name, count, device.kind));
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ TorchBackend::TorchBackend(const Graph& graph, const Cluster& cluster,
       devices_(find_devices(cluster)),
       why_not_recorded_(std::move(why_not_recorded)) {
   pools_.resize(devices_.size());
-  why_not_recorded_.resize(devices_.size(), "recording was not asked for");
+  why_not_recorded_.resize(devices_.size(), "recording was not requested");
   for (std::size_t d = 0; d < devices_.size(); ++d) {
     if (why_not_recorded_[d].empty())
       pools_[d] = make_graph_pool(devices_[d], why_not_recorded_[d]);

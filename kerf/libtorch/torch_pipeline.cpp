@@ -82,13 +82,13 @@ std::int64_t TorchPipeline::check_shapes(const std::vector<at::Tensor>& inputs) 
     const Value& value = graph_.value(input.value);
     const at::Tensor& tensor = inputs[i];
     if (tensor.layout() != c10::kStrided || tensor.is_meta()) {
-      refuse_input(input, value, tensor, tensor.is_meta() ? "it has no numbers" : "it is sparse");
+      refuse_input(input, value, tensor, tensor.is_meta() ? "it has no data" : "it is sparse");
     }
     if (tensor.dim() != static_cast<std::int64_t>(value.shape.size())) {
       refuse_input(input, value, tensor, fmt::format("it has {} dimensions", tensor.dim()));
     }
     if (tensor.scalar_type() != to_scalar_type(value.dtype)) {
-      refuse_input(input, value, tensor, "its dtype is another");
+      refuse_input(input, value, tensor, "its dtype differs");
     }
     const BatchDim& at = input_dims_[i];
     if (at.dim >= 0 && batch == 0) {

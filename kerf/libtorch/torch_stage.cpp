@@ -177,10 +177,10 @@ at::Tensor TorchStage::written_input(const at::Tensor& tensor, Frame& frame) con
     }
     throw Error(
         ErrorKind::invalid_argument,
-        fmt::format("[libtorch.run] two inputs of stage {} on {} share memory that the model "
-                    "writes, and are on {}; expected inputs of their own; pass copies, or tensors "
-                    "on {}",
-                    program_.stage.index(), device_name_, tensor.device().str(), device_.str()));
+        fmt::format(
+            "[libtorch.run] two inputs of stage {} on {} share memory that the model writes, and "
+            "are on {}; expected inputs with memory of their own; pass copies, or tensors on {}",
+            program_.stage.index(), device_name_, tensor.device().str(), device_.str()));
   }
   frame.written_inputs.emplace_back(tensor, tensor.to(device_, tensor.scalar_type()));
   return frame.written_inputs.back().second;

@@ -68,12 +68,13 @@ void WeightStore::prepare_run() {
       continue;
     }
     const Value& value = graph_.value(graph_.weights()[i].value);
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[libtorch.weights] weight '{}' is now {}; it was {} on {} when the "
-                            "pipeline was made; change the model first, trace it again if shapes "
-                            "are others, and make a new kerf.Pipeline",
-                            graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])),
-                            describe(value), given.device.str()));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format(
+            "[libtorch.weights] weight '{}' is now {}; it was {} on {} when the pipeline was made; "
+            "change the model first, trace it again if shapes differ, and make a new kerf.Pipeline",
+            graph_.weights()[i].names[0], describe(c10::IValue(tensors_[i])), describe(value),
+            given.device.str()));
   }
   for (auto& [key, copy] : copies_) refresh(key.first, copy);
 }

@@ -39,8 +39,8 @@ void check_batch(const Problem& problem) {
   }
   if (!problem.graph.is_static() && n > problem.batch_size()) {
     refuse(
-        fmt::format("{} micro-batches of a batch of {}; expected at most one for each sample; "
-                    "give a larger batch or fewer micro-batches",
+        fmt::format("{} micro-batches of a batch of {}; expected at most one per sample; give a "
+                    "larger batch or fewer micro-batches",
                     n, problem.batch_size()));
   }
   // A plan for sizes that the trace is not right for could never run.
@@ -59,7 +59,7 @@ void check_sums(const Problem& problem) {
     refuse(
         fmt::format("the tensors of graph '{}' take {:.3g} bytes at a micro-batch of {}, times {} "
                     "micro-batches and {} devices; expected at most 2^60 bytes; give a smaller "
-                    "batch, or mend the graph",
+                    "batch, or fix the graph",
                     problem.graph.name(), bytes, micro_batch, problem.n_microbatches,
                     problem.cluster.num_devices()));
   }
@@ -79,7 +79,7 @@ void check_sums(const Problem& problem) {
   if (!(step <= kMostQuantity)) {
     refuse(
         "the profile's times, the devices' speeds and the links make a step too long to count; "
-        "expected less than 1e300 ns; mend the profile or the cluster");
+        "expected less than 1e300 ns; fix the profile or the cluster");
   }
 }
 

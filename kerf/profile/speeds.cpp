@@ -25,10 +25,9 @@ Cluster with_relative_speeds(Cluster cluster, const Graph& graph, const Profile&
     if (here <= 0 || there <= 0) continue;
     const double cores = static_cast<double>(std::max<std::size_t>(device.cores.size(), 1));
     device.speed = there / here * (device.host ? cores : 1.0);
-    cluster.notes.push_back(
-        fmt::format("{} is taken to be {:.3g} times as fast as the profiled {}, "
-                    "by estimates of both",
-                    device.name, device.speed, profile.device_kind));
+    cluster.notes.push_back(fmt::format(
+        "{} is taken to be {:.3g} times as fast as the profiled {}, according to estimates of both",
+        device.name, device.speed, profile.device_kind));
   }
   return cluster;
 }

@@ -42,9 +42,9 @@ void check_reduction_fits(const Graph& graph, const BatchFlow& flow, const std::
   if (found.kind == LossKind::weighted_mean) {
     wrong =
         "divides by what counts in these samples (targets that are not ignored, class weights, a "
-        "mask), and neither the mean over samples nor the sum is that; expected a result in which "
-        "every sample counts alike; run with n_microbatches=1, or let the model return the sum and "
-        "the count and divide after the call";
+        "mask), which neither the mean over samples nor the sum gives; expected a result in which "
+        "every sample counts equally; run with n_microbatches=1, or let the model return the sum "
+        "and the count and divide after the call";
   } else if (found.kind == LossKind::sum && how == "mean") {
     wrong = "adds up the samples; expected 'sum', which adds up micro-batches";
   } else if (found.kind == LossKind::mean && how == "sum") {
@@ -72,8 +72,8 @@ OutputRule reduced_output(const Graph& graph, const BatchFlow& flow, const Graph
   if (!dims.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[runtime.batching] reduce names output '{}', which has the batch in "
-                            "dimension {}; expected an output without a batch dimension; leave it "
-                            "out: results of micro-batches are put one after the other",
+                            "dimension {}; expected an output without a batch dimension; omit it: "
+                            "results of micro-batches are concatenated",
                             output.path, dims[0]));
   }
   const OutputRule rule = reduction(output.path, how);
@@ -93,8 +93,8 @@ OutputRule rule_of(const Graph& graph, const BatchFlow& flow, const GraphOutput&
     if (state.is_fixed()) return {};
     refuse(fmt::format("output '{}' has no batch dimension but is computed from the samples",
                        output.path),
-           fmt::format("say how to put it together, reduce={{\"{}\": \"mean\"}} if it is a mean "
-                       "over the samples, or {}",
+           fmt::format("say how to combine it, reduce={{\"{}\": \"mean\"}} if it is a mean over "
+                       "the samples, or {}",
                        output.path, kOne));
   }
   if (dims.size() > 1) {
@@ -111,9 +111,9 @@ OutputRule rule_of(const Graph& graph, const BatchFlow& flow, const GraphOutput&
   const bool in_order = state.is_batched() && (state.outer == 1 || state.any_layout());
   if (*factor != 1 && !in_order) {
     refuse(
-        fmt::format("output '{}' has size {} in dimension {}, and samples may not stand one after "
-                    "the other in it",
-                    output.path, size.str(), dims[0]),
+        fmt::format(
+            "output '{}' has size {} in dimension {}, and samples may not follow one another in it",
+            output.path, size.str(), dims[0]),
         kOne);
   }
   return {Join::concatenate, {dims[0], *factor}};
@@ -152,7 +152,7 @@ std::string remedy_for_mixing(const Graph& graph) {
         return value.depends_on_batch() && value.shape.size() > 1;
       });
   return std::string(kOne) +
-         (elsewhere ? ", or, if the batch stands in another dimension of the inputs "
+         (elsewhere ? ", or, if the batch is in another dimension of the inputs "
                       "(batch_first=False: the second), trace with batch_dims=, e.g. batch_dims=1"
                     : "");
 }
@@ -223,7 +223,7 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
   if (verdict.kind == Independence::opaque && !batch_independent) {
     refuse(fmt::format("{} is computed by a block whose treatment of samples is not known: {}",
                        verdict.where, verdict.reason),
-           fmt::format("{}, or, if the block treats every sample by itself, say so: "
+           fmt::format("{}, or, if the block treats every sample separately, say so: "
                        "kerf.Pipeline(..., batch_independent=True)",
                        kOne));
   }

@@ -51,7 +51,7 @@ class ProgramCompiler {
       }
       for (const NodeId node : stage.nodes) {
         if (node.index() >= graph_.num_nodes() || stage_of_[node.index()].valid()) {
-          refuse(fmt::format("stage {} has node {}, which is no node or in another stage", s,
+          refuse(fmt::format("stage {} has node {}, which is not a node or is in another stage", s,
                              node.index()),
                  "each node of the graph once");
         }

@@ -173,9 +173,9 @@ void note_speeds(Plan& plan) {
     }
   }
   if (others.empty()) return;
-  plan.notes.push_back(
-      fmt::format("replicas {} have devices of other speeds: predicted times are not theirs",
-                  fmt::join(others, ", ")));
+  plan.notes.push_back(fmt::format(
+      "replicas {} are on devices of other speeds: predicted times do not apply to them",
+      fmt::join(others, ", ")));
 }
 
 // Micro-batches that a prediction follows one by one: what repeats itself is left out, but where

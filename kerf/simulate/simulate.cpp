@@ -283,11 +283,10 @@ class Simulator {
     for (std::size_t d = 0; d < cursors_.size(); ++d) {
       if (cursors_[d].task == schedule_[d].size()) continue;
       const Task& task = schedule_[d][cursors_[d].task];
-      throw Error(
-          ErrorKind::invalid_plan,
-          fmt::format("[simulate.simulate] {} waits for ever before stage {} of micro-batch "
-                      "{}; expected stages numbered topologically",
-                      plan_.cluster.devices[d].name, task.stage.index(), task.microbatch));
+      throw Error(ErrorKind::invalid_plan,
+                  fmt::format("[simulate.simulate] {} waits forever before stage {} of micro-batch "
+                              "{}; expected stages numbered topologically",
+                              plan_.cluster.devices[d].name, task.stage.index(), task.microbatch));
     }
   }
 

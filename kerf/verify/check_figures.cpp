@@ -172,7 +172,7 @@ class FigureCheck {
     double throughput = 0;
     if (step > 0) throughput = std::min(samples * 1e9 / step, std::numeric_limits<double>::max());
     if (close(throughput, plan_.throughput, figures.moments)) return;
-    add("throughput", "{} samples in {} ns, the plan says {} a second", samples, step,
+    add("throughput", "{} samples in {} ns, the plan says {} per second", samples, step,
         plan_.throughput);
   }
 

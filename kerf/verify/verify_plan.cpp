@@ -117,8 +117,7 @@ class PlanVerifier {
         add("replicas", "replica {} has devices for {} stages, the plan has {}", r, replica.size(),
             own.size());
       } else if (!share_alike(own, replica)) {
-        add("replicas", "stages of replica {} share devices, or do not, otherwise than the plan's",
-            r);
+        add("replicas", "stages of replica {} do not share devices as the plan's stages do", r);
       }
       for (const DeviceId device : std::set<DeviceId>(replica.begin(), replica.end())) {
         if (device.index() >= taken.size()) {

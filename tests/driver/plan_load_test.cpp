@@ -157,7 +157,7 @@ TEST(ASplit, ThatDoesNotExistHasAReason) {
   problem.memory = 2;
   const auto outcome = plan(problem, request_for(Objective::throughput));
   ASSERT_FALSE(outcome);
-  EXPECT_THAT(outcome.reason().message, HasSubstr("no split fits the memory of 2"));
+  EXPECT_THAT(outcome.reason().message, HasSubstr("no split fits a memory of 2"));
 }
 
 }  // namespace

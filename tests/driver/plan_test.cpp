@@ -185,7 +185,7 @@ TEST(Replanning, SaysWhenTheBatchIsAnother) {
   ASSERT_TRUE(more);
   EXPECT_EQ(more->batch, first.batch + 1);
   ASSERT_FALSE(more->notes.empty());
-  EXPECT_THAT(more->notes.back(), HasSubstr(fmt::format("not of {} as before", first.batch)));
+  EXPECT_THAT(more->notes.back(), HasSubstr(fmt::format("instead of {}", first.batch)));
 }
 
 TEST(Replanning, RefusesAProfileOfAnotherKindOfDevice) {

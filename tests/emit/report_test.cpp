@@ -185,8 +185,8 @@ TEST(AComparison, SaysWhenTheNumbersOfMicroBatchesDiffer) {
   Timeline other = samples::timeline();
   const int count = other.n_microbatches++;
   EXPECT_NE(compare_timelines(samples::timeline(), other)
-                .find(fmt::format("of {} and of {} micro-batches: only times per micro-batch",
-                                  count, count + 1)),
+                .find(fmt::format("of {} and {} micro-batches: only times per micro-batch", count,
+                                  count + 1)),
             std::string::npos);
 }
 

@@ -51,9 +51,9 @@ TEST(ACondition, IsFoundAndSaidInWordsWithTheModelsLine) {
   EXPECT_EQ(find_violated(graph.conditions(), 6), nullptr);
   EXPECT_EQ(describe_violation(graph.conditions(), 6), "");
   EXPECT_EQ(describe_violation(graph.conditions(), 3),
-            "a batch of 3, where model.py:12 went on because (B%2) == 0 held for the example");
+            "a batch of 3, but model.py:12 took its path because (B%2) == 0 held for the example");
   EXPECT_EQ(describe_violation(graph.conditions(), 9),
-            "a batch of 9, where the model went on because B <= 8 held for the example");
+            "a batch of 9, but the model took its path because B <= 8 held for the example");
 }
 
 std::string refused_sizes(const std::string& line, std::int64_t batch, int parts) {

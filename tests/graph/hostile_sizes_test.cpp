@@ -41,7 +41,7 @@ TEST(AGraph, WhoseWeightsAddUpToMoreThanANumberHoldsIsRefused) {
 
 TEST(AGraph, WithBytesThatAreNoUtf8IsRefusedByName) {
   EXPECT_THAT(refusal("note \"caf\xe9\"\n"), HasSubstr("hostile.graph:3:10"));
-  EXPECT_THAT(refusal("note \"caf\xe9\"\n"), HasSubstr("no UTF-8"));
+  EXPECT_THAT(refusal("note \"caf\xe9\"\n"), HasSubstr("not UTF-8"));
   EXPECT_THAT(refusal("note \"caf\\xe9\"\n"), HasSubstr("UTF-8"));
   EXPECT_EQ(refusal("note \"caf\xc3\xa9 \\xc3\\xa9\"\n"), "it was taken");
 }

@@ -42,7 +42,7 @@ TEST(State, ThatCountsCallsEndsAsSomethingElse) {
             "buffer 'b': w changes it at every call; ");
   EXPECT_EQ(found_in("%s: f32[4] = aten.add.Tensor(@c, 1)\n"
                      "%w: f32[4] in @c = aten.copy_.default(&~@c, %s)\n"),
-            "tensor 'c': s reads what the call before has left in it; ");
+            "tensor 'c': s reads what the previous call left in it; ");
   // Zero times two is zero, today: a trial would see nothing.
   EXPECT_EQ(found_in("%w: f32[4] in @b = aten.mul_.Tensor(&~@b, 2)\n"),
             "buffer 'b': w changes it at every call; ");
@@ -64,7 +64,7 @@ TEST(State, ThatTakesWhatOtherStateHoldsIsFollowed) {
 TEST(State, ThatIsReadBeforeItIsWrittenShowsTheLastCall) {
   EXPECT_EQ(found_in("%r: f32[B, 4] = aten.add.Tensor(%x, @b)\n"
                      "%w: f32[4] in @b = aten.fill_.Scalar(&~@b, 2.0)\n"),
-            "buffer 'b': r reads what the call before has left in it; ");
+            "buffer 'b': r reads what the previous call left in it; ");
 }
 
 TEST(State, ThatDependsOnSamplesOnTheBatchOrOnChanceEndsAsSomethingElse) {
@@ -72,10 +72,10 @@ TEST(State, ThatDependsOnSamplesOnTheBatchOrOnChanceEndsAsSomethingElse) {
                      "%w: f32[4] in @b = aten.copy_.default(&~@b, %m)\n"),
             "buffer 'b': w writes values of the samples into it; ");
   EXPECT_EQ(found_in("%w: f32[4] in @b = aten.fill_.Scalar(&~@b, B)\n"),
-            "buffer 'b': w writes what depends on the size of the batch into it; ");
+            "buffer 'b': w writes values that depend on the batch size into it; ");
   EXPECT_EQ(found_in("%v: f32[] in @b = aten.select.int(~@b, 0, B)\n"
                      "%w: f32[] in @b = aten.fill_.Scalar(&~%v, 2.0)\n"),
-            "buffer 'b': w writes what depends on the size of the batch into it; ");
+            "buffer 'b': w writes values that depend on the batch size into it; ");
   EXPECT_EQ(found_in("%m: f32[4] = aten.rand.default([4]) ; random\n"
                      "%w: f32[4] in @b = aten.copy_.default(&~@b, %m)\n"),
             "buffer 'b': w writes random numbers into it; ");

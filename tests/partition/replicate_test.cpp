@@ -154,7 +154,7 @@ TEST(SaturateHost, NotesCopiesOfAnotherSpeed) {
   Problem problem = small_problem("3xcuda");
   problem.cluster.devices[0].speed = 2;
   const Plan plan = saturated(problem, "single");
-  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("replicas 0, 1 have devices of other speeds")));
+  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("replicas 0, 1 are on devices of other speeds")));
 }
 
 // Every device of every copy within its memory, by the verifier; replanning keeps the copies.

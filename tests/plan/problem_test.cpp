@@ -80,7 +80,7 @@ TEST(AProblem, RefusesSizesThatTheTraceIsNotRightFor) {
   problem.n_microbatches = 3;
   EXPECT_EQ(error_of(problem), "no error");
   problem.n_microbatches = 6;
-  EXPECT_THAT(error_of(problem), HasSubstr("a micro-batch of 1, where m.py:3 went on because"));
+  EXPECT_THAT(error_of(problem), HasSubstr("a micro-batch of 1, but m.py:3 took its path because"));
   problem.n_microbatches = 1;
   problem.batch = 1;
   EXPECT_THAT(error_of(problem), HasSubstr("a batch of 1"));

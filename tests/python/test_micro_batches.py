@@ -226,7 +226,7 @@ WEIGHTED = {
 @pytest.mark.parametrize("how", ["mean", "sum"])
 def test_a_mean_over_what_counts_is_not_a_mean_over_samples(name, how):
     model = Layer(lambda h: {"loss": WEIGHTED[name](h), "h": h}).eval()
-    with pytest.raises(ValueError, match=r"output 'loss'.*every sample counts alike") as caught:
+    with pytest.raises(ValueError, match=r"output 'loss'.*every sample counts equally") as caught:
         pipeline(model, torch.randn(4, 8), reduce={"loss": how})
     assert "test_micro_batches.py:" in str(caught.value)
 
@@ -234,7 +234,7 @@ def test_a_mean_over_what_counts_is_not_a_mean_over_samples(name, how):
 def test_reduce_names_outputs_without_a_batch_dimension():
     model = Layer(lambda h: {"loss": h.mean(), "h": h}).eval()
     x = torch.randn(4, 8)
-    with pytest.raises(ValueError, match="'h', which has the batch in dimension 0.*leave it out"):
+    with pytest.raises(ValueError, match="'h', which has the batch in dimension 0.*omit it"):
         pipeline(model, x, reduce={"loss": "mean", "h": "mean"})
     with pytest.raises(ValueError, match="reduce names output 'lose'; expected one of 'loss', 'h'"):
         pipeline(model, x, reduce={"lose": "mean"})

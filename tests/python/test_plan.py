@@ -232,7 +232,7 @@ def test_replanning_a_measured_plan_keeps_its_stage_times(graph):
 def test_replanning_says_when_the_batch_is_another(graph, plan):
     again = kerf.replan(plan, graph, n_microbatches=plan.batch + 1)
     assert again.batch == plan.batch + 1
-    assert f"made for a batch of {again.batch}, not of {plan.batch}" in again.notes[-1]
+    assert f"replanned for a batch of {again.batch} instead of {plan.batch}" in again.notes[-1]
     assert kerf.replan(plan, graph, n_microbatches=2).batch == plan.batch
 
 

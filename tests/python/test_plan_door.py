@@ -237,5 +237,5 @@ def test_bytes_that_are_no_text_are_refused_by_name(chain, tmp_path):
     path = tmp_path / "latin.graph"
     chain[1].save(path)
     path.write_bytes(path.read_bytes().replace(b'graph "Chain"', b'graph "Ch\xe9in"'))
-    with pytest.raises(ValueError, match=r"latin\.graph:2:\d+: a byte that is no UTF-8"):
+    with pytest.raises(ValueError, match=r"latin\.graph:2:\d+: a byte that is not UTF-8"):
         kerf.load_graph(path)

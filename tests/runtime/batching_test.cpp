@@ -131,12 +131,12 @@ TEST(AFlattenedOutput, IsRefusedWhenTheBatchIsTheInnerFactor) {
 %v: f32[3*B, 4] = aten.reshape.default(~%t, [3*B, 4])
 output "y" = %v
 )"))
-                .find("one after the other"),
+                .find("follow one another"),
             std::string::npos);
   EXPECT_NE(refusal(model(R"(%c: f32[2*B, 3, 4] = aten.cat.default([%x, %x])
 output "y" = %c
 )"))
-                .find("one after the other"),
+                .find("follow one another"),
             std::string::npos);
 }
 

@@ -277,7 +277,7 @@ TEST(AReplica, OnDevicesOfOtherSpeedsIsNoted) {
   const Plan plan = make_plan(problem, ids({{0, 1, 2, 3}}), on({0}), "hand");
   EXPECT_THAT(with_replicas(problem, plan, {on({1})}).notes, ::testing::IsEmpty());
   EXPECT_THAT(with_replicas(problem, plan, {on({1}), on({2})}).notes,
-              ::testing::ElementsAre(::testing::HasSubstr("replicas 1 have devices of other")));
+              ::testing::ElementsAre(::testing::HasSubstr("replicas 1 are on devices of other")));
 }
 
 TEST(AReplica, IsRefusedUnlessItIsAWholeCopyOnDevicesOfItsOwn) {

@@ -70,10 +70,10 @@ std::string compare_timelines(const Timeline& predicted, const Timeline& measure
   table.add({"bubble", fmt::format("{:.1f} %", predicted.bubble() * 100),
              fmt::format("{:.1f} %", measured.bubble() * 100), ""});
   if (predicted.n_microbatches == measured.n_microbatches) return table.str();
-  return table.str() + fmt::format(
-                           "of {} and of {} micro-batches: only times per micro-batch "
-                           "compare\n",
-                           predicted.n_microbatches, measured.n_microbatches);
+  return table.str() +
+         fmt::format(
+             "timelines of {} and {} micro-batches: only times per micro-batch are comparable\n",
+             predicted.n_microbatches, measured.n_microbatches);
 }
 
 }  // namespace kerf

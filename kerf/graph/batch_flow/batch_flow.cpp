@@ -101,7 +101,7 @@ class Analysis {
     const auto inputs = graph_.inputs_of(call.id());
     const BatchState* lost = first_lost(call, {inputs.begin(), inputs.end()});
     if (opaque_ == OpaqueBlocks::unknown || lost != nullptr) {
-      return lost != nullptr ? *lost : call.unknown("runs as Python and is not looked into");
+      return lost != nullptr ? *lost : call.unknown("runs as Python, which is not analysed");
     }
     const auto state = state_by_shape(graph_.value(id), BatchRows::own);
     const bool fixed = std::all_of(inputs.begin(), inputs.end(),

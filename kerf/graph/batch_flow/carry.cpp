@@ -8,7 +8,7 @@
 namespace kerf {
 namespace {
 
-constexpr std::string_view kPosition = "uses where a sample stands in the batch";
+constexpr std::string_view kPosition = "depends on a sample's position in the batch";
 
 // Joins one operand's batch into what the ones before it gave.
 BatchState join_operand(const Call& call, const BatchState& so_far, const Operand& operand) {
@@ -20,9 +20,9 @@ BatchState join_operand(const Call& call, const BatchState& so_far, const Operan
   BatchState moved = state;
   moved.dim = to;
   if (so_far.is_fixed()) return moved;
-  if (so_far.dim != to) return call.mixed("puts every sample next to every other");
+  if (so_far.dim != to) return call.mixed("combines every sample with every other");
   const auto both = same_layout(so_far, moved);
-  return both ? *both : call.mixed("combines samples that stand in different orders");
+  return both ? *both : call.mixed("combines samples that are in different orders");
 }
 
 // A tensor that holds no sample must be the same for all of them where the batch goes.
@@ -67,7 +67,7 @@ BatchState held_to_shape(const Call& call, ValueId result, BatchState state) {
     }
   }
   if (state.is_batched() && state.dim >= static_cast<int>(value.shape.size())) {
-    return call.unknown("gives a result without the batch's dimension");
+    return call.unknown("gives a result without the batch dimension");
   }
   return state;
 }

@@ -11,7 +11,7 @@ namespace kerf {
 namespace {
 
 constexpr std::string_view kByNumber = "picks samples by their number in the batch";
-constexpr std::string_view kBySamples = "picks rows of the batch by numbers that are computed";
+constexpr std::string_view kBySamples = "picks rows of the batch by computed numbers";
 
 // x[i, :, j]: which dimensions are indexed, and where all of them stand in what comes out.
 struct Indexing {

@@ -12,7 +12,7 @@ namespace {
 BatchState by_shape(const Call& call, ValueId result) {
   const BatchRows rows = call.node().random ? BatchRows::own : BatchRows::same;
   const auto state = state_by_shape(call.value(result), rows);
-  return state ? *state : call.unknown("makes a tensor that is no batch of samples");
+  return state ? *state : call.unknown("makes a tensor that is not a batch of samples");
 }
 
 // zeros([B, 4]), new_zeros(x, [B, 4]), zeros_like(x): x gives a type and a size.
@@ -23,7 +23,7 @@ BatchState filling_rule(const Call& call, ValueId result, std::size_t /*position
 // The number to fill with follows `position`, the place of the sizes.
 BatchState filled_with(const Call& call, ValueId result, std::size_t position) {
   if (const auto number = call.size(position, "fill_value"); number && !number->is_constant()) {
-    return call.mixed("makes a number of how many samples there are");
+    return call.mixed("makes a number from how many samples there are");
   }
   if (const auto number = call.tensor(position, "fill_value")) {
     if (call.state(*number).is_lost()) return call.state(*number);
@@ -46,7 +46,7 @@ BatchState arange_rule(const Call& call, ValueId result, std::size_t /*position*
   for (const NamedArgument& argument : call.node().args) {
     const auto* id = argument.value.find<ValueId>();
     if (id != nullptr && !call.state(*id).is_fixed()) {
-      return call.unknown("makes a range of values of samples");
+      return call.unknown("makes a range from values of samples");
     }
     const auto* number = argument.value.find<Expr>();
     if (number != nullptr && argument.name.empty()) numbers.push_back(*number);
@@ -64,7 +64,7 @@ BatchState arange_rule(const Call& call, ValueId result, std::size_t /*position*
 }
 
 BatchState scalar_tensor_rule(const Call& call, ValueId result, std::size_t position) {
-  if (call.has_batch_number()) return call.mixed("makes a number of how many samples there are");
+  if (call.has_batch_number()) return call.mixed("makes a number from how many samples there are");
   return pointwise_rule(call, result, position);
 }
 

@@ -156,12 +156,12 @@ BatchState joined_batches(const Call& call, const std::vector<ValueId>& parts, i
   bool same = true;
   for (const ValueId id : parts) {
     const BatchState& state = call.state(id);
-    if (!state.is_batched()) return call.unknown("puts rows of no sample into the batch");
-    if (state.dim != dim) return call.mixed("puts every sample next to every other");
+    if (!state.is_batched()) return call.unknown("adds rows to the batch that belong to no sample");
+    if (state.dim != dim) return call.mixed("combines every sample with every other");
     if (state.rows == BatchRows::numbers) return call.unknown(kNoRule);
     same = same && state.any_layout();
     if (!state.any_layout() && inner != 0 && inner != state.inner) {
-      return call.mixed("combines samples that stand in different orders");
+      return call.mixed("combines samples that are in different orders");
     }
     if (!state.any_layout()) inner = state.inner;
   }

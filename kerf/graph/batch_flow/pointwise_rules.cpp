@@ -27,7 +27,7 @@ BatchState prelu_rule(const Call& call, ValueId result, std::size_t /*position*/
 
 // where(condition) alone lists the places, and has no fixed size.
 BatchState where_rule(const Call& call, ValueId result, std::size_t position) {
-  if (call.node().args.size() < 3) return call.unknown("finds places by the values of samples");
+  if (call.node().args.size() < 3) return call.unknown("finds positions by the values of samples");
   return pointwise_rule(call, result, position);
 }
 

@@ -18,7 +18,7 @@ BatchState expanded(const Call& call, std::optional<ValueId> x, ValueId result) 
     return carry(call, {{*x, to}}, result, Moves::yes);
   }
   const auto out = state_by_shape(call.value(result), BatchRows::same);
-  return out ? *out : call.unknown("makes a tensor that is no batch of samples");
+  return out ? *out : call.unknown("makes a tensor that is not a batch of samples");
 }
 
 BatchState expand_rule(const Call& call, ValueId result, std::size_t /*position*/) {
@@ -55,7 +55,7 @@ BatchState repeat_rule(const Call& call, ValueId result, std::size_t /*position*
       if (out.is_batched() && from.is_batched() && d == out.dim) out.outer *= times.constant();
       continue;
     }
-    if (out.is_batched()) return call.mixed("puts every sample next to every other");
+    if (out.is_batched()) return call.mixed("combines every sample with every other");
     const auto factor = batch_factor(times);
     const Expr size =
         d < added ? Expr(1) : call.value(*x).shape[static_cast<std::size_t>(d - added)];
@@ -84,7 +84,7 @@ BatchState repeat_interleave_rule(const Call& call, ValueId result, std::size_t 
     return held_to_shape(call, result, out);
   }
   const Expr& size = call.value(*x).shape[static_cast<std::size_t>(*dim)];
-  if (from.is_batched()) return call.mixed("puts every sample next to every other");
+  if (from.is_batched()) return call.mixed("combines every sample with every other");
   if (!(*times == Expr::batch()) || !size.is_constant()) return call.unknown(kNoRule);
   const BatchRows rows = size == Expr(1) ? BatchRows::same : BatchRows::own;
   return held_to_shape(call, result, BatchState::batched(*dim, size.constant(), 1, rows));

@@ -16,9 +16,9 @@ namespace kerf {
 namespace {
 
 constexpr std::string_view kSamples = "writes values of the samples into it";
-constexpr std::string_view kBatch = "writes what depends on the size of the batch into it";
+constexpr std::string_view kBatch = "writes values that depend on the batch size into it";
 constexpr std::string_view kChanges = "changes it at every call";
-constexpr std::string_view kReadFirst = "reads what the call before has left in it";
+constexpr std::string_view kReadFirst = "reads what the previous call left in it";
 constexpr std::string_view kRandom = "writes random numbers into it";
 
 // In-place operators whose result, where they write, owes nothing to what was there: a second time

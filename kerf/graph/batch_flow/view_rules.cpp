@@ -83,7 +83,7 @@ BatchState reshaped(const Call& call, ValueId x, ValueId result) {
   if (!out) return call.mixed("gives a shape that puts parts of different samples together");
   // arange(B) that is laid out with other elements is a row number no more.
   if (from.rows == BatchRows::numbers && out->rows != BatchRows::numbers) {
-    return call.unknown("uses where a sample stands in the batch");
+    return call.unknown("depends on a sample's position in the batch");
   }
   return held_to_shape(call, result, *out);
 }
