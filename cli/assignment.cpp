@@ -50,7 +50,7 @@ void load_assignment(const std::string& path, partition::Options& options) {
   const JsonReader devices = object_at(reader, "devices", "an object of partitions and devices");
   for (const auto& [key, value] : reader.fields()) {
     if (key != "nodes" && key != "devices") {
-      reader.fail(fmt::format("the key '{}'", key), "\"nodes\" and \"devices\" alone");
+      reader.fail(fmt::format("the key '{}'", key), "only \"nodes\" and \"devices\"");
     }
   }
   for (const auto& [name, value] : nodes.fields()) {

@@ -43,11 +43,11 @@ int run(const Options& options) {
 
 void add_compare(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("compare", "Plan with several methods and say how they fare");
+  CLI::App* verb = app.add_subcommand("compare", "Plan with several methods and compare the plans");
   add_problem_options(*verb, options->problem);
-  verb->add_option("--methods", options->methods, "all, or names with commas between them")
+  verb->add_option("--methods", options->methods, "all, or comma-separated names")
       ->capture_default_str();
-  verb->add_flag("--json", options->json, "JSON on standard output, nothing else on it");
+  verb->add_flag("--json", options->json, "print JSON and nothing else");
   verb->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

@@ -36,10 +36,10 @@ void run(const Options& options) {
 
 void add_estimate(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("estimate", "Estimate what every node costs, from shapes");
+  CLI::App* verb = app.add_subcommand("estimate", "Estimate the cost of every node from shapes");
   verb->add_option("graph", options->graph, "model.graph")->required();
   verb->add_option("--device-kind", options->device_kind, "a device kind")->capture_default_str();
-  verb->add_option("--batch", options->batch, "samples; the traced example's unless given")
+  verb->add_option("--batch", options->batch, "batch size; default: the traced example's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb->add_option("--out", options->out, "profile.json to write")->required();
   verb->callback([options] { run(*options); });

@@ -24,7 +24,7 @@ std::string names() {
   out += fmt::format("Schedules:            {}\n", fmt::join(schedule_names(), ", "));
   out += fmt::format("Communication models: {}\n", fmt::join(comm_model_names(), ", "));
   out += fmt::format("Device kinds:         {}\n", fmt::join(device_kind_names(), ", "));
-  out += "Exit codes: 0 done, 1 nothing fits or the plan is not sound, 2 bad input, 3 a bug";
+  out += "Exit codes: 0 success, 1 nothing fits or the plan is not sound, 2 invalid input, 3 a bug";
   return out;
 }
 
@@ -37,8 +37,9 @@ int complain(std::string_view message, ExitCode code) {
 void refuse_empty_values(CLI::App& app) {
   const CLI::Validator given(
       [](std::string& value) {
-        return value.empty() ? std::string("an empty value; expected one, or no such option")
-                             : std::string();
+        return value.empty()
+                   ? std::string("an empty value; expected a value; give one, or omit the option")
+                   : std::string();
       },
       "");
   for (CLI::Option* option : app.get_options([](const CLI::Option* o) {
@@ -52,7 +53,8 @@ void refuse_empty_values(CLI::App& app) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Cuts models into pipeline stages: costs, plans, proofs.", "kerf");
+  CLI::App app("Cuts models into pipeline stages, places them on devices and proves bounds.",
+               "kerf");
   int exit_code = kOk;
   app.set_version_flag("--version", "kerf " KERF_VERSION);
   app.require_subcommand(1);

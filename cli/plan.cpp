@@ -31,8 +31,8 @@ struct Options {
 int run(const Options& options) {
   if (options.contiguous || options.serial) {
     throw Error(ErrorKind::invalid_argument,
-                "[kerf.plan] --contiguous or --serial without --from; they are for published "
-                "problems; for a graph use --method chain or ideals");
+                "[kerf.plan] --contiguous or --serial without --from; expected a published "
+                "problem; for a graph use --method chain or ideals");
   }
   partition::Options search = options.problem.search;
   search.method.balance.minimise = place::parse_minimise(options.minimise);
@@ -58,17 +58,16 @@ int run_published(const Options& options, const CLI::App& verb) {
   if (!given.devices.empty() || !given.cluster.empty() || !given.profile.empty()) {
     throw Error(ErrorKind::invalid_argument,
                 "[kerf.plan] --devices, --cluster or --profile together with --from; expected none "
-                "of them: a "
-                "published problem has its own devices and costs");
+                "of them: a published problem has its own devices and costs");
   }
   for (const char* option : {"--schedule", "--comm-model", "--assignment", "--saturate-host",
                              "--work-limit", "--n-microbatches", "--batch", "--no-mixed"}) {
     if (verb.count(option) == 0) continue;
     throw Error(
         ErrorKind::invalid_argument,
-        fmt::format("[kerf.plan] {} together with --from; a published problem has no use for it; "
-                    "leave it out",
-                    option));
+        fmt::format(
+            "[kerf.plan] {} together with --from; a published problem does not use it; omit it",
+            option));
   }
   place::LoadRequest request;
   if (verb.count("--method") > 0) request.method = options.method;
@@ -89,11 +88,12 @@ void add_plan(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("plan", "Cut a graph into stages and place them on devices");
   add_problem_options(*verb, options->problem);
-  verb->add_option("--method", options->method, "how to search")->capture_default_str();
+  verb->add_option("--method", options->method, "planning method, see kerf --help")
+      ->capture_default_str();
   verb->add_flag("--saturate-host", options->problem.search.saturate_host,
-                 "fill idle devices with copies of the plan");
+                 "fill idle devices with replicas of the plan");
   verb->add_option("--stages", options->problem.search.method.mixed_pipe.stages,
-                   "for method mixed_pipe: blocks to share out; 0: the method finds it")
+                   "for method mixed_pipe: how many stages to make; 0: the method chooses")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   verb->add_option("--minimise", options->minimise,
@@ -106,15 +106,14 @@ void add_plan(CLI::App& app, int& exit_code) {
   verb->add_option("--assignment", options->assignment,
                    "for method aot: JSON of each node's partition and each partition's device");
   verb->add_option("--out", options->out, "plan.json to write");
-  verb->add_flag("--json", options->json,
-                 "the plan as JSON on standard output, nothing else on it");
+  verb->add_flag("--json", options->json, "print the plan as JSON and nothing else");
   CLI::Option_group* published =
       verb->add_option_group("published", "Problems that come with their devices and costs");
   published->add_option("--from", options->from, "format of the problem, in place of a graph")
       ->check(CLI::IsMember({"dnn-partitioning"}));
   published->add_flag("--contiguous", options->contiguous, "only contiguous splits");
   published->add_flag("--serial", options->serial,
-                      "latency: the pieces of a device one after the other");
+                      "latency: run the pieces of a device one after the other");
   verb->callback([options, verb, &exit_code] {
     exit_code = options->from.empty() ? run(*options) : run_published(*options, *verb);
   });

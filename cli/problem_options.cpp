@@ -29,28 +29,33 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
   verb.add_option("--objective", options.objective,
                   "what to minimise: throughput, latency, step or memory")
       ->capture_default_str();
-  verb.add_option("--n-microbatches,--chunks", options.settings.n_microbatches, "parts of a batch")
+  verb.add_option("--n-microbatches,--chunks", options.settings.n_microbatches,
+                  "micro-batches per batch")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   verb.add_option("--batch", options.settings.batch,
-                  "samples a step; the traced example's unless given")
+                  "samples per step; default: the traced example's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  verb.add_option("--schedule", options.settings.schedule)->capture_default_str();
+  verb.add_option("--schedule", options.settings.schedule,
+                  "order in which stages take micro-batches")
+      ->capture_default_str();
   verb.add_option("--comm-model", options.comm_model,
                   "how transfers are costed: link, host_staged or overlapped")
       ->capture_default_str();
-  verb.add_option("--seed", options.settings.seed)
+  verb.add_option("--seed", options.settings.seed, "seed of the search")
       ->check(CLI::Range(std::int64_t{0}, kMost))
       ->capture_default_str();
-  verb.add_option("--time-budget", options.search.time_budget, "seconds of search")
+  verb.add_option("--time-budget", options.search.time_budget, "search budget in seconds")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
-  verb.add_option("--threads", options.search.threads, "the plan is the same on any number")
+  verb.add_option("--threads", options.search.threads,
+                  "threads to search with; the plan does not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb.add_flag("!--no-mixed", options.search.mixed, "one stage per device, for every method");
+  verb.add_flag("!--no-mixed", options.search.mixed,
+                "at most one stage per device, for every method");
   verb.add_option("--work-limit", options.search.work_limit,
-                  "search steps; 0: the method's own limit")
+                  "limit on search steps; 0: the method's own")
       ->check(CLI::Range(std::int64_t{0}, kMost));
 }
 

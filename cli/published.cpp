@@ -78,7 +78,7 @@ int plan_published(const std::string& path, const place::LoadRequest& request, b
 void add_bounds(CLI::App& app, int& exit_code) {
   auto path = std::make_shared<std::string>();
   auto from = std::make_shared<std::string>("dnn-partitioning");
-  CLI::App* verb = app.add_subcommand("bounds", "Every lower bound of a published problem");
+  CLI::App* verb = app.add_subcommand("bounds", "Print every lower bound of a published problem");
   verb->add_option("problem", *path, "problem.json")->required();
   verb->add_option("--from", *from, "its format")
       ->check(CLI::IsMember({"dnn-partitioning"}))

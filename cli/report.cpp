@@ -51,11 +51,11 @@ void run(const Options& options) {
 
 void add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("report", "Print a plan for people, or for tools");
+  CLI::App* verb = app.add_subcommand("report", "Print a plan as a table or as JSON");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--graph", options->graph,
                    "model.graph; names the modules of each stage, and the plan is verified");
-  verb->add_flag("--json", options->json, "the figures as JSON instead");
+  verb->add_flag("--json", options->json, "print the figures as JSON instead");
   verb->add_option("--timeline", options->timeline,
                    "timeline.json of a run, drawn and compared with the prediction");
   verb->add_option("--trace", options->trace,

@@ -46,7 +46,8 @@ int run(const Options& options) {
 
 void add_score(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("score", "Say what a split of a published problem costs");
+  CLI::App* verb =
+      app.add_subcommand("score", "Compute the cost of a split of a published problem");
   verb->add_option("problem", options->problem, "problem.json")->required();
   verb->add_option("--from", options->from, "its format")
       ->check(CLI::IsMember({"dnn-partitioning"}))

@@ -41,7 +41,8 @@ int run(const Options& options) {
 
 void add_verify(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("verify", "Re-derive all that a plan claims from its graph");
+  CLI::App* verb =
+      app.add_subcommand("verify", "Derive everything a plan claims from its graph and compare");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--graph", options->graph, "model.graph")->required();
   verb->add_option("--profile", options->profile, "profile.json; checks the stages' times too");
