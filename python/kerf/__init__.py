@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kerf cuts PyTorch models into pipeline stages, proves the cut on paper, and runs it.
+"""Kerf cuts PyTorch models into pipeline stages, proves how good the cut is, and runs it.
 
     graph = kerf.trace(model, args)
     plan  = kerf.plan(graph, devices=["cpu:0", "cpu:1"], n_microbatches=4)
@@ -8,8 +8,8 @@
     pipe  = kerf.Pipeline(model, plan)
     y     = pipe(*args)
 
-Graphs, profiles and plans are values that can be saved and loaded. Planning needs no PyTorch: the
-names that do need it (trace, profile, Pipeline) import it when they are first used.
+Graphs, profiles and plans are values that can be saved and loaded. Planning does not need PyTorch:
+the names that need it (trace, profile, Pipeline) import it on first use.
 """
 
 from __future__ import annotations

@@ -211,9 +211,9 @@ KINDS: dict[str, Kind] = {
         _devices_within,
     ),
     "max_memory": _mapping(
-        "{'cpu:0': '2GiB', 'cpu:1': '1GiB'}, a limit for each device", keys=lambda key: True
+        "{'cpu:0': '2GiB', 'cpu:1': '1GiB'}, a limit per device", keys=lambda key: True
     ),
-    "speeds": _mapping("{'cuda:1': 0.5}, a speed for each device", values=is_number),
+    "speeds": _mapping("{'cuda:1': 0.5}, a speed per device", values=is_number),
     "reduce": _mapping(
         "{'loss': 'mean'}, from outputs to mean, sum or first",
         values=_is_text,
@@ -238,11 +238,13 @@ KINDS: dict[str, Kind] = {
     "tolerance": Kind(
         is_number,
         "a number, such as 1e-3",
-        lambda value: "" if 0 <= float(value) < math.inf else "a number from 0 on, such as 1e-3",
+        lambda value: (
+            "" if 0 <= float(value) < math.inf else "a number of at least 0, such as 1e-3"
+        ),
     ),
     "forward": Kind(
         lambda value: _is_list(value) and all(is_number(time) for time in value),
-        "a list of seconds, one for each node of the graph",
+        "a list of seconds, one per node of the graph",
     ),
     "methods": Kind(
         lambda value: (

@@ -60,10 +60,10 @@ class Signature:
         checker = _spec.Checker("the graph's in_spec", inputs)
         for key in ("parameters", "paths"):
             if not all(type(name) is str for name in checker.list_of(spec[key])):
-                checker.fail(f"{key} that are no texts", "a list of names")
+                checker.fail(f"{key} that are not texts", "a list of names")
         for name, default in _named_pairs(checker, spec["defaults"]):
             if not isinstance(default, _SIMPLE):
-                checker.fail(f"the default of '{name}' that is no plain value", "plain values")
+                checker.fail(f"the default of '{name}' that is not a plain value", "plain values")
         for _, argument in _named_pairs(checker, spec["arguments"]):
             checker.check(argument, 0)
         if inputs is not None and len(checker.used) != inputs:
@@ -120,9 +120,9 @@ class Signature:
         found = [name for name in kwargs if name in self._extra]
         if found != self._extra and sorted(found) == sorted(self._extra):
             raise ValueError(
-                f"[call] the keyword arguments come in the order {', '.join(found)}; the model was "
+                f"[call] the keyword arguments are in the order {', '.join(found)}; the model was "
                 f"traced with {', '.join(self._extra)}, and its forward takes any (**kwargs), so "
-                "that their order may matter; call it in that order, or trace it again"
+                "their order may matter; call it in that order, or trace it again"
             )
 
     def describe(self, given, **options):
@@ -201,7 +201,7 @@ class Result:
         if self.arguments and len({id(value) for value in given}) != len(given):
             raise ValueError(
                 "[call] one object or list is passed in two places, and the model changes its "
-                "arguments; expected two of them, as it was traced; pass a copy"
+                "arguments; expected two of them, as when it was traced; pass a copy"
             )
 
     def build(self, tensors, *, batch=None, model=None, given=()):

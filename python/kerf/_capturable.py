@@ -14,12 +14,12 @@ def check_model(model):
         _refuse(
             f"the model is a torch.jit module ({type(model).__name__})",
             "the Python module that it was made from",
-            "trace that one; inside a model scripted modules may stay, each as one opaque block",
+            "trace that one; scripted modules inside a model may stay, each as one opaque block",
         )
     if _is_quantised(model) and is_packed(model):
         _refuse(
             f"the model is one quantised layer ({type(model).__name__})",
-            "a model that has such layers inside it",
+            "a model that contains such layers",
             "put it into an nn.Sequential",
         )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -52,7 +52,7 @@ def check_batch(batch, paths):
     if empty and batch.size == 0:
         raise ValueError(
             f"[trace] the batch of {', '.join(empty)} is 0; expected an example of at least one "
-            "sample; trace with one, then an empty batch needs no pipeline"
+            "sample; trace with one; an empty batch needs no pipeline"
         )
 
 

@@ -44,13 +44,13 @@ class ClassError(ValueError):
 
 
 def allow_output_class(cls: _C) -> _C:
-    """Lets graphs that come from a file give results of ``cls``, or hold objects of it.
+    """Allows graphs loaded from a file to return, or hold, objects of class ``cls``.
 
     A graph file names the classes of the model's result. Kerf uses those of PyTorch's and Python's
-    containers and of the packages that the given model's modules are defined in; any other class
-    has to be allowed by the program that loads the file. Objects are made without ``__init__``, and
+    containers and of the packages in which the given model's modules are defined; the program that
+    loads the file has to allow any other class. Objects are made without ``__init__``, and
     their fields are set from the file: allow classes that only hold data. Returns ``cls``, so that
-    it can stand above a class as a decorator. Graphs traced in the same process need none of this.
+    it can be used as a class decorator. Graphs traced in the same process need none of this.
     """
     if not isinstance(cls, type):
         raise TypeError(
@@ -106,7 +106,7 @@ class Classes:
             return _described[name]
         found = _find_loaded(name)
         if not isinstance(found, type):
-            raise ClassError(f"'{name[:80]}', which is no class that is loaded")
+            raise ClassError(f"'{name[:80]}', which is not a loaded class")
         if not self._vouched(name, found):
             raise ClassError(
                 f"'{name[:80]}', a class that nothing here vouches for: it belongs neither to the "

@@ -263,7 +263,7 @@ class Cut:
     def to_stages(self) -> list[int]: ...
 
 class DeviceUse:
-    """What a plan asks of one device."""
+    """A plan's load and memory on one device."""
 
     @property
     def name(self) -> str: ...
@@ -281,7 +281,7 @@ class DeviceUse:
     def limit(self) -> int | None: ...
 
 class LowerBound:
-    """What no plan for the same problem can beat."""
+    """A value that no plan for the same problem can beat."""
 
     @property
     def name(self) -> str: ...

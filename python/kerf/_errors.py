@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python face raises and warns of its own."""
+"""Errors and warnings of the Python package."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ExportError(NotImplementedError):
-    """A model, or a part of it, that cannot be captured as a graph.
+    """Raised for a model, or a part of it, that cannot be captured as a graph.
 
-    The message says which construct, where it stands in the user's code, in which module, and what
+    The message names the construct, its line in the user's code and its module, and says what
     to do. ``location`` ("file.py:12") and ``module`` ("decoder.layers.3") carry the same for tools.
     """
 
@@ -37,7 +37,7 @@ def is_of_run(error):
 
 
 class KerfWarning(UserWarning):
-    """Something about a trace or a pipeline that its user has to know; work goes on."""
+    """Something about a trace or a pipeline that you need to know; execution continues."""
 
 
 def warn(text):

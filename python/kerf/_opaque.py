@@ -234,7 +234,7 @@ class Block:
         _spec.check(self.spec, what, tensors=tensors, classes=self.classes)
         if not _is_call(self.spec):
             raise _spec.error(
-                f"{what} has an in_spec that is no call", "arguments by position and name"
+                f"{what} has an in_spec that is not a call", "arguments by position and name"
             )
         self.outcome = _spec.parse(kwargs["out_spec"], what)
         _spec.check(self.outcome, what)
@@ -253,8 +253,9 @@ class Block:
         found = observed_call(lambda a, k: self.module(*a, **k), args, kwargs, inputs, modules)
         if found.spec != _pytree.at_batch(self.outcome, batch):
             raise RuntimeError(
-                f"[opaque] block '{self.path}' gave a result of another structure than when it "
-                "was traced; expected the same for all inputs; change the block, or trace with a "
+                f"[opaque] block '{self.path}' gave a result of a different structure than when "
+                "it was traced; expected the same for all inputs; change the block, or trace with "
+                "a "
                 "module around it as one block (basic_blocks=)"
             )
         return found.tensors

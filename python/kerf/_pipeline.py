@@ -21,33 +21,33 @@ from kerf._weights import Weights, device_types, move_weights
 
 
 class Pipeline:
-    """Runs ``model`` as ``plan`` says; called like the model, gives what the model gives.
+    """Runs ``model`` according to ``plan``; called like the model, with the same results.
 
     model           the module that was traced; its weights are used, not copied
     plan            from ``kerf.plan`` or ``kerf.load_plan``; verified before anything runs
-    graph           needed when the plan was loaded from a file
-    n_microbatches  another number than the plan's: simulated and checked for memory again
-    reduce          how results without a batch dimension are put together from micro-batches,
-                    ``{"loss": "mean"}``: a mean over samples, so micro-batches are weighed by
+    graph           needed if the plan was loaded from a file
+    n_microbatches  overrides the plan's number: simulated and checked for memory again
+    reduce          how results without a batch dimension are combined over micro-batches,
+                    ``{"loss": "mean"}``: a mean over samples, so micro-batches are weighted by
                     their sizes; also "sum" and "first"
-    batch_independent  True says that the model treats every sample of a batch by itself, for
+    batch_independent  True promises that the model treats every sample of a batch separately, for
                     opaque blocks and operators that Kerf cannot follow
-    frozen          the model's modules will not be changed: they are compared with what was traced
-                    now, and not again on every call
-    cuda_graphs     "auto": stages on a CUDA device whose host keeps the device waiting are recorded
-                    as CUDA graphs after two calls of a form and replayed from then on; ``False``:
-                    always operator by operator. ``recorded()`` says what became of each stage
+    frozen          promises that the model's modules will not change: they are compared with the
+                    trace now, and not again at every call
+    cuda_graphs     "auto": stages on a CUDA device that waits for its host are recorded as CUDA
+                    graphs after two calls of the same form and replayed from then on; ``False``:
+                    always operator by operator. ``recorded()`` says which stages are recorded
 
     Inference only: results carry no gradients. Weights may be changed in place or replaced
     (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
-    pipeline. Calls from several threads are served one after the other; one from inside a call of
-    the same pipeline, by an opaque block or a signal handler, is refused. What a block raises is
-    raised by the call, and so is what a signal handler raises, once the kernels that have begun are
-    done; the pipeline can be called again. With ``record`` set, ``timeline`` holds the measured
-    timeline of the last call. A batch is cut into micro-batches only when the graph shows that
+    pipeline. Calls from several threads are served one after the other; a call from inside a call
+    of the same pipeline, by an opaque block or a signal handler, is refused. Exceptions in an
+    opaque block or a signal handler are raised by the call, once running kernels have finished; the
+    pipeline can then be called again. With ``record`` set, ``timeline`` holds the measured
+    timeline of the last call. A batch is cut into micro-batches only if the graph shows that
     samples are treated separately (``graph.batch_independence()``): a model that mixes them is
-    refused with the operator and its line. What the graph does not show is said as a warning and
-    tried on samples of the first call; opaque blocks are refused unless ``batch_independent`` is
+    refused with the operator and its line. Where the graph does not show it, a warning says so and
+    samples of the first call are tried; opaque blocks are refused unless ``batch_independent`` is
     set.
     """
 
@@ -142,10 +142,10 @@ class Pipeline:
     def check(self, *args, tolerance=1e-3, **kwargs):
         """Runs the model itself on the same inputs; returns the largest difference of the results.
 
-        Raises RuntimeError when classes or structure differ, or a number by more than
-        ``tolerance`` (relative to the largest number of its tensor, or absolute below 1). The
-        model must be in one place: all its weights on one device. Both runs begin with the buffers
-        and attributes that the model has, and it has them again afterwards.
+        Raises RuntimeError if classes or structure differ, or a number by more than
+        ``tolerance`` (relative to the largest number of its tensor, or absolute below 1). All the
+        model's weights must be on one device. Both runs start from the model's present buffers and
+        attributes, which are restored afterwards.
         """
         weights = zip(self._weights.tensors(), self.graph.weights, strict=True)
         written = [tensor for tensor, record in weights if record["written"]]
@@ -169,9 +169,9 @@ class Pipeline:
         return worst
 
     def recorded(self):
-        """What became of recording each stage as a CUDA graph: a dictionary a stage.
+        """Which stages are recorded as CUDA graphs, and why others are not: one dictionary each.
 
-        ``recordings`` are kept now, one for each form of call (batch, shapes, settings);
+        ``recordings`` counts those held now, one per form of call (batch, shapes, settings);
         ``why_not`` says why there are none; ``device_bytes`` is what the recordings of all stages
         hold on the stage's device.
         """
@@ -182,7 +182,7 @@ class Pipeline:
             self._silent = True
             warn(
                 "kerf.Pipeline gives results without gradients, and the model itself would give "
-                "some with: pipelines are for inference; call it under torch.no_grad()"
+                "gradients: pipelines are for inference; call it under torch.no_grad()"
             )
 
     def _check_model(self):
@@ -198,17 +198,17 @@ class Pipeline:
         tensors = self._weights.look()
         for weight, record in zip(tensors, self.graph.weights, strict=True):
             if weight is None or weight.is_meta:
-                state = "gone" if weight is None else "on the meta device, without numbers"
+                state = "gone" if weight is None else "on the meta device, without data"
                 raise ValueError(
                     f"[pipeline] weight '{record['names'][0]}' is {state}; expected those the "
-                    "pipeline was made with; give the model its weights again, then make a new "
+                    "pipeline was made with; restore the model's weights, then make a new "
                     "kerf.Pipeline"
                 )
         runner.replace_weights(tensors)
         self._weights.keep(tensors)  # only now: a refusal is repeated until the cause is gone
 
     def close(self):
-        """Ends the worker threads. The model stays as it is."""
+        """Ends the worker threads. The model is unchanged."""
         self._runner = None
 
     def __reduce_ex__(self, protocol):

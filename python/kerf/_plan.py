@@ -17,7 +17,7 @@ StrPath = str | os.PathLike[str]
 
 
 class InfeasibleError(ValueError):
-    """No plan fits the devices. ``infeasible`` says which device is tightest and by how much."""
+    """No plan fits the devices. ``infeasible`` names the tightest device and what it lacks."""
 
     def __init__(self, infeasible: Infeasible) -> None:
         super().__init__(str(infeasible))
@@ -63,7 +63,7 @@ def make_cluster(
     max_memory: Mapping[str | int, str | int] | None = None,
     speeds: Mapping[str, float] | None = None,
 ) -> Cluster:
-    """Devices as a user names them: a list of names, a text ``"cpu:0=2GiB,cpu:1"``, a Cluster.
+    """Makes a cluster from a list of device names, a text ``"cpu:0=2GiB,cpu:1"`` or a Cluster.
 
     ``speeds`` are relative to the kind the profile was made for: 2 is twice as fast.
     """
@@ -81,7 +81,7 @@ def _cluster(
         if max_memory or speeds:
             raise ValueError(
                 f"[{caller}] max_memory or speeds together with a Cluster, which has its "
-                "own; expected them when the cluster is made; leave them out here"
+                "own; expected them when the cluster is made; omit them here"
             )
         return devices
     if isinstance(devices, str):
@@ -162,8 +162,8 @@ def _one_count(caller: str, n_microbatches: int | None, chunks: int | None) -> i
     """The number of micro-batches, which has two names."""
     if chunks is not None and n_microbatches is not None and n_microbatches != chunks:
         raise ValueError(
-            f"[{caller}] n_microbatches={n_microbatches} and chunks={chunks}; they are two "
-            "names of one number; give one"
+            f"[{caller}] n_microbatches={n_microbatches} and chunks={chunks}; both name the same "
+            "number; give one"
         )
     given = chunks if n_microbatches is None else n_microbatches
     return 1 if given is None else given
@@ -197,30 +197,29 @@ def plan(
     node_to_partition: Mapping[str, int] | None = None,
     partition_to_device: Mapping[int, str] | None = None,
 ) -> Plan:
-    """Cuts ``graph`` into stages and places them on ``devices``; the answer has been verified.
+    """Cuts ``graph`` into stages and places them on ``devices``; the plan has been verified.
 
     - ``max_memory``: limits such as ``{"cpu:0": "2GiB", 0: "10GiB", "cpu": 123456789}``.
-    - ``n_microbatches``, also ``chunks``: parts the batch is split into; 1 unless given.
-    - ``batch``: samples a step; the traced example's unless given.
+    - ``n_microbatches``, also ``chunks``: micro-batches per batch; default 1.
+    - ``batch``: samples per step; default: the traced example's.
     - ``profile``: a Profile, a ``profile.json``, ``"estimate"`` (the default: costs from shapes),
-      or ``"measure"`` (the default when ``model`` is given, with its ``args`` and ``kwargs``).
+      or ``"measure"`` (the default if ``model`` is given, with its ``args`` and ``kwargs``).
     - ``method``: one of the names in ``kerf.methods()``.
     - ``objective``: ``"throughput"``; for the methods auto, refine and exact also ``"latency"``,
       ``"step"`` or ``"memory"``.
-    - ``time_budget``: seconds for the methods that search; ``threads`` change the time, never the
-      plan.
+    - ``time_budget``: seconds of search, for the methods that search; ``threads`` change the time,
+      never the plan.
     - ``comm_model``: how transfers are costed, ``"link"``, ``"host_staged"`` or ``"overlapped"``.
     - ``mixed``: whether a device may get several stages; ``False``: one each, for every method.
-    - ``stages``: for the method mixed_pipe, blocks to share out; 0: it finds the number.
+    - ``stages``: for the method mixed_pipe, how many stages to make; 0: the method chooses.
     - ``minimise``, ``imbalance``: for the methods acyclic and multilevel, ``"stage_time"``, or
       ``"edge_cut"`` with no stage's time above ``1 + imbalance`` times its share.
     - ``saturate_host``: fill idle devices with copies of the plan, ``plan.replicas``. A Pipeline
-      runs the plan's own stages, not the copies.
-    - ``node_to_partition``, ``partition_to_device``: for the method ``"aot"`` alone, which needs
+      runs the plan's own stages, not the replicas.
+    - ``node_to_partition``, ``partition_to_device``: only for the method ``"aot"``, which needs
       both: ``{"linear": 0, "relu": 1}`` and ``{0: "cpu:0", 1: "cpu:1"}``.
 
-    Raises InfeasibleError when nothing fits the memory, ValueError for anything that is wrong with
-    the arguments.
+    Raises InfeasibleError if nothing fits in memory, ValueError for invalid arguments.
     """
     n_microbatches = _one_count("kerf.plan", n_microbatches, chunks)
     _warn_of_mixing(graph, n_microbatches)
@@ -276,7 +275,7 @@ def compare(
 ) -> Comparison:
     """Plans with several methods; ``print`` shows objective, gap to the bound, memory and seconds.
 
-    ``methods``: ``"all"``, names with commas between them, or a list of names. Methods that cannot
+    ``methods``: ``"all"``, comma-separated names, or a list of names. Methods that cannot
     minimise ``objective`` are run for throughput and scored for it. The other arguments are those
     of ``kerf.plan``. Every plan has been verified; a method that finds none has ``plan`` None and a
     ``reason``.
@@ -311,13 +310,13 @@ def replan(
     batch: int | None = None,
     profile: Profile | None = None,
 ) -> Plan:
-    """The same stages on the same devices with other micro-batches: simulated and checked anew."""
+    """The same stages on the same devices with other micro-batches, simulated and checked again."""
     return _feasible(_core.replan(plan, graph, profile, n_microbatches, batch), graph)
 
 
 @checked("kerf.verify")
 def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Violation]:
-    """Re-derives from the graph everything the plan claims. Empty: the plan is sound."""
+    """Derives everything the plan claims from the graph. An empty list: the plan is sound."""
     return _core.verify_plan(graph, plan, profile)
 
 
@@ -330,7 +329,7 @@ def _warn_of_mixing(graph: Graph, n_microbatches: int) -> None:
         return
     remedy = "" if found.verdict == "mixes" else " unless batch_independent=True is given"
     output = found.reaches.startswith("output ")
-    fails = "cannot be put together from" if output else "would be left with other values by"
+    fails = "cannot be combined from" if output else "would be left with other values by"
     warnings.warn(
         f"kerf.plan: {found.reaches} of this graph {fails} {n_microbatches} "
         f"micro-batches: {found.reason}; kerf.Pipeline will refuse the plan{remedy}; plan with "

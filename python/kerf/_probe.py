@@ -89,7 +89,7 @@ def _value_at(size, n):
     expr = size.node.expr
     value = expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(n)))
     if not value.is_Integer:
-        raise ProbeError(f"a size of {size} is no whole number")
+        raise ProbeError(f"a size of {size} is not a whole number")
     return int(value)
 
 
@@ -128,21 +128,21 @@ def _check_forms(first, again):
     """Nesting, shapes and layouts of two runs on other values have to be the same."""
     if first[1] != again[1]:
         raise ProbeError(
-            "the structure of its result, or a number in it, depends on the values that go in",
-            "return tensors, nested in one way for all inputs",
+            "the structure of its result, or a number in it, depends on the values of its inputs",
+            "return tensors, nested the same way for all inputs",
         )
     _check_sorts([first, again])
     for (shape, *layout, _, _), (other, *other_layout, _, _) in zip(first[0], again[0]):
         if shape != other:
             raise ProbeError(
-                "the shapes that come out of it depend on the values that go in",
-                "put it and what uses its result into one submodule, out of which one shape comes "
-                "for all inputs",
+                "the shapes of its results depend on the values of its inputs",
+                "put it and what uses its result into one submodule whose results have the same "
+                "shape for all inputs",
             )
         if layout != other_layout:
             raise ProbeError(
-                "how its results lie in memory depends on the values that go in",
-                "return them in one layout for all inputs (`.contiguous()`)",
+                "the memory layout of its results depends on the values of its inputs",
+                "return them in the same layout for all inputs (`.contiguous()`)",
             )
 
 
@@ -154,17 +154,17 @@ def _check_sorts(runs):
                 raise ProbeError(
                     "it returns its input, or a part of it, for some inputs and a new tensor for "
                     "others",
-                    "return a tensor of its own for all inputs (`return x.clone()`)",
+                    "return a new tensor for all inputs (`return x.clone()`)",
                 )
             if dtype != other_dtype:
                 raise ProbeError(
-                    "the dtypes that come out of it differ from one input to another",
-                    "give its results one dtype for all inputs (`.to(...)`)",
+                    "the dtypes of its results differ from one input to another",
+                    "give its results the same dtype for all inputs (`.to(...)`)",
                 )
         if run[2:-1] != runs[0][2:-1]:
             raise ProbeError(
                 "it writes into its inputs or buffers for some inputs and not for others",
-                "write for all inputs, or return a new tensor in place of the write",
+                "write for all inputs, or return a new tensor instead",
             )
 
 
@@ -336,5 +336,5 @@ def _line(values, sizes):
     slope = (values[1] - values[0]) // (sizes[1] - sizes[0])
     rest = values[0] - slope * sizes[0]
     if any(v != slope * n + rest for v, n in zip(values, sizes, strict=True)):
-        raise ProbeError("a size that comes out of it is not linear in the batch")
+        raise ProbeError("a size of its results is not linear in the batch")
     return slope, rest

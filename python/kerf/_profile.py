@@ -19,14 +19,14 @@ def profile(
 ):
     """Measures the forward time of every node on the first of ``devices``.
 
-    args, kwargs    inputs like those that were traced
+    args, kwargs    inputs like the traced ones
     batch           the batch size to measure at, usually the micro-batch; the inputs are cut or
                     repeated to it. Default: the inputs' own
     devices         device names or a Cluster; a CPU device is measured with the cores it would own
                     among them, so give the list that will be planned for
-    budget_seconds  repetition ends when the times have settled, or after this long
+    budget_seconds  measuring ends when the times have settled, or after this long
 
-    Inputs and buffers that the model writes are left as they were.
+    Inputs and buffers that the model writes are restored.
     """
     cluster = make_cluster(devices)
     args = args if isinstance(args, tuple) else (args,)

@@ -230,7 +230,7 @@ def _symbolic(describer, value, path):
 def _module(describer, value, path):
     found = describer.modules.get(id(value))
     if found is None:
-        raise PytreeError(f"[trace] {path} is a module that is no part of the model")
+        raise PytreeError(f"[trace] {path} is a module that is not part of the model")
     return {"module": found}
 
 

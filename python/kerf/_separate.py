@@ -38,7 +38,7 @@ def separate_samples(graph, reduce, n_microbatches, batch_independent):
         warn(
             f"kerf.Pipeline: batch norm '{found.batch_norms[0]}'{others} in train mode takes the "
             f"statistics of each micro-batch and updates its own {n_microbatches} times per call: "
-            "other numbers than the model's; run with n_microbatches=1 for those",
+            "its numbers differ from the model's; run with n_microbatches=1 to avoid that",
         )
     if found.verdict != "unknown" or batch_independent:
         return None

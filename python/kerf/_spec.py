@@ -31,7 +31,7 @@ def parse(text, what):
     except RecursionError:
         raise error(f"{what} nests too deeply", f"at most {MAX_DEPTH} levels") from None
     except (ValueError, TypeError) as found:
-        raise error(f"{what} is no JSON text ({found})", "what kerf.trace wrote") from None
+        raise error(f"{what} is not JSON text ({found})", "what kerf.trace wrote") from None
 
 
 def error(found, expected):
@@ -82,7 +82,7 @@ class Checker:
 
     def list_of(self, items):
         if type(items) is not list:
-            self.fail(f"{_short(items)} in the place of a list", "a list")
+            self.fail(f"{_short(items)} instead of a list", "a list")
         return items
 
     def items(self, items, depth):
@@ -156,7 +156,7 @@ class Checker:
             self.standard_context(cls, spec)
         elif cls is not None and cls not in torch.utils._pytree.SUPPORTED_NODES:
             raise error(
-                f"{spec['node']} is no registered pytree node here",
+                f"{spec['node']} is not a registered pytree node here",
                 "the registration that was there when the model was traced",
             )
 
@@ -217,7 +217,7 @@ class Checker:
     def ref(self, spec, depth):
         number = self.number(spec, "ref", self.objects)
         if number in self.unfinished:
-            self.fail(f"a reference to object {number} inside itself", "one that is made already")
+            self.fail(f"a reference to object {number} inside itself", "one described before")
 
     def symbol(self, spec, depth):
         text = self.text(spec, "sym")

@@ -142,7 +142,7 @@ def refuse_state(path, attribute, otherwise):
     owner = f"module '{path}'" if path else "the model's own forward"
     return ExportError(
         f"[trace] {owner} reads attribute '{attribute}' and changes it, and its result depends on "
-        "it; expected a forward that leaves what it reads as it was; keep it in a buffer "
+        "it; expected a forward that does not change what it reads; keep it in a buffer "
         f"(register_buffer), or {otherwise}",
         module=path,
     )

@@ -28,7 +28,7 @@ class Surroundings:
             if kind not in traced and "cpu" not in traced:
                 raise ValueError(
                     f"[pipeline] the model was traced {_inside(self._traced)}, and the plan has "
-                    f"stages on {kind}, where that does nothing; expected stages on "
+                    f"stages on {kind}, where that has no effect; expected stages on "
                     f"{' and '.join(traced)}; trace the model on the device it will run on"
                 )
         return [[kind, traced.get(kind) or traced["cpu"]] for kind in sorted(self._types)]
@@ -39,7 +39,7 @@ class Surroundings:
             now, was = ("on", "off") if torch.is_grad_enabled() else ("off", "on")
             raise ValueError(
                 f"[pipeline] gradient mode is {now}; it was {was} when the model was traced, and "
-                "the model's code asks for it; call it as it was traced, or trace it as it is "
+                "the model's code depends on it; call it as it was traced, or trace it as it is "
                 "called"
             )
         if self._autocast is None:

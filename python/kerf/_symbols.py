@@ -16,7 +16,7 @@ class NotAnExpression(ValueError):
     """A symbolic number that is no integer expression in B; ``expression`` is torch's own."""
 
     def __init__(self, expression):
-        super().__init__(f"{expression} is no integer expression in the batch size")
+        super().__init__(f"{expression} is not an integer expression in the batch size")
         self.expression = expression
 
 
@@ -180,18 +180,18 @@ def evaluate(expression, batch):
             return -walk(node.operand)
         if isinstance(node, ast.Call) and len(node.args) == 2 and isinstance(node.func, ast.Name):
             return _FUNCTIONS[node.func.id](*map(walk, node.args))
-        raise ValueError(f"'{expression[:80]}' is no expression in B")
+        raise ValueError(f"'{expression[:80]}' is not an expression in B")
 
     try:
         return walk(ast.parse(expression, mode="eval").body)
     except ZeroDivisionError:
         raise ValueError(f"'{expression[:80]}' divides by zero at B = {batch}") from None
     except (SyntaxError, RecursionError, MemoryError, KeyError):
-        raise ValueError(f"'{expression[:80]}' is no expression in B") from None
+        raise ValueError(f"'{expression[:80]}' is not an expression in B") from None
 
 
 def _apply(sign, a, b):
     # Files may be hostile: a tower of powers must not fill the memory.
     if isinstance(sign, ast.Pow) and not (0 <= b <= 64 and abs(a) < 2**63):
-        raise ValueError(f"{a}**{b} is no size of a tensor")
+        raise ValueError(f"{a}**{b} is not the size of a tensor")
     return _OPERATORS[type(sign)](a, b)

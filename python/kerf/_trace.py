@@ -68,17 +68,17 @@ def trace(
     model         an unmodified ``nn.Module``; its mode (train or eval) is kept
     args, kwargs  an example call; a single tensor stands for one positional argument. Values do
                   not matter, shapes and dtypes do
-    batch_dims    the batch dimension, where the guess (the first dimension that most inputs share)
+    batch_dims    the batch dimension, if the default (the first dimension that most inputs share)
                   is wrong: an int for all tensor inputs, or a dict from input name to int; an
                   empty dict makes a graph of one fixed size
-    basic_blocks  modules that are kept as they are, each as one node: classes, class names, paths
-    opaque        "auto": what will not export becomes such a block too; "never": it is an error
-    fold_masks    attention masks that no call can change are left out where they let everything
-                  through, and become is_causal=True where they are causal; False keeps them
+    basic_blocks  modules to keep whole, each as one node: classes, class names or paths
+    opaque        "auto": modules that do not export also become such blocks; "never": an error
+    fold_masks    attention masks that no call can change are dropped if they let everything
+                  through, and become is_causal=True if they are causal; False keeps them
 
-    Runs on fake tensors: no weights are moved, nothing is computed (but for constant masks, and
+    Runs on fake tensors: no weights are moved, nothing is computed (except constant masks, and
     opaque blocks whose code needs real numbers). Raises ExportError for a model that cannot be
-    captured. What the user has to know about the graph is shown as a KerfWarning, and kept in
+    captured. What you need to know about the graph is shown as a KerfWarning, and kept in
     ``graph.notes``.
     """
     graph, _ = trace_timed(
@@ -192,7 +192,7 @@ class Tracer:
         if again.hash != graph.hash:
             raise ExportError(
                 f"[trace] forward changes the global '{changed[0]}', and its result depends on it; "
-                "expected a forward that leaves what it reads as it was; keep it in a buffer "
+                "expected a forward that does not change what it reads; keep it in a buffer "
                 "(register_buffer)"
             )
         return again
@@ -210,7 +210,7 @@ class Tracer:
                     self._hide_node(error.node, str(error))
                 else:
                     reason = (
-                        f"{error.node.target} takes {error.expression}, which is no whole number"
+                        f"{error.node.target} takes {error.expression}, which is not a whole number"
                     )
                     self._fix_batch(range(len(self.tensors)), [reason])
             except UnsupportedCall as error:
@@ -220,7 +220,7 @@ class Tracer:
             except NotAnExpression:  # in a tensor's place in its memory
                 self._fix_batch(
                     range(len(self.tensors)),
-                    ["inputs overlap in memory, at places that do not follow from the batch"],
+                    ["inputs overlap in memory, at offsets that do not follow from the batch"],
                 )
 
     def _fix_batch(self, inputs, reasons):
@@ -307,7 +307,7 @@ class Tracer:
         location = source_of(node.meta.get("stack_trace") or "")
         reason = f"{node.target} gives {what}, which depends on the values inside a tensor"
         if getattr(node.target, "__module__", "").startswith("torch._functorch"):
-            reason = "functions of torch.func, such as vmap, are no operators"
+            reason = "functions of torch.func, such as vmap, are not operators"
         elif why:
             reason = f"{node.target} {why}"
         elif isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -325,14 +325,14 @@ class Tracer:
         where = f" at {blame.location}" if blame.location else ""
         line = f" (`{blame.line}`)" if blame.line else ""
         owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
-        expected = "code that takes the same way for all inputs"
+        expected = "code that takes the same path for all inputs"
         fix = blame.advice or self._fix()
         if not blame.data_dependent:
             failure = self._failure_alone()
             if failure:
                 return ExportError(
-                    f"[trace] the model fails on this example by itself: {failure}; expected a "
-                    "call that works; mend the model or the example",
+                    f"[trace] the model itself fails on this example: {failure}; expected a call "
+                    "that works; fix the model or the example",
                     location=blame.location,
                     module=blame.module,
                 )
@@ -366,7 +366,7 @@ class Tracer:
 
     def _fix(self):
         if self.model.training:
-            return "trace after model.eval(), or take it out of the training forward"
+            return "trace after model.eval(), or remove it from the training forward"
         if not self.may_hide:
             return "allow opaque='auto', or change that line"
         return "move it into a submodule, which can then run as one opaque block"
@@ -443,7 +443,7 @@ class Tracer:
             except NotAnExpression:
                 where = f" at {decision.source}" if decision.source else ""
                 raise self._static(
-                    f"the model asks for {decision.expr}{where}, which is no relation of whole "
+                    f"the model tests {decision.expr}{where}, which is not a relation of whole "
                     "numbers"
                 ) from None
             conditions.extend((c, decision.source) for c in found)
@@ -452,7 +452,7 @@ class Tracer:
                 continue
             if not capture.add_condition(left, relation, right, source):
                 where = f" at {source}" if source else ""
-                raise self._static(f"a batch of one goes another way than larger ones{where}")
+                raise self._static(f"a batch of one takes another path than larger ones{where}")
 
     def _static(self, reason):
         return _NotBatched(range(len(self.tensors)), [reason])
@@ -551,7 +551,7 @@ class Tracer:
         if self.exporter.lost:
             raise ExportError(
                 f"[trace] forward changes argument {self.exporter.lost[0]}, which a pipeline "
-                "cannot do for its caller; expected arguments that stay as they are, or lists, "
+                "cannot do for its caller; expected arguments that stay unchanged, or lists, "
                 "dictionaries and objects with fields; return the new value instead"
             )
         try:
@@ -570,7 +570,7 @@ class Tracer:
         where = f" at {location}" if location else ""
         return ExportError(
             f"[trace] the model returns a number that it takes from a tensor{where} (`.item()`, "
-            "`.tolist()`); expected tensors; return the tensor and take the number from the result",
+            "`.tolist()`); expected tensors; return the tensor and read the number from the result",
             location=location,
             module="",
         )

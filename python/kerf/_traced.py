@@ -109,9 +109,7 @@ class TracedModel:
                 )
         if list(modules) != list(traced):
             path = next(p for p, q in zip(modules, traced, strict=True) if p != q)
-            raise _refusal(
-                f"module '{path}' stands in another place than when the model was traced"
-            )
+            raise _refusal(f"module '{path}' is in another place than when the model was traced")
 
     def _check_shared(self, model):
         was, now = self.surroundings.get(SHARED, []), shared_modules(model)
@@ -178,7 +176,7 @@ class TracedModel:
         if not any(same(now, a) for a in allowed):
             was = allowed[0] if isinstance(allowed[0], list) else [allowed[0]]
             has, had = (", ".join(map(show, some)) or "none" for some in (now, was))
-            had = had if had != has else "others of these names"
+            had = had if had != has else "others with these names"
             kind = "forward pre-hooks" if "pre" in name else "forward hooks"
             raise ValueError(
                 f"[pipeline] {owner} has the {kind} {has}; it had {had} when the model was traced; "
@@ -260,8 +258,8 @@ def _check_weight(model, record, require_grad):
             did, does = ("did not", "does") if tensor.requires_grad else ("did", "does not")
             raise ValueError(
                 f"[pipeline] weight '{name}' {does} require gradients; it {did} when the model was "
-                "traced, and the model's code asks for that; set it back (requires_grad_) or trace "
-                "again"
+                "traced, and the model's code depends on that; set it back (requires_grad_) or "
+                "trace again"
             )
 
 
@@ -276,7 +274,7 @@ def _check_numbers(tensor, record, place):
 
 def loose_changed(place, since):
     return ValueError(
-        f"[pipeline] the tensor '{place}' was changed after {since}; the graph holds its numbers, "
+        f"[pipeline] the tensor '{place}' was changed after {since}; the graph holds its values, "
         "since no module has registered it; register it as a parameter or a buffer, then trace "
         "again"
     )

@@ -69,7 +69,7 @@ void init_device(py::module_& m) {
       .def_readonly("speed", &Device::speed,
                     "Relative to the kind that the profile was made for: 2 is twice as fast.")
       .def_readonly("host", &Device::host,
-                    "Whether it works in the machine's own memory; False for accelerators.")
+                    "Whether it uses the machine's own memory; False for accelerators.")
       .def_readonly("cores", &Device::cores,
                     "The cores that a CPU device owns; empty for accelerators.")
       .def_readonly("ordinal", &Device::ordinal, "The number in its name.")
@@ -94,7 +94,7 @@ void init_device(py::module_& m) {
            "From device names; limits in bytes and relative speeds by name.")
       .def_static(
           "parse", [](const std::string& text) { return parse_devices(text); }, py::arg("text"),
-          "From a text such as 'cpu:0=2GiB,cpu:1=1GiB' or '4xh200'.")
+          "A cluster from a text such as 'cpu:0=2GiB,cpu:1=1GiB' or '4xh200'.")
       .def_property_readonly(
           "devices", [](const Cluster& c) { return c.devices; }, "The devices, in the order given.")
       .def_property_readonly(
@@ -105,8 +105,7 @@ void init_device(py::module_& m) {
           [](const Cluster& c, const std::string& from, const std::string& to) {
             return c.link(find(c, from), find(c, to));
           },
-          py::arg("from_device"), py::arg("to_device"),
-          "How tensors go from one device to the other.")
+          py::arg("from_device"), py::arg("to_device"), "The link from one device to the other.")
       .def(
           "save",
           [](const Cluster& c, const std::filesystem::path& path) { save_cluster(c, path); },

@@ -218,8 +218,9 @@ void init_graph(py::module_& m) {
   init_verdict(m);
   py::class_<Graph>(m, "Graph", "A traced model: frozen, verified, saved as text.")
       .def_property_readonly("name", &Graph::name, "The class of the model.")
-      .def_property_readonly("hash", &Graph::hash,
-                             "Of everything but notes and sources; profiles and plans carry it.")
+      .def_property_readonly(
+          "hash", &Graph::hash,
+          "Hash of everything but notes and sources; profiles and plans carry it.")
       .def_property_readonly(
           "training", [](const Graph& g) { return g.data().training; },
           "Whether the model was traced in train mode.")
@@ -234,7 +235,7 @@ void init_graph(py::module_& m) {
           "What the trace found that a user should know.")
       .def_property_readonly(
           "conditions", &condition_records,
-          "What must hold of the batch: a dictionary for each, with the line that asks for it.")
+          "Conditions on the batch: a dictionary for each, with the line that tests it.")
       .def_property_readonly("attributes", &attribute_records,
                              "Attributes of modules that the trace read, with their values.")
       .def(
@@ -279,7 +280,7 @@ void init_graph(py::module_& m) {
           },
           "Pairs of nodes that must keep their order because one of them writes.")
       .def_property_readonly("is_pure", &is_pure,
-                             "Can a run be thrown away: it changes no input and no weight, draws "
+                             "Whether a run can be discarded: it changes no input or weight, draws "
                              "no random numbers and calls no Python.")
       .def_property_readonly(
           "glued",

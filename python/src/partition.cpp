@@ -172,7 +172,7 @@ void init_partition(py::module_& m) {
       .def_property_readonly(
           "objective", [](const Comparison& c) { return std::string(to_string(c.objective)); },
           "What the plans are judged by.")
-      .def_readonly("methods", &Comparison::methods, "ComparedMethod records, one for each method.")
+      .def_readonly("methods", &Comparison::methods, "ComparedMethod records, one per method.")
       .def(
           "to_json", [](const Comparison& c) { return comparison_json(c).dump(1); },
           "The table as JSON.")
@@ -195,7 +195,7 @@ void init_partition(py::module_& m) {
         py::arg("batch") = py::none());
   m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
         py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
-  m.def("methods", &list_methods, "Names and descriptions, in reading order.");
+  m.def("methods", &list_methods, "Names and descriptions of all methods.");
   m.def("schedules", &schedule_names);
   m.def("comm_models", &comm_model_names);
 }

@@ -112,15 +112,15 @@ std::pair<Plan, py::dict> plan_from_state(const py::tuple& state) {
 
 void bind_records(py::module_& m) {
   py::class_<StageRecord>(m, "Stage", "Nodes that run together on one device.")
-      .def_readonly("index", &StageRecord::index, "Its place in plan.stages.")
+      .def_readonly("index", &StageRecord::index, "Its position in plan.stages.")
       .def_readonly("device", &StageRecord::device, "The name of its device.")
       .def_readonly("nodes", &StageRecord::nodes, "Names, in the graph's order.")
       .def_property_readonly(
           "node_indices", [](const StageRecord& r) { return indices_of(r.stage.nodes); },
-          "Places of its nodes in the graph.")
+          "Positions of its nodes in the graph.")
       .def_property_readonly(
           "after", [](const StageRecord& r) { return indices_of(r.stage.after); },
-          "Stages that must be done first.")
+          "Stages that must finish first.")
       .def_property_readonly(
           "time", [](const StageRecord& r) { return seconds(r.stage.time); },
           "Seconds of compute for one micro-batch.")
@@ -129,7 +129,7 @@ void bind_records(py::module_& m) {
           "Bytes of its weights.")
       .def_property_readonly(
           "activation_bytes", [](const StageRecord& r) { return r.stage.activations.count; },
-          "The most bytes of tensors alive at once, for one micro-batch.")
+          "Peak bytes of live tensors for one micro-batch.")
       .def_property_readonly(
           "input_bytes", [](const StageRecord& r) { return r.stage.inputs.count; },
           "Bytes that it receives for one micro-batch.")
@@ -159,7 +159,7 @@ void bind_records(py::module_& m) {
                            r.cut.from.index(), fmt::join(indices_of(r.cut.to), ", "));
       });
 
-  py::class_<DeviceRecord>(m, "DeviceUse", "What a plan asks of one device.")
+  py::class_<DeviceRecord>(m, "DeviceUse", "A plan's load and memory on one device.")
       .def_readonly("name", &DeviceRecord::name, "The name of the device.")
       .def_property_readonly(
           "compute", [](const DeviceRecord& r) { return seconds(r.load.compute); },
@@ -172,10 +172,10 @@ void bind_records(py::module_& m) {
           "Bytes of weights that live on it.")
       .def_property_readonly(
           "activation_bytes", [](const DeviceRecord& r) { return r.memory.activations.count; },
-          "The most bytes of tensors alive at once in a step.")
+          "Peak bytes of live tensors in a step.")
       .def_property_readonly(
           "predicted_bytes", [](const DeviceRecord& r) { return r.memory.predicted.count; },
-          "Weights and tensors together: what is held against the limit.")
+          "Weights and tensors together, checked against the limit.")
       .def_property_readonly(
           "limit",
           [](const DeviceRecord& r) {
@@ -187,7 +187,7 @@ void bind_records(py::module_& m) {
                            to_string(r.memory.predicted));
       });
 
-  py::class_<LowerBound>(m, "LowerBound", "What no plan for the same problem can beat.")
+  py::class_<LowerBound>(m, "LowerBound", "A value that no plan for the same problem can beat.")
       .def_readonly("name", &LowerBound::name, "Which bound is the tightest.")
       .def_readonly("value", &LowerBound::value, "Seconds; bytes for the objective memory.")
       .def_readonly("argument", &LowerBound::argument, "The sentence that proves it.");
@@ -196,11 +196,11 @@ void bind_records(py::module_& m) {
 void bind_infeasible(py::module_& m) {
   py::class_<Infeasible>(m, "Infeasible", "Why there is no plan.")
       .def_readonly("method", &Infeasible::method, "The method that looked for a plan.")
-      .def_readonly("device", &Infeasible::device, "The device that is tightest.")
+      .def_readonly("device", &Infeasible::device, "The tightest device.")
       .def_property_readonly(
-          "needed", [](const Infeasible& i) { return i.needed.count; }, "Bytes that it would need.")
+          "needed", [](const Infeasible& i) { return i.needed.count; }, "Bytes it would need.")
       .def_property_readonly(
-          "limit", [](const Infeasible& i) { return i.limit.count; }, "Bytes that it has.")
+          "limit", [](const Infeasible& i) { return i.limit.count; }, "Bytes it has.")
       .def_property_readonly(
           "short_by", [](const Infeasible& i) { return i.short_by.count; },
           "Bytes that are missing.")
@@ -251,7 +251,7 @@ void init_plan(py::module_& m) {
       .def_readonly("truncated", &Plan::truncated,
                     "Whether a budget ended the search before it was done.")
       .def_readonly("contiguous", &Plan::contiguous,
-                    "Whether every stage is an interval of the graph's order.")
+                    "Whether every stage is a run of the graph's order.")
       .def_property_readonly(
           "profile_source", [](const Plan& p) { return std::string(to_string(p.profile_source)); },
           "Where costs came from: 'measured', 'estimated' or 'given'.")
@@ -260,15 +260,15 @@ void init_plan(py::module_& m) {
       .def_property_readonly(
           "cluster", [](const Plan& p) { return p.cluster; }, "The devices and links it is for.")
       .def_readonly("schedule", &Plan::schedule, "The order in which stages take micro-batches.")
-      .def_readonly("n_microbatches", &Plan::n_microbatches, "Parts a batch is split into.")
-      .def_readonly("batch", &Plan::batch, "Samples a step.")
-      .def_readonly("micro_batch", &Plan::micro_batch, "Samples in the largest part.")
+      .def_readonly("n_microbatches", &Plan::n_microbatches, "Micro-batches per batch.")
+      .def_readonly("batch", &Plan::batch, "Samples per step.")
+      .def_readonly("micro_batch", &Plan::micro_batch, "Samples in the largest micro-batch.")
       .def_property_readonly("stages", &stages_of, "Stage records, in order.")
       .def_property_readonly("replicas", &Plan::replica_names,
-                             "Further copies: for each the device of every stage.")
+                             "Other copies of the plan: for each, the device of every stage.")
       .def_property_readonly("cuts", &cuts_of,
                              "Cut records: the tensors that cross from stage to stage.")
-      .def_property_readonly("devices", &devices_of, "DeviceUse records, one for each device.")
+      .def_property_readonly("devices", &devices_of, "DeviceUse records, one per device.")
       .def_property_readonly(
           "cut_bytes", [](const Plan& p) { return p.cut_bytes().count; },
           "Bytes that cross cuts for one micro-batch.")
@@ -282,7 +282,7 @@ void init_plan(py::module_& m) {
           "predicted_latency", [](const Plan& p) { return seconds(p.latency); },
           "Seconds for one micro-batch, alone in the pipeline.")
       .def_property_readonly(
-          "predicted_throughput", [](const Plan& p) { return p.throughput; }, "Samples a second.")
+          "predicted_throughput", [](const Plan& p) { return p.throughput; }, "Samples per second.")
       .def_readonly("bubble", &Plan::bubble, "The share of a step in which devices wait.")
       .def_property_readonly(
           "lower_bound",
@@ -291,13 +291,12 @@ void init_plan(py::module_& m) {
             bound.value = objective_unit(p, bound.value);
             return bound;
           },
-          "What no plan for this problem can beat, and why.")
+          "A value that no plan for this problem can beat, and why.")
       .def_property_readonly(
           "objective_value", [](const Plan& p) { return objective_unit(p, p.objective_value()); },
           "What was minimised: seconds; bytes for the objective memory.")
-      .def_property_readonly(
-          "gap", &Plan::gap,
-          "How far objective_value may be above the best possible: 0.02 is two per cent.")
+      .def_property_readonly("gap", &Plan::gap,
+                             "How far objective_value may be above the optimum: 0.02 is 2 %.")
       .def_property_readonly(
           "notes", [](const Plan& p) { return p.notes; }, "What a user should know about the plan.")
       .def(

@@ -112,10 +112,10 @@ void bind_node_cost(py::module_& m) {
           "Seconds of one forward call.")
       .def_property_readonly(
           "forward_spread", [](const NodeCost& n) { return seconds(n.forward_spread); },
-          "How far repeated measurements lie apart, in seconds.")
+          "Spread of repeated measurements, in seconds.")
       .def_readonly("samples", &NodeCost::samples, "How often it was measured; 0 when estimated.")
       .def_readonly("flops", &NodeCost::flops, "Floating-point operations.")
-      .def_readonly("macs", &NodeCost::macs, "Multiplications with an addition each.")
+      .def_readonly("macs", &NodeCost::macs, "Multiply-accumulate operations.")
       .def_property_readonly(
           "moved_bytes", [](const NodeCost& n) { return n.moved.count; }, "Bytes read and written.")
       .def_property_readonly(
@@ -145,7 +145,7 @@ void init_profile(py::module_& m) {
   py::class_<Profile>(m, "Profile", "What every node of one graph costs on one kind of device.")
       .def_static("from_times", &from_times, py::arg("graph"), py::arg("forward"),
                   py::arg("batch") = 0, py::arg("device_kind") = "cpu", py::arg("source") = "given",
-                  "From forward times in seconds, one for each node of the graph.")
+                  "A profile from forward times in seconds, one per node of the graph.")
       .def_readonly("graph_hash", &Profile::graph_hash, "The hash of the graph it is for.")
       .def_readonly("device_kind", &Profile::device_kind, "The kind of device it is for.")
       .def_readonly("batch", &Profile::batch, "The batch size it is for; 0 for a static graph.")
@@ -198,8 +198,8 @@ void init_profile(py::module_& m) {
       },
       py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
       py::call_guard<py::gil_scoped_release>(),
-      "Costs from shapes, for a kind of device that need not be here. batch: the size to estimate "
-      "at; 0: the traced example's.");
+      "Costs estimated from shapes, for a kind of device that need not be present. batch: the size "
+      "to estimate at; 0: the traced example's.");
   m.def("profiled_kind", &profiled_kind, py::arg("cluster"),
         "The kind that an estimate for these devices is made for.");
 }

@@ -19,7 +19,8 @@ Timeline simulate_plan(const Plan& plan, std::optional<int> n_microbatches) {
 void init_simulate(py::module_& m) {
   m.def("simulate", interruptible(&simulate_plan), py::arg("plan"),
         py::arg("n_microbatches") = py::none(),
-        "One step of the plan, event by event; also with another number of micro-batches.");
+        "Simulates one step of the plan, event by event, optionally with another number of "
+        "micro-batches.");
 }
 
 }  // namespace kerf::bindings

@@ -124,7 +124,7 @@ void init_timeline(py::module_& m) {
       .def(
           "draw",
           [](const Timeline& t, int width) { return without_newline(draw_timeline(t, width)); },
-          py::arg("width") = kDefaultGanttWidth, "The timeline as text, a row for each device.")
+          py::arg("width") = kDefaultGanttWidth, "The timeline as text, one row per device.")
       .def(
           "save",
           [](const Timeline& t, const std::filesystem::path& path) { save_timeline(t, path); },
@@ -134,7 +134,7 @@ void init_timeline(py::module_& m) {
           [](const Timeline& t, const std::filesystem::path& path) {
             write_file(path, chrome_trace(t));
           },
-          py::arg("path"), "For chrome://tracing and ui.perfetto.dev.")
+          py::arg("path"), "Writes a trace for chrome://tracing and ui.perfetto.dev.")
       .def("__len__", [](const Timeline& t) { return t.events.size(); })
       .def("__repr__", &timeline_summary)
       .def("__str__", [](const Timeline& t) { return without_newline(draw_timeline(t)); })
@@ -151,8 +151,7 @@ void init_timeline(py::module_& m) {
       [](const Timeline& predicted, const Timeline& measured) {
         return without_newline(compare_timelines(predicted, measured));
       },
-      py::arg("predicted"), py::arg("measured"),
-      "Predicted against measured times, as lines for people.");
+      py::arg("predicted"), py::arg("measured"), "A table of predicted and measured times.");
 }
 
 }  // namespace kerf::bindings

@@ -173,9 +173,9 @@ def test_weights_without_numbers_are_named():
         (
             {"max_memory": "2GiB"},
             TypeError,
-            "max_memory is '2GiB', a str; expected a dict.* limit for each",
+            "max_memory is '2GiB', a str; expected a dict.* limit per",
         ),
-        ({"max_memory": ["2GiB", "1GiB"]}, TypeError, "a list; expected a dict.* limit for each"),
+        ({"max_memory": ["2GiB", "1GiB"]}, TypeError, "a list; expected a dict.* limit per"),
         ({"max_memory": {"cpu:0": 10**30}}, ValueError, "below 2\\^60 bytes"),
         ({"devices": None}, TypeError, "devices is None; expected a list of names"),
         ({"graph": torch.nn.ReLU()}, TypeError, "graph is ReLU\\(\\); expected a graph"),

@@ -107,7 +107,7 @@ def test_a_result_cannot_run_a_command(tmp_path):
     }
     model = Vouching().eval()
     graph = load_edited(tmp_path, model, PLAIN_RESULT, in_text(spec))
-    with pytest.raises(ValueError, match=r"\[call\] .*namedtuple', which is no class"):
+    with pytest.raises(ValueError, match=r"\[call\] .*namedtuple', which is not a loaded class"):
         run_loaded(graph, model)
     assert not (tmp_path / "pwned").exists()
 
@@ -181,7 +181,7 @@ def test_names_in_files_are_refused_unless_vouched_for(name, make):
 def test_nothing_is_imported_for_a_file():
     before = set(sys.modules)
     for name in ("antigravity:geohash", "this:s", "transformers:BertModel", "xmlrpc.server:X"):
-        with pytest.raises(ValueError, match="is no class that is loaded"):
+        with pytest.raises(ValueError, match="is not a loaded class"):
             read({"global": name})
     assert set(sys.modules) == before
 
@@ -200,7 +200,7 @@ def test_classes_are_taken_from_the_models_packages_only():
 
 
 def test_functions_come_from_no_file():
-    with pytest.raises(ValueError, match="is no class"):
+    with pytest.raises(ValueError, match="is not a loaded class"):
         read({"global": f"{__name__}:read"})
 
 
@@ -274,7 +274,7 @@ def test_standard_containers_need_nobody_to_vouch():
     }
     assert rebuild(counts, alone).default_factory is list
     counts["context"]["list"][0] = {"global": "os:system"}
-    with pytest.raises(ValueError, match="no class"):
+    with pytest.raises(ValueError, match="not a loaded class"):
         read(counts, alone)
     limited = {"node": "collections:deque", "children": [1, 2], "context": 1}
     assert list(rebuild(limited, alone)) == [2]

@@ -480,7 +480,7 @@ def test_the_template_has_every_node_that_needs_a_latency():
 def test_a_partition_is_combined_with_another_one():
     parts = [Partition(0), Partition(1)]
     for first, second in ((parts[0], parts[0]), (parts[0], Partition(2))):
-        with pytest.raises(PartitionError, match="two different ones of the list"):
+        with pytest.raises(PartitionError, match="two different ones from the list"):
             combine_two_partitions(first, second, parts)
     assert [p.partition_id for p in parts] == [0, 1]
 

@@ -134,5 +134,5 @@ def test_autocast_of_the_cpu_counts_for_the_device_of_a_stage():
     graph = _core.parse_graph(
         text.replace('"torch.autocast" = []', '"torch.autocast" = [["cuda", "bfloat16"]]')
     )
-    with pytest.raises(ValueError, match="stages on cpu, where that does nothing"):
+    with pytest.raises(ValueError, match="stages on cpu, where that has no effect"):
         Surroundings(graph, {"cpu", "cuda"})

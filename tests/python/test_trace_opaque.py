@@ -156,20 +156,20 @@ FICKLE = {
         lambda x: x * 2,
     ),
     r"returns its input, or a part of it.*x\.clone": (lambda x: x[:, :2], lambda x: x[:, :2] * 2),
-    r"dtypes that come out of it differ.*one dtype": (lambda x: x.double(), lambda x: x + 1),
+    r"dtypes of its results differ.*same dtype": (lambda x: x.double(), lambda x: x + 1),
     r"writes into its inputs or buffers for some.*; write for all": (
         lambda x: x.mul_(2) + 1,
         lambda x: x + 1,
     ),
-    r"structure of its result.*; return tensors, nested in one way": (
+    r"structure of its result.*; return tensors, nested the same way": (
         lambda x: x + 1,
         lambda x: (x + 1, x + 2),
     ),
-    r"shapes that come out of it depend on the values.*one submodule": (
+    r"shapes of its results depend on the values.*one submodule": (
         lambda x: x[:, :2] + 1,
         lambda x: x + 1,
     ),
-    r"lie in memory depends on the values.*contiguous": (
+    r"memory layout of its results depends on the values.*contiguous": (
         lambda x: (x + 1).t().contiguous().t(),
         lambda x: x + 1,
     ),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""torch.fx's accelerator partitioner, mended, in C++: the same names, with other imports.
+"""torch.fx's accelerator partitioner in C++, with its bugs fixed: only the imports change.
 
     from kerf.fx import Device, Partitioner, PartitionerConfig, PartitionMode, get_size_of_all_nodes
 
@@ -9,7 +9,7 @@
     result.dag.nodes; result.module_with_submodules
 
 Every public name of torch.fx.experimental.accelerator_partitioner and of partitioner_utils is here.
-``Partitioner(compat=True)`` answers as the original does, bit for bit.
+``Partitioner(compat=True)`` reproduces the original bit for bit.
 """
 
 # The original's modules have these names too, by importing them.

@@ -61,7 +61,7 @@ def _check_numbers(device: Device) -> None:
     if not _is_number(memory):
         raise PartitionError(
             f"[kerf.fx] device {device.name!r} has available_mem_bytes={memory!r}; expected "
-            "bytes as a number; float('inf') has no limit"
+            "bytes as a number; float('inf') means no limit"
         )
     if memory <= 0:
         raise PartitionError(
@@ -70,7 +70,7 @@ def _check_numbers(device: Device) -> None:
     if not _is_whole(number):
         raise PartitionError(
             f"[kerf.fx] device {device.name!r} has logical_id={number!r}; expected a whole "
-            "number, another one for each device"
+            "number, different for each device"
         )
 
 
@@ -101,7 +101,7 @@ def _check_rate(rate: object) -> None:
     if not _is_number(rate):
         raise PartitionError(
             f"[kerf.fx] a transfer rate of {rate!r}; expected bytes per second, more than 0; "
-            "float('inf') when transfers cost nothing"
+            "float('inf') if transfers cost nothing"
         )
 
 

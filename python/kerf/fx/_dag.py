@@ -11,10 +11,10 @@ from torch.fx import GraphModule, Node
 
 
 class DAGNode:
-    """One submodule: its call, what it reads and yields, where it goes.
+    """One submodule: its call, its inputs and outputs, its devices.
 
-    ``output_nodes`` are the values it produces, ``consumer_nodes`` who reads them (with
-    ``compat=True`` both are what torch.fx makes of them: one list, and an empty one).
+    ``output_nodes`` are the values it produces, ``consumer_nodes`` the nodes that read them (with
+    ``compat=True`` both are as in torch.fx: one list, and an empty one).
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the FX family raises. Everything is a RuntimeError, as programs expect of the original."""
+"""The errors of kerf.fx. All are RuntimeErrors, as programs expect from the original."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PartitionError(RuntimeError, ValueError):
 
 
 class InfeasibleError(kerf.InfeasibleError, RuntimeError):
-    """No partitioning fits the devices. ``infeasible`` names the tightest and the bytes short."""
+    """No partitioning fits the devices. ``infeasible`` names the tightest and what it lacks."""
 
     infeasible: Infeasible
 

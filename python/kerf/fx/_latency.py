@@ -17,7 +17,7 @@ from kerf.fx._types import NodeLatency, PartitionLatency
 
 
 def get_node_to_latency_mapping_template(fx_module: GraphModule) -> dict[Node, NodeLatency]:
-    """Every node that needs a latency, with none yet: to be filled in."""
+    """Every node that needs a latency, with an empty one to be filled in."""
     return {
         node: NodeLatency(0.0, 0.0)
         for node in fx_module.graph.nodes

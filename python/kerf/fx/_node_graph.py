@@ -87,7 +87,7 @@ def to_bytes(size: Any, what: str) -> int:
         return -_MOST_BYTES
     if size != size or int(size) != size:
         raise PartitionError(
-            f"[kerf.fx] {what} of {size!r} bytes; expected whole bytes; float('inf') has no limit"
+            f"[kerf.fx] {what} of {size!r} bytes; expected whole bytes; float('inf') means no limit"
         )
     return int(size)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the FX family: a module and a configuration in, submodules out."""
+"""The entry point of kerf.fx: a module and a configuration in, submodules out."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _NO_MODE = Alone("size_based")  # nothing is planned: sizes stay, latencies are 
 
 
 class Partitioner:
-    """Cuts an FX module into submodules, one a partition, and places them on devices.
+    """Cuts an FX module into submodules, one per partition, and places them on devices.
 
-    - ``compat=True``: torch.fx's own answers, bit for bit, its faults included.
-    - ``cost_model``: ``"critical_path"`` is torch.fx's; by ``"serial"`` a device does one thing at
-      a time.
-    - ``memory``: what must fit: ``"fx"`` counts as torch.fx does, ``"exact"`` counts weights and
-      received tensors once a device, buffers too, in true element sizes.
+    - ``compat=True``: torch.fx's own answers, bit for bit, including its bugs.
+    - ``cost_model``: ``"critical_path"`` is torch.fx's; with ``"serial"`` a device does one thing
+      at a time.
+    - ``memory``: what must fit: ``"fx"`` counts as torch.fx does; ``"exact"`` counts weights,
+      buffers and received tensors once per device, in their real element sizes.
 
-    The attributes hold the last call's answer; no call sees another's, but for saturate_host and
-    the two that create partitions, which work on ``partitions``. ``cost`` and ``serial_cost`` are
-    seconds by the two models, None without latencies or rate; ``device_bytes`` goes by ``devices``.
-    The original has none of the three. With ``compat=True`` they are there when the answer is a
-    plan (every operation once, no cycle, all devices within their memory), and the costs in the
-    cost modes alone.
+    The attributes hold the last call's answer; calls do not affect each other, except saturate_host
+    and the two that create partitions, which work on ``partitions``. ``cost`` and ``serial_cost``
+    are seconds under the two cost models, None without latencies or rate; ``device_bytes`` follows
+    the order of ``devices``. The original has none of the three. With ``compat=True`` they are set
+    if the answer is a plan (every operation once, no cycle, all devices within their memory), and
+    the costs only in the cost modes.
 
-    The modes are methods too, as in the original: set ``graph_module`` and ``devices``, put sizes
+    The modes are also methods, as in the original: set ``graph_module`` and ``devices``, put sizes
     on the nodes, call one, read ``partitions``.
     """
 
@@ -72,7 +72,7 @@ class Partitioner:
         """Partitions a module whose nodes have shapes (by ShapeProp, or by an export).
 
         ``torch_module`` is kept as an attribute and not used. Raises PartitionError for what is
-        wrong with the arguments, InfeasibleError when nothing fits; both are RuntimeErrors.
+        wrong with the arguments, InfeasibleError if nothing fits; both are RuntimeErrors.
         """
         self.graph_module = fx_module
         self.torch_module = torch_module
@@ -88,11 +88,11 @@ class Partitioner:
             return PartitionResult(self.dump_dag(module), module)
 
     def find_single_partition(self, total_size_of_graph: int, logical_device_id: int = 0) -> None:
-        """Everything on one device. ``compat=True`` believes the size; else it is counted."""
+        """Everything on one device. ``compat=True`` trusts the given size; else it is counted."""
         self._plan_alone(Alone("single", total_size_of_graph, logical_device_id))
 
     def size_based_partition(self) -> None:
-        """The mode size_based. ``compat=True`` cuts what would fit one device, too."""
+        """The mode size_based. ``compat=True`` also cuts what would fit on one device."""
         self._plan_alone(Alone("size_based"))
 
     def sparse_nn_partition(self, available_mem_bytes: int) -> None:

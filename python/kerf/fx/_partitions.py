@@ -59,7 +59,7 @@ def with_descendants(partitions: Iterable[Partition]) -> list[Partition]:
 
 
 def reset_partition_device(partitions: list[Partition]) -> None:
-    """Takes the devices from all partitions."""
+    """Removes the devices of all partitions."""
     for partition in partitions:
         partition.logical_device_ids = []
 
@@ -72,7 +72,7 @@ def combine_two_partitions(
         if partition not in partitions or partition_0 is partition_1:
             raise PartitionError(
                 f"[kerf.fx] partitions {partition_0} and {partition_1} of {len(partitions)}; "
-                "expected two different ones of the list"
+                "expected two different ones from the list"
             )
     both = Partition(len(partitions))
     both.nodes = set(partition_0.nodes) | set(partition_1.nodes)
@@ -84,7 +84,7 @@ def combine_two_partitions(
 
 
 def set_parents_and_children(partitions: list[Partition]) -> None:
-    """Sets who depends on whom. Copies of placeholders and constants make no dependency."""
+    """Sets the parents and children. Copies of placeholders and constants make no dependency."""
     graph = graph_of(partitions)
     related = _core.fx_set_relations(graph.core, core_partitions(partitions, graph))
     for partition, core in zip(partitions, related):
@@ -93,7 +93,7 @@ def set_parents_and_children(partitions: list[Partition]) -> None:
 
 
 def reorganize_partitions(partitions: list[Partition]) -> None:
-    """Numbers the partitions by their places, and sets their relations anew."""
+    """Numbers the partitions by position, and sets their relations again."""
     for i, partition in enumerate(partitions):
         partition.partition_id = i
     set_parents_and_children(partitions)
@@ -147,9 +147,9 @@ def get_device_partition_stats(
 def get_device_to_partitions_mapping(
     partitions: list[Partition], devices: list[Device], *, strict: bool = False
 ) -> bool:
-    """Gives each partition that has none the fullest device that still has room for it.
+    """Gives each partition without a device the fullest one that still has room for it.
 
-    False at the first that finds none. ``strict`` is torch.fx's rule, by which a partition must
+    Returns False at the first that fits nowhere. ``strict`` is torch.fx's rule: a partition must
     leave a byte free.
     """
     graph = graph_of(partitions)

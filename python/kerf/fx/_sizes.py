@@ -112,8 +112,8 @@ def tag_sizes(nodes: Sequence[Node], modules: Modules) -> None:
 def get_size_of_all_nodes(fx_module: GraphModule, args: Sequence[Any] | None = None) -> None:
     """Sets size_bytes of every node before the output, after a run with ``args`` if there are any.
 
-    What torch.fx's function of this name sets where that accepts the module; results that are no
-    tensors are accepted too. Raises PartitionError where shapes are not known.
+    The same values as torch.fx's function of this name, if that accepts the module; results that
+    are not tensors are accepted too. Raises PartitionError if shapes are not known.
     """
     check_module(fx_module)
     if args is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the FX family: devices, latencies, modes, configurations."""
+"""The types of kerf.fx: devices, latencies, modes, configurations."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class PartitionMode(Enum):
 class DeviceBytes(NamedTuple):
     """What lies on one device, counted in three ways.
 
-    - ``fx``: as torch.fx counts: every output for ever, an outside tensor once a reader.
-    - ``exact``: weights and buffers once, tensors once, true element sizes.
+    - ``fx``: as torch.fx counts: every output forever, an outside tensor once per reader.
+    - ``exact``: weights and buffers once, tensors once, real element sizes.
     - ``peak``: the same, with tensors released after their last use.
     """
 
@@ -78,7 +78,7 @@ def _given(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
 
 
 class PartitionerConfig(_Config):
-    """What to do with a module. Maps that are not given are new ones, never shared.
+    """How to partition a module. Maps that are not given are new ones, never shared.
 
     The rate has no default that the cost modes accept; ``float("inf")``: transfers are free.
     """
