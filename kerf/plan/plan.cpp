@@ -33,7 +33,7 @@ void check_replica(const Plan& plan, std::size_t r, std::vector<bool>& taken) {
              fmt::format("one of the {} devices", taken.size()));
     }
     if (taken[there.index()]) {
-      refuse(fmt::format("has stage {} on {}, which has another copy's stages", s,
+      refuse(fmt::format("has stage {} on {}, which has another replica's stages", s,
                          plan.cluster.device(there).name),
              "devices of its own");
     }

@@ -111,7 +111,7 @@ struct Plan {
   Nanoseconds busiest;               // the objective `throughput`: largest loads[d].busy()
   Nanoseconds step_time;             // simulated, all micro-batches
   Nanoseconds latency;               // simulated, one micro-batch
-  double throughput = 0;             // samples (static graph: steps) a second: batch / step_time
+  double throughput = 0;             // samples (static graph: steps) per second: batch / step_time
   double bubble = 0;                 // idle share of the step, 0 .. 1
   LowerBound lower_bound;            // on the objective
 

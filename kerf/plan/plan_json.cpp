@@ -289,7 +289,7 @@ void read_replicas(const JsonReader& reader, Plan& plan) {
   try {
     check_replicas(plan);
   } catch (const Error& error) {
-    reader.child("replicas").fail(error.what(), "whole copies of the plan");
+    reader.child("replicas").fail(error.what(), "replicas of the whole plan");
   }
 }
 

@@ -51,7 +51,7 @@ void append_cost(std::string& out, const std::string& name, const NodeCost& cost
   out += '}';
 }
 
-// The last field, a line a node.
+// The last field, one line per node.
 void append_costs(std::string& out, const Profile& profile, const Graph& graph) {
   constexpr std::string_view kEnd = "\n}";
   out.resize(out.size() - kEnd.size());

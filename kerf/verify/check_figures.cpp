@@ -165,7 +165,7 @@ class FigureCheck {
     }
   }
 
-  // A graph without a batch: steps a second. However short a step, a number.
+  // A graph without a batch: steps per second. However short a step, a number.
   void check_throughput(const StepFigures& figures) {
     const double step = figures.end;
     const double samples = plan_.batch > 0 ? static_cast<double>(plan_.batch) : 1;

@@ -124,7 +124,7 @@ class PlanVerifier {
           add("replicas", "replica {} is on device {}, the cluster has {}", r, device.index(),
               taken.size());
         } else if (taken[device.index()]) {
-          add("replicas", "replica {} is on {}, which has another copy's stages", r,
+          add("replicas", "replica {} is on {}, which has another replica's stages", r,
               plan_.cluster.device(device).name);
         } else {
           taken[device.index()] = true;

@@ -298,7 +298,7 @@ TEST(AReplica, IsRefusedUnlessItIsAWholeCopyOnDevicesOfItsOwn) {
   EXPECT_THAT(error_of({on({2, 3})}), HasSubstr("2 devices for 3 stages"));
   EXPECT_THAT(error_of({on({2, 9, 2})}), HasSubstr("on device 9"));
   EXPECT_THAT(error_of({{DeviceId{2}, DeviceId{}, DeviceId{2}}}), HasSubstr("stage 1 on device"));
-  EXPECT_THAT(error_of({on({2, 1, 2})}), HasSubstr("cuda:1, which has another copy's"));
+  EXPECT_THAT(error_of({on({2, 1, 2})}), HasSubstr("cuda:1, which has another replica's"));
   EXPECT_THAT(error_of({on({2, 3, 2}), on({4, 3, 4})}), HasSubstr("replica 1 has stage 1"));
   EXPECT_THAT(error_of({on({2, 3, 4})}), HasSubstr("share a device exactly when"));
   EXPECT_THAT(error_of({on({2, 2, 2})}), HasSubstr("share a device exactly when"));
@@ -336,7 +336,7 @@ TEST(APlanFile, IsRefusedWithReplicasThatAreNone) {
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:9\""),
               HasSubstr("replicas[0][1]: found device 'cuda:9'"));
   EXPECT_THAT(error_of("\"cuda:3\"", "7"), HasSubstr("replicas[0][1]"));
-  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:0\""), HasSubstr("another copy's"));
+  EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:0\""), HasSubstr("another replica's"));
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:2\""), HasSubstr("share a device"));
   EXPECT_THAT(error_of("\"cuda:3\"", "\"cuda:3\", \"cuda:4\""), HasSubstr("3 devices for 2"));
 }
