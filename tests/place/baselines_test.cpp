@@ -15,7 +15,7 @@
 #include "kerf/place/binpack2d/binpack2d.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_split.h"
-#include "kerf/place/mixed_pipe/line.h"
+#include "kerf/place/order/line.h"
 #include "kerf/place/pipedream/pipedream.h"
 #include "tests/place/random_load.h"
 

@@ -20,8 +20,8 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
+#include "kerf/base/step_clock.h"
 #include "kerf/ingest/dnn_partitioning.h"
-#include "kerf/place/ideals/chain_of_groups.h"
 #include "kerf/place/ideals/decide.h"
 #include "kerf/place/lower_load.h"
 #include "tests/support/published.h"
@@ -227,8 +227,8 @@ void expect_no_better(const LoadProblem& problem, const LoadAnswer& chain, doubl
 // Without first answers: there is a plan just above the best load, and none below it.
 void expect_decides(const LoadProblem& problem, double best) {
   namespace ideals = place::ideals;
-  ideals::Clock clock(60);
-  const ideals::Groups groups = ideals::to_groups(place::to_instance(problem));
+  StepClock clock(60);
+  const ideals::Groups groups(place::to_instance(problem));
   const auto lattice = ideals::Lattice::build(groups, 100'000, 1'000'000, clock);
   ASSERT_TRUE(lattice);
   const auto decision = ideals::make_decision(groups, *lattice, 1'000'000, clock);

@@ -14,10 +14,11 @@
 #include <set>
 
 #include "kerf/base/error.h"
+#include "kerf/place/cut/blocks.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mixed_pipe/boundary.h"
-#include "kerf/place/mixed_pipe/line.h"
 #include "kerf/place/mixed_pipe/one_stage_each.h"
+#include "kerf/place/order/line.h"
 #include "kerf/place/pipedream/pipedream.h"
 #include "kerf/place/portfolio/split_methods.h"
 #include "tests/place/random_load.h"

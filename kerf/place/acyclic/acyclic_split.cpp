@@ -8,7 +8,7 @@
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/acyclic.h"
-#include "kerf/place/ideals/groups.h"
+#include "kerf/place/order/condense.h"
 
 namespace kerf::place {
 namespace {
@@ -57,7 +57,7 @@ std::vector<Split> device_orders(const Instance& units) {
 
 LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool multilevel) {
   const StopClock clock(options.safety_stop());
-  const ideals::Groups groups = ideals::to_groups(units);
+  const Condensed groups = condense(units);
   const std::vector<Split> orders = device_orders(units);
   LoadAnswer out;
   out.objective = std::numeric_limits<double>::infinity();

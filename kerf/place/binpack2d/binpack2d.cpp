@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "kerf/base/infinity.h"
-#include "kerf/place/mixed_pipe/line.h"
+#include "kerf/place/order/line.h"
 
 namespace kerf::place {
 namespace {

@@ -33,7 +33,7 @@ void Decision::append_difference(std::uint32_t from, std::uint32_t to,
 }
 
 std::unique_ptr<Decision> make_decision(const Groups& groups, const Lattice& lattice,
-                                        std::size_t max_states, Clock& clock) {
+                                        std::size_t max_states, StepClock& clock) {
   if (groups.has_one_kind()) {
     return std::make_unique<EqualDecision>(groups, lattice, clock);
   }

@@ -15,7 +15,7 @@ namespace kerf::place::ideals {
 
 class Decision {
  public:
-  Decision(const Groups& groups, const Lattice& lattice, Clock& clock)
+  Decision(const Groups& groups, const Lattice& lattice, StepClock& clock)
       : groups_(groups),
         lattice_(lattice),
         figures_(groups, lattice, clock),
@@ -55,6 +55,6 @@ class Decision {
 // Suits the groups' devices. Gives up where unequal accelerators make more than `max_states` pairs
 // of an ideal and what may be used for it.
 std::unique_ptr<Decision> make_decision(const Groups& groups, const Lattice& lattice,
-                                        std::size_t max_states, Clock& clock);
+                                        std::size_t max_states, StepClock& clock);
 
 }  // namespace kerf::place::ideals

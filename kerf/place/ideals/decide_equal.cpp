@@ -25,7 +25,7 @@ constexpr std::uint32_t kByCpu = 1U << 31;  // in Reached::from
 
 }  // namespace
 
-EqualDecision::EqualDecision(const Groups& groups, const Lattice& lattice, Clock& clock)
+EqualDecision::EqualDecision(const Groups& groups, const Lattice& lattice, StepClock& clock)
     : Decision(groups, lattice, clock) {
   if (groups.has_cpu()) cpu_ = static_cast<std::uint32_t>(groups.classes.size() - 1);
   if (!groups.classes.empty() && !groups.classes.front().is_cpu) {

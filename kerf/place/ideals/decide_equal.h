@@ -12,7 +12,7 @@ namespace kerf::place::ideals {
 // The decision for accelerators that are all alike: for each ideal the fewest that hold it.
 class EqualDecision : public Decision {
  public:
-  EqualDecision(const Groups& groups, const Lattice& lattice, Clock& clock);
+  EqualDecision(const Groups& groups, const Lattice& lattice, StepClock& clock);
 
  private:
   // How an ideal is reached with the fewest accelerators.

@@ -17,7 +17,7 @@
 namespace kerf::place::ideals {
 
 MixedDecision::MixedDecision(const Groups& groups, const Lattice& lattice, std::size_t max_states,
-                             Clock& clock)
+                             StepClock& clock)
     : Decision(groups, lattice, clock), max_states_(max_states) {
   too_large_ = !is_countable(max_states);
   if (!too_large_) rank_ideals();

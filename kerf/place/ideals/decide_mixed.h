@@ -13,7 +13,8 @@ namespace kerf::place::ideals {
 // choice of devices (how many of every class) whether these hold it.
 class MixedDecision : public Decision {
  public:
-  MixedDecision(const Groups& groups, const Lattice& lattice, std::size_t max_states, Clock& clock);
+  MixedDecision(const Groups& groups, const Lattice& lattice, std::size_t max_states,
+                StepClock& clock);
 
  private:
   // A number of devices of each class, written as digits: the class's weight times its number.

@@ -56,7 +56,7 @@ Change link_change(const Groups& groups, const std::vector<std::uint32_t>& insid
 
 }  // namespace
 
-IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, Clock& clock)
+IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, StepClock& clock)
     : accelerator_time(lattice.size(), 0),
       crossing(lattice.size(), 0),
       is_better_start(lattice.num_links(), false) {

@@ -13,7 +13,7 @@ namespace kerf::place::ideals {
 
 // Of each ideal, whatever the limit is. Not whole when time was up.
 struct IdealFigures {
-  IdealFigures(const Groups& groups, const Lattice& lattice, Clock& clock);
+  IdealFigures(const Groups& groups, const Lattice& lattice, StepClock& clock);
   std::vector<double> accelerator_time;  // by ideal, slowness 1
   std::vector<double> crossing;          // by ideal, cost of nets that later stages pay for
   // By link: whatever plan goes on from the ideal, the same plan goes on from the link's end, with

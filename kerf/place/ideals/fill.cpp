@@ -108,7 +108,7 @@ double find_balance(const Groups& groups) {
 }
 
 // Two devices of a sequence change places, while time lets them; what helps stays.
-Chain swap_devices(Fill& fill, Sequence sequence, Chain best, Rng& rng, Clock& clock) {
+Chain swap_devices(Fill& fill, Sequence sequence, Chain best, Rng& rng, StepClock& clock) {
   for (int swap = 0; swap < kSwaps && sequence.size() > 1 && !clock.is_late(); ++swap) {
     const std::size_t one = rng.below(sequence.size());
     const std::size_t other = rng.below(sequence.size());
@@ -125,7 +125,7 @@ Chain swap_devices(Fill& fill, Sequence sequence, Chain best, Rng& rng, Clock& c
 
 // The limit rises until there is a plan, then falls.
 Chain fill_sequence(Fill& fill, const Sequence& sequence, double fails, double below,
-                    Clock& clock) {
+                    StepClock& clock) {
   double limit = std::min(std::max(fails * 1.05, below * 1e-6), below);
   Chain best = fill.run(limit, sequence);
   while (best.load == kInfinity && limit < below) {
@@ -158,7 +158,7 @@ double above_all_loads(const Groups& groups) {
   return out;
 }
 
-Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rng, Clock& clock,
+Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rng, StepClock& clock,
                  std::int64_t& work) {
   Fill fill(groups, order);
   Chain best;

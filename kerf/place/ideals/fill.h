@@ -5,8 +5,9 @@
 #pragma once
 
 #include "kerf/base/rng.h"
-#include "kerf/place/ideals/clock.h"
-#include "kerf/place/ideals/orders.h"
+#include "kerf/base/step_clock.h"
+#include "kerf/place/ideals/stage.h"
+#include "kerf/place/order/orders.h"
 
 namespace kerf::place::ideals {
 
@@ -17,7 +18,7 @@ double above_all_loads(const Groups& groups);
 // sequences. Loads stay below `below`; an infinite one: none found. O(n) a limit. Adds the steps
 // it took to `work`. When time is up it answers with what it has, and looks once more if that is
 // nothing.
-Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rng, Clock& clock,
+Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rng, StepClock& clock,
                  std::int64_t& work);
 
 }  // namespace kerf::place::ideals

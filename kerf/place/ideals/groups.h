@@ -2,29 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An Instance as the contiguous search sees it: groups of tasks that every chain of ideals keeps
-// together, ordered by the edges among them.
+// together, and the devices by what they can do.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 #include <vector>
 
-#include "kerf/place/ideals/device_classes.h"
-#include "kerf/place/instance.h"
+#include "kerf/place/cut/device_classes.h"
+#include "kerf/place/order/condense.h"
 
 namespace kerf::place::ideals {
 
-// The groups are its tasks, numbered in a topological order.
-struct Groups : Instance {
-  std::vector<std::uint32_t> group_of;  // by task of the instance it came from
-  std::vector<DeviceClass> classes;     // accelerators, then the CPU
+struct Groups : Condensed {
+  explicit Groups(const Instance& instance)
+      : Condensed(condense(instance)), classes(find_classes(*this)) {}
 
   // As far as plans can tell.
   bool has_one_kind() const { return classes.size() < (has_cpu() ? 3U : 2U); }
-  double greatest_slowness() const;  // 1 without accelerators
-};
+  // 1 without accelerators.
+  double greatest_slowness() const {
+    double out = 0;
+    for (const DeviceClass& device : classes) {
+      if (!device.is_cpu) out = std::max(out, device.slowness);
+    }
+    return out > 0 ? out : 1;
+  }
 
-// Tasks on a cycle form one group. A group that takes no time joins its only neighbour when no
-// answer can be lost by it.
-Groups to_groups(const Instance& instance);
+  std::vector<DeviceClass> classes;  // accelerators, then the CPU
+};
 
 }  // namespace kerf::place::ideals

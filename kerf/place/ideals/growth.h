@@ -15,7 +15,7 @@ namespace kerf::place::ideals {
 
 class Growth {
  public:
-  Growth(const Groups& groups, const Lattice& lattice, Clock& clock)
+  Growth(const Groups& groups, const Lattice& lattice, StepClock& clock)
       : groups_(groups),
         lattice_(lattice),
         clock_(clock),
@@ -91,7 +91,7 @@ class Growth {
 
   const Groups& groups_;
   const Lattice& lattice_;
-  Clock& clock_;
+  StepClock& clock_;
   StageNets nets_;
   Walker walker_;
   std::vector<std::uint32_t> seen_;  // by ideal, the expansion that saw it

@@ -28,8 +28,8 @@ void search_orders(Search& search) {
 
 IdealAnswer find_contiguous(const Instance& instance, const LoadOptions& options,
                             const IdealLimits& limits) {
-  ideals::Clock clock(options.safety_stop());
-  const ideals::Groups groups = ideals::to_groups(instance);
+  StepClock clock(options.safety_stop());
+  const ideals::Groups groups(instance);
   Search search(groups, options, limits.max_states, clock);
   search.fill_orders(kRandomOrders);
   search.cut_orders(kOrderWork - search.work);
@@ -45,6 +45,19 @@ IdealAnswer find_contiguous(const Instance& instance, const LoadOptions& options
   out.optimal = out.optimal || search.is_good_enough();
   out.truncated = !out.optimal;
   out.num_decisions = search.num_decisions;
+  write_answer(instance, groups, search, out);
+  return out;
+}
+
+LoadAnswer find_chain(const Instance& instance, const LoadOptions& options) {
+  constexpr int kFewRandomOrders = 4;
+  StepClock clock(options.safety_stop());
+  const ideals::Groups groups(instance);
+  Search search(groups, options, IdealLimits{}.max_states, clock);
+  search.fill_orders(kFewRandomOrders);
+  LoadAnswer out;
+  out.optimal = search.cut_orders(kAllWork);
+  out.truncated = !out.optimal;
   write_answer(instance, groups, search, out);
   return out;
 }

@@ -30,4 +30,12 @@ struct IdealAnswer : LoadAnswer {
 IdealAnswer find_contiguous(const Instance& instance, const LoadOptions& options,
                             const IdealLimits& limits = {});
 
+// The best split of one topological order into intervals, a device each (section 5.1.2: "DPL"):
+// where there are too many ideals. Of several natural orders the one with the best split.
+// `optimal`: no split of any of these orders is better, within 1e-9 of the value (for a graph that
+// is a chain, no contiguous plan is), or options.good_enough is met. Without devices: none of them
+// can be split so that it fits the memory, when `optimal`; else no such split was found.
+// `truncated`: out of time, or too many choices of unequal devices.
+LoadAnswer find_chain(const Instance& instance, const LoadOptions& options);
+
 }  // namespace kerf::place

@@ -11,7 +11,8 @@ namespace kerf::place::ideals {
 
 class LatticeBuilder {
  public:
-  LatticeBuilder(const Groups& groups, std::size_t max_ideals, std::size_t max_links, Clock& clock)
+  LatticeBuilder(const Groups& groups, std::size_t max_ideals, std::size_t max_links,
+                 StepClock& clock)
       : groups_(groups),
         max_ideals_(max_ideals),
         max_links_(max_links),
@@ -117,7 +118,7 @@ class LatticeBuilder {
   const Groups& groups_;
   std::size_t max_ideals_;
   std::size_t max_links_;
-  Clock& clock_;
+  StepClock& clock_;
   Lattice out_;
   std::vector<bool> inside_;
   Walker walker_;
@@ -127,7 +128,7 @@ class LatticeBuilder {
 };
 
 std::optional<Lattice> Lattice::build(const Groups& groups, std::size_t max_ideals,
-                                      std::size_t max_links, Clock& clock) {
+                                      std::size_t max_links, StepClock& clock) {
   return LatticeBuilder(groups, max_ideals, max_links, clock).run();
 }
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "kerf/place/ideals/clock.h"
+#include "kerf/base/step_clock.h"
 #include "kerf/place/ideals/groups.h"
 
 namespace kerf::place::ideals {
@@ -26,7 +26,7 @@ class Lattice {
  public:
   // Nothing when there are more ideals or links than that, or when time is up.
   static std::optional<Lattice> build(const Groups& groups, std::size_t max_ideals,
-                                      std::size_t max_links, Clock& clock);
+                                      std::size_t max_links, StepClock& clock);
   // The prefixes of one topological order alone.
   static Lattice along(std::span<const std::uint32_t> order);
 

@@ -14,9 +14,39 @@
 #include "kerf/base/error.h"
 
 namespace kerf::place::ideals {
+namespace {
+
+// The natural orders, then drawn ones.
+OrderKind order_kind(int i) { return static_cast<OrderKind>(std::min(i, kNumNaturalOrders)); }
+
+Stages stages_of(const Chain& chain) {
+  Stages out(chain.order.size());
+  std::uint32_t at = 0;
+  for (std::uint32_t stage = 0; stage < chain.ends.size(); ++stage) {
+    for (; at < chain.ends[stage]; ++at) out[chain.order[at]] = stage;
+  }
+  return out;
+}
+
+// Device by task of the instance.
+std::vector<std::uint32_t> devices_of(const Groups& groups, const Chain& chain) {
+  std::vector<std::uint32_t> of_group(groups.num_tasks(), 0);
+  std::vector<std::size_t> used(groups.classes.size(), 0);
+  std::uint32_t at = 0;
+  for (std::size_t s = 0; s < chain.ends.size(); ++s) {
+    const std::uint32_t device = groups.classes[chain.on[s]].devices[used[chain.on[s]]++];
+    for (; at < chain.ends[s]; ++at) of_group[chain.order[at]] = device;
+  }
+  std::vector<std::uint32_t> out;
+  out.reserve(groups.group_of.size());
+  for (const std::uint32_t group : groups.group_of) out.push_back(of_group[group]);
+  return out;
+}
+
+}  // namespace
 
 Search::Search(const Groups& groups, const LoadOptions& options, std::size_t max_states,
-               Clock& clock)
+               StepClock& clock)
     : groups_(groups),
       options_(options),
       max_states_(max_states),
@@ -31,9 +61,9 @@ void Search::keep(Chain chain) {
 
 void Search::fill_orders(int num_random) {
   Rng rng(options_.seed);
-  for (int kind = 0; kind < kNumNaturalOrders + num_random; ++kind) {
+  for (int i = 0; i < kNumNaturalOrders + num_random; ++i) {
     if (best.load < kInfinity && clock_.is_late()) return;
-    Order order = make_order(groups_, {}, kind, rng, clock_);
+    Order order = make_order(groups_, {}, order_kind(i), rng, clock_);
     if (std::ranges::find(orders_, order) != orders_.end()) continue;
     keep(fill_order(groups_, order, above_all_, rng, clock_, work));
     orders_.push_back(std::move(order));
@@ -85,25 +115,11 @@ void Search::polish(std::int64_t max_work) {
   while (best.load < before) {
     before = best.load;
     const Stages stages = stages_of(best);
-    for (int kind = 0; kind < kNumNaturalOrders + 4; ++kind) {
+    for (int i = 0; i < kNumNaturalOrders + 4; ++i) {
       if (work >= end || is_good_enough() || clock_.is_late()) return;
-      cut(make_order(groups_, stages, kind, rng, clock_));
+      cut(make_order(groups_, stages, order_kind(i), rng, clock_));
     }
   }
-}
-
-std::vector<std::uint32_t> devices_of_units(const Groups& groups, const Chain& chain) {
-  std::vector<std::uint32_t> of_group(groups.num_tasks(), 0);
-  std::vector<std::size_t> used(groups.classes.size(), 0);
-  std::uint32_t at = 0;
-  for (std::size_t s = 0; s < chain.ends.size(); ++s) {
-    const std::uint32_t device = groups.classes[chain.on[s]].devices[used[chain.on[s]]++];
-    for (; at < chain.ends[s]; ++at) of_group[chain.order[at]] = device;
-  }
-  std::vector<std::uint32_t> out;
-  out.reserve(groups.group_of.size());
-  for (const std::uint32_t group : groups.group_of) out.push_back(of_group[group]);
-  return out;
 }
 
 void write_answer(const Instance& instance, const Groups& groups, const Search& search,
@@ -111,7 +127,7 @@ void write_answer(const Instance& instance, const Groups& groups, const Search& 
   out.work = search.work;
   out.objective = search.best.load;
   if (search.best.load == kInfinity) return;
-  out.device = devices_of_units(groups, search.best);
+  out.device = devices_of(groups, search.best);
   out.objective = find_loads(instance, out.device).busiest;
   KERF_DCHECK(std::abs(out.objective - search.best.load) <= 1e-8 * (1 + out.objective),
               "the sums of the search differ from the plan's loads");

@@ -10,14 +10,15 @@
 
 #include "kerf/place/ideals/decide.h"
 #include "kerf/place/ideals/fill.h"
-#include "kerf/place/ideals/orders.h"
 #include "kerf/place/load_search.h"
+#include "kerf/place/order/orders.h"
 
 namespace kerf::place::ideals {
 
 class Search {
  public:
-  Search(const Groups& groups, const LoadOptions& options, std::size_t max_states, Clock& clock);
+  Search(const Groups& groups, const LoadOptions& options, std::size_t max_states,
+         StepClock& clock);
 
   // Makes the natural orders and `num_random` others, and fills them. There is a plan after it
   // where any order could be filled.
@@ -46,13 +47,10 @@ class Search {
   const Groups& groups_;
   const LoadOptions& options_;
   std::size_t max_states_;
-  Clock& clock_;
+  StepClock& clock_;
   double above_all_;
   std::vector<Order> orders_;
 };
-
-// Device by unit.
-std::vector<std::uint32_t> devices_of_units(const Groups& groups, const Chain& chain);
 
 // What every search of this room answers.
 void write_answer(const Instance& instance, const Groups& groups, const Search& search,

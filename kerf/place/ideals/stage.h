@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kerf/base/infinity.h"
 #include "kerf/place/ideals/groups.h"
 
 namespace kerf::place::ideals {

@@ -10,12 +10,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
+#include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/place/cut/blocks.h"
 #include "kerf/place/mixed_pipe/boundary.h"
-#include "kerf/place/mixed_pipe/line.h"
+#include "kerf/place/order/line.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/memory_fill.h"
 #include "kerf/place/refine/tasks.h"
@@ -27,7 +28,7 @@ using Split = std::vector<std::uint32_t>;
 
 struct Candidate {
   Split device;
-  double busiest = std::numeric_limits<double>::infinity();
+  double busiest = kInfinity;
   std::size_t blocks = 0;
   std::size_t line = 0;
   std::size_t asked = 0;  // blocks
@@ -153,7 +154,7 @@ class MixedPipe {
 
   LoadAnswer answer(std::vector<Candidate>& found) const {
     constexpr double kAsGood = 1.005;
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (const Candidate& candidate : found) least = std::min(least, candidate.busiest);
     const Candidate* best = nullptr;
     for (const Candidate& candidate : found) {

@@ -3,12 +3,12 @@
 #include "kerf/place/mixed_pipe/one_stage_each.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
-#include "kerf/place/ideals/orders.h"
-#include "kerf/place/mixed_pipe/line.h"
-#include "kerf/place/refine/order_starts.h"
+#include "kerf/base/infinity.h"
+#include "kerf/place/cut/cut_order.h"
+#include "kerf/place/order/condense.h"
+#include "kerf/place/order/orders.h"
 
 namespace kerf::place {
 namespace {
@@ -36,11 +36,11 @@ std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_
 
 LoadAnswer one_stage_each(const Instance& units, std::span<const std::uint32_t> device,
                           const LoadOptions& options) {
-  const ideals::Groups groups = ideals::to_groups(units);
+  const Condensed groups = condense(units);
   std::vector<std::uint32_t> device_of_group(groups.num_tasks());
   for (std::size_t u = device.size(); u-- > 0;) device_of_group[groups.group_of[u]] = device[u];
   const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices);
-  ideals::Stages stages(groups.num_tasks());
+  Stages stages(groups.num_tasks());
   for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
     stages[g] = rank[device_of_group[g]];
     for (const std::uint32_t before : groups.predecessors[g]) {
@@ -48,11 +48,11 @@ LoadAnswer one_stage_each(const Instance& units, std::span<const std::uint32_t> 
     }
   }
   Rng rng(options.seed);
-  ideals::Clock no_clock(kInfinity);
-  const ideals::Order order = ideals::make_order(groups, stages, 2, rng, no_clock);
-  const std::vector<std::uint32_t> line = in_line(units_by_group(units, groups), order);
+  StepClock no_clock(kInfinity);
+  const Order order = make_order(groups, stages, OrderKind::least_number, rng, no_clock);
+  const Order line = groups.spread(units, order);
   LoadAnswer out;
-  out.objective = std::numeric_limits<double>::infinity();
+  out.objective = kInfinity;
   const StopClock clock(options.safety_stop());
   if (auto split = cut_order(units, line, out.objective, clock)) {
     out.objective = find_loads(units, *split).busiest;

@@ -6,7 +6,7 @@
 
 #include "kerf/place/acyclic/acyclic_split.h"
 #include "kerf/place/binpack2d/binpack2d.h"
-#include "kerf/place/ideals/chain_of_groups.h"
+#include "kerf/place/ideals/ideals.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_split.h"
 #include "kerf/place/mixed_pipe/mixed_pipe.h"

@@ -3,12 +3,12 @@
 #include "kerf/place/refine/latency_starts.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "kerf/base/infinity.h"
+#include "kerf/place/cut/cut_order.h"
+#include "kerf/place/order/grow.h"
 #include "kerf/place/refine/memory_fill.h"
-#include "kerf/place/refine/order_starts.h"
 
 namespace kerf::place {
 namespace {
@@ -34,94 +34,6 @@ Split fill_in_order(const Instance& units, std::span<const std::uint32_t> order)
   return device;
 }
 
-// Cuts a line into intervals on accelerators with CPU units between them, so that the times of all,
-// one after the other, add up to the least: the latency when nothing runs side by side. Dynamic
-// programme over (end, accelerators used), O(units^2 x accelerators).
-class SumCutter {
- public:
-  SumCutter(const Instance& units, std::span<const std::uint32_t> order)
-      : units_(units),
-        order_(order),
-        states_(std::size_t{units.cpu} + 1),
-        best_((order.size() + 1) * states_),
-        placed_(units.num_nets(), 0) {}
-
-  // Empty: it cannot be cut so, or the clock has struck.
-  Split cut(const StopClock& clock) {
-    best_[0].time = 0;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      if (clock.struck()) return {};
-      extend_on_cpu(i);
-      extend_on_accelerator(i);
-    }
-    const Step* last = &best_[order_.size() * states_];
-    const Step* end = std::min_element(
-        last, last + states_, [](const Step& a, const Step& b) { return a.time < b.time; });
-    return end->time == kInfinity ? Split() : walk_back(static_cast<std::size_t>(end - last));
-  }
-
- private:
-  struct Step {
-    double time = kInfinity;
-    std::size_t from = 0;
-    bool on_cpu = false;
-  };
-
-  void offer(std::size_t to, std::size_t state, const Step& step) {
-    Step& known = best_[to * states_ + state];
-    if (step.time < known.time) known = step;
-  }
-
-  void extend_on_cpu(std::size_t i) {
-    if (units_.num_devices == units_.cpu || units_.on_cpu[order_[i]] == 0) return;
-    for (std::size_t s = 0; s < states_; ++s) {
-      offer(i + 1, s, {best_[i * states_ + s].time + units_.cpu_time[order_[i]], i, true});
-    }
-  }
-
-  void extend_on_accelerator(std::size_t i) {
-    std::fill(placed_.begin(), placed_.end(), 0U);
-    double time = 0, bytes = 0;
-    constexpr std::size_t kStatesInAStep = 8;
-    const auto each = static_cast<std::int64_t>(1 + states_ / kStatesInAStep);
-    for (std::size_t j = i; j < order_.size(); ++j) {
-      count_steps(each);
-      const std::uint32_t u = order_[j];
-      bytes += units_.bytes[u];
-      if (units_.on_accelerator[u] == 0 || bytes > units_.memory.front()) return;
-      time += units_.accelerator_time[u];
-      for (const std::uint32_t net : units_.nets[u]) {
-        if (placed_[net]++ == 0) time += units_.cost[net];
-        if (placed_[net] == units_.pins[net].size()) time -= units_.cost[net];
-      }
-      for (std::size_t s = 0; s + 1 < states_; ++s) {
-        offer(j + 1, s + 1, {best_[i * states_ + s].time + time, i, false});
-      }
-    }
-  }
-
-  Split walk_back(std::size_t state) const {
-    Split device(order_.size(), units_.cpu);
-    for (std::size_t end = order_.size(); end > 0;) {
-      const Step& step = best_[end * states_ + state];
-      if (!step.on_cpu) {
-        --state;
-        for (std::size_t at = step.from; at < end; ++at) {
-          device[order_[at]] = static_cast<std::uint32_t>(state);
-        }
-      }
-      end = step.from;
-    }
-    return device;
-  }
-
-  const Instance& units_;
-  std::span<const std::uint32_t> order_;
-  std::size_t states_;
-  std::vector<Step> best_;
-  std::vector<std::uint32_t> placed_;
-};
-
 }  // namespace
 
 std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
@@ -145,17 +57,19 @@ std::vector<Split> latency_starts(const Instance& units, std::span<const std::ui
     starts.emplace_back(units.num_tasks(), units.cpu);
     starts.push_back(fill_in_order(units, order));
   }
+  const auto cut = [&](std::span<const std::uint32_t> line, CutAim aim) {
+    if (auto split = cut_order(units, line, kInfinity, clock, aim)) {
+      starts.push_back(*std::move(split));
+    }
+  };
   // Quadratic: very long lines go without.
   constexpr std::size_t kLongest = 4000;
   if (!order.empty() && order.size() <= kLongest) {
-    if (Split cut = SumCutter(units, order).cut(clock); !cut.empty())
-      starts.push_back(std::move(cut));
+    cut(order, CutAim::least_sum);
     const std::uint32_t end = far_unit(units, order.front());
-    const auto grown = grow_order(units, end, 0, clock, rng);
-    if (Split cut = SumCutter(units, grown).cut(clock); !cut.empty())
-      starts.push_back(std::move(cut));
+    cut(grow_order(units, end, 0, clock, rng), CutAim::least_sum);
   }
-  if (auto cut = cut_order(units, order, kInfinity, clock)) starts.push_back(*std::move(cut));
+  cut(order, CutAim::least_max);
   if (auto filled = fill_memory(units, clock, rng)) starts.push_back(*std::move(filled));
   return starts;
 }

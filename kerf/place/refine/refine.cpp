@@ -20,10 +20,11 @@
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/place/cut/cut_order.h"
+#include "kerf/place/order/grow.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/contract.h"
 #include "kerf/place/refine/memory_fill.h"
-#include "kerf/place/refine/order_starts.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {

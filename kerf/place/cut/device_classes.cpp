@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/ideals/device_classes.h"
+#include "kerf/place/cut/device_classes.h"
 
 #include <algorithm>
 #include <numeric>
 #include <tuple>
 
-namespace kerf::place::ideals {
+namespace kerf::place {
 namespace {
 
 DeviceClass class_of(const Devices& problem, std::uint32_t device, double all_bytes) {
@@ -21,20 +21,20 @@ DeviceClass class_of(const Devices& problem, std::uint32_t device, double all_by
   return out;
 }
 
-void find_times(DeviceClass& device, const Instance& groups) {
+void find_times(DeviceClass& device, const Instance& instance) {
   const std::uint32_t first = device.devices.front();
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
-    device.time.push_back(groups.runs_on(g, first) ? groups.time(g, first) : kInfinity);
+  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+    device.time.push_back(instance.runs_on(t, first) ? instance.time(t, first) : kInfinity);
   }
 }
 
 }  // namespace
 
-std::vector<DeviceClass> find_classes(const Instance& groups) {
-  const double bytes = std::accumulate(groups.bytes.begin(), groups.bytes.end(), 0.0);
+std::vector<DeviceClass> find_classes(const Instance& instance) {
+  const double bytes = std::accumulate(instance.bytes.begin(), instance.bytes.end(), 0.0);
   std::vector<DeviceClass> all;
-  for (std::uint32_t d = 0; d < groups.num_devices; ++d) {
-    all.push_back(class_of(groups, d, bytes));
+  for (std::uint32_t d = 0; d < instance.num_devices; ++d) {
+    all.push_back(class_of(instance, d, bytes));
   }
   const auto key = [](const DeviceClass& device) {
     return std::tuple(device.is_cpu, device.slowness, -device.memory);
@@ -45,12 +45,12 @@ std::vector<DeviceClass> find_classes(const Instance& groups) {
   for (const DeviceClass& device : all) {
     if (out.empty() || key(out.back()) != key(device)) {
       out.push_back(device);
-    } else if (out.back().devices.size() < groups.num_tasks()) {
+    } else if (out.back().devices.size() < instance.num_tasks()) {
       out.back().devices.push_back(device.devices.front());
     }
   }
-  for (DeviceClass& device : out) find_times(device, groups);
+  for (DeviceClass& device : out) find_times(device, instance);
   return out;
 }
 
-}  // namespace kerf::place::ideals
+}  // namespace kerf::place

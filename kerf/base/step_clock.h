@@ -7,12 +7,12 @@
 
 #include "kerf/base/stop_clock.h"
 
-namespace kerf::place::ideals {
+namespace kerf {
 
 // The stop of a search on one thread, and the count of its steps. Once late, always late.
-class Clock {
+class StepClock {
  public:
-  explicit Clock(double time_budget) : clock_(time_budget) {}
+  explicit StepClock(double time_budget) : clock_(time_budget) {}
   bool is_late() { return clock_.struck(); }
   // The same, asked often: looks every so many steps.
   bool is_late_after(std::size_t steps) {
@@ -31,4 +31,4 @@ class Clock {
   bool late_ = false;
 };
 
-}  // namespace kerf::place::ideals
+}  // namespace kerf

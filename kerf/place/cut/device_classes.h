@@ -5,21 +5,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/instance.h"
 
-namespace kerf::place::ideals {
+namespace kerf::place {
 
 struct DeviceClass {
   std::vector<std::uint32_t> devices;  // of the problem, ascending
   double slowness = 1;
-  double memory = kInfinity;  // infinite when all groups fit
+  double memory = kInfinity;  // infinite when all tasks fit
   bool is_cpu = false;
   bool pays = true;          // for tensors
-  std::vector<double> time;  // by group; infinite where it cannot run
+  std::vector<double> time;  // by task; infinite where it cannot run
 
   int count() const { return static_cast<int>(devices.size()); }
   // Whatever the other can take, this one takes no slower.
@@ -29,7 +28,7 @@ struct DeviceClass {
 };
 
 // Accelerators by slowness, then by memory, the largest first; the CPU comes last. No class has
-// more devices than there are groups.
-std::vector<DeviceClass> find_classes(const Instance& groups);
+// more devices than there are tasks.
+std::vector<DeviceClass> find_classes(const Instance& instance);
 
-}  // namespace kerf::place::ideals
+}  // namespace kerf::place

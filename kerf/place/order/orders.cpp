@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/order/orders.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kerf/base/infinity.h"
+#include "kerf/base/topological_order.h"
+
+namespace kerf::place {
+namespace {
+
+constexpr std::size_t kLook = 64;  // ready tasks that a choice compares
+
+// The tasks whose predecessors are placed. Those of the least stage left come first; none can
+// become ready in a stage before it.
+class Front {
+ public:
+  Front(const Instance& instance, const Stages& stages) : instance_(instance), stages_(stages) {
+    ready_.resize(stages.empty() ? 1 : *std::ranges::max_element(stages) + std::size_t{1});
+    missing_.reserve(instance.num_tasks());
+    for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+      missing_.push_back(instance.predecessors.length(t));
+      if (missing_[t] == 0) ready_[stage(t)].push_back(t);
+    }
+  }
+  // In the order in which they became ready; empty when all are placed.
+  const Order& ready() {
+    while (ready_[least_].empty() && least_ + 1 < ready_.size()) ++least_;
+    return ready_[least_];
+  }
+  // ready()[at] is placed.
+  std::uint32_t take(std::size_t at) {
+    Order& ready = ready_[least_];
+    const std::uint32_t task = ready[at];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
+    for (const std::uint32_t next : instance_.successors[task]) {
+      if (--missing_[next] == 0) ready_[stage(next)].push_back(next);
+    }
+    return task;
+  }
+
+ private:
+  std::size_t stage(std::uint32_t t) const { return stages_.empty() ? 0 : stages_[t]; }
+
+  const Instance& instance_;
+  const Stages& stages_;
+  std::vector<Order> ready_;  // by stage
+  std::vector<std::uint32_t> missing_;
+  std::size_t least_ = 0;
+};
+
+// Calls choose(ready) for the index of the next task.
+template <class Choose>
+Order take(const Instance& instance, const Stages& stages, Choose&& choose) {
+  Front front(instance, stages);
+  Order out;
+  out.reserve(instance.num_tasks());
+  while (!front.ready().empty()) out.push_back(front.take(choose(front.ready())));
+  return out;
+}
+
+// Next is the task after which the nets that cross from before to after cost least.
+class LeastCrossing {
+ public:
+  LeastCrossing(const Instance& instance, StepClock& clock)
+      : instance_(instance), clock_(clock), placed_(instance.num_nets(), 0) {}
+  std::size_t operator()(const Order& ready) {
+    // The latest, where there are many: those carry on what was begun.
+    std::size_t best = ready.size() - 1;
+    double least = kInfinity;
+    if (clock_.is_late_after(0)) return best;
+    const std::size_t first = ready.size() > kLook ? ready.size() - kLook : 0;
+    for (std::size_t i = first; i < ready.size(); ++i) {
+      const double change = crossing_change(ready[i]);
+      clock_.is_late_after(1 + instance_.nets[ready[i]].size());
+      if (change >= least) continue;
+      least = change;
+      best = i;
+    }
+    for (const std::uint32_t net : instance_.nets[ready[best]]) ++placed_[net];
+    return best;
+  }
+
+ private:
+  double crossing_change(std::uint32_t task) const {
+    double change = 0;
+    for (const std::uint32_t net : instance_.nets[task]) {
+      if (placed_[net] == 0) change += instance_.cost[net];
+      if (placed_[net] + 1 == instance_.pins[net].size()) change -= instance_.cost[net];
+    }
+    return change;
+  }
+
+  const Instance& instance_;
+  StepClock& clock_;
+  std::vector<std::size_t> placed_;
+};
+
+// Of the ready tasks of the least stage the one with the greatest number.
+Order greatest_first(const Instance& instance, const Stages& stages) {
+  const auto key = [&](std::uint32_t t) {
+    return std::pair(stages.empty() ? 0 : stages[t], instance.num_tasks() - t);
+  };
+  return least_first_order(instance.num_tasks(), each_next_of(instance.successors), key);
+}
+
+Order as_numbered(const Instance& instance, const Stages& stages) {
+  Order out(instance.num_tasks());
+  std::iota(out.begin(), out.end(), 0U);
+  if (!stages.empty())
+    std::ranges::stable_sort(out, {}, [&](std::uint32_t t) { return stages[t]; });
+  return out;
+}
+
+// Branches that are taken whole are what good cuts look like.
+Order mostly_depth_first(const Instance& instance, const Stages& stages, Rng& rng) {
+  return take(instance, stages, [&](const Order& ready) {
+    if (rng.below(4) > 0) return ready.size() - 1;
+    const std::size_t look = std::min(ready.size(), kLook);
+    return ready.size() - look + static_cast<std::size_t>(rng.below(look));
+  });
+}
+
+}  // namespace
+
+Order make_order(const Instance& instance, const Stages& stages, OrderKind kind, Rng& rng,
+                 StepClock& clock) {
+  constexpr std::int64_t kStepsPerTask = 25;
+  count_steps(kStepsPerTask * std::int64_t{instance.num_tasks()});
+  switch (kind) {
+    case OrderKind::depth_first:
+      return take(instance, stages, [](const Order& ready) { return ready.size() - 1; });
+    case OrderKind::least_crossing: return take(instance, stages, LeastCrossing(instance, clock));
+    case OrderKind::least_number: return as_numbered(instance, stages);
+    case OrderKind::greatest_number: return greatest_first(instance, stages);
+    case OrderKind::drawn: break;
+  }
+  return mostly_depth_first(instance, stages, rng);
+}
+
+}  // namespace kerf::place
