@@ -231,9 +231,9 @@ void expect_decides(const LoadProblem& problem, double best) {
   const ideals::Groups groups(place::to_instance(problem));
   const auto lattice = ideals::Lattice::build(groups, 100'000, 1'000'000, clock);
   ASSERT_TRUE(lattice);
-  const auto decision = ideals::make_decision(groups, *lattice, 1'000'000, clock);
-  EXPECT_NEAR(decision->find_below(best * (1 + 1e-7) + 1e-9).load, best, 2e-7 * (1 + best));
-  EXPECT_EQ(decision->find_below(best * (1 - 1e-7)).load, kInfinity);
+  ideals::Decision decision(groups, *lattice, 1'000'000, clock);
+  EXPECT_NEAR(decision.find_below(best * (1 + 1e-7) + 1e-9).load, best, 2e-7 * (1 + best));
+  EXPECT_EQ(decision.find_below(best * (1 - 1e-7)).load, kInfinity);
 }
 
 TEST(TheContiguousSearch, EqualsTheBestOfAllAssignmentsToUnequalDevices) {

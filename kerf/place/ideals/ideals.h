@@ -12,11 +12,11 @@
 
 namespace kerf::place {
 
-// How far the search may go (about 60 MB); what is over it is answered with the best plan found.
+// How far the search may go (about 100 MB); what is over it is answered with the best plan found.
 struct IdealLimits {
   std::size_t max_ideals = 400'000;
   std::size_t max_links = 4'000'000;   // pairs of ideals that differ by one group
-  std::size_t max_states = 3'000'000;  // unequal accelerators: pairs of an ideal and devices for it
+  std::size_t max_states = 6'000'000;  // pairs of an ideal and a choice of devices for it
 };
 
 struct IdealAnswer : LoadAnswer {

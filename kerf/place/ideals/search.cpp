@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "kerf/base/error.h"
@@ -91,16 +90,16 @@ bool Search::improve(const Lattice& lattice) {
 
 template <class Polish>
 bool Search::ask_while_better(const Lattice& lattice, Polish&& polish) {
-  const auto decision = make_decision(groups_, lattice, max_states_, clock_);
+  Decision decision(groups_, lattice, max_states_, clock_);
   while (!is_good_enough()) {
-    const std::int64_t work_before = decision->work();
-    Chain found = decision->find_below(below_best());
+    const std::int64_t work_before = decision.work();
+    Chain found = decision.find_below(below_best());
     ++num_decisions;
-    const std::int64_t spent = decision->work() - work_before;
+    const std::int64_t spent = decision.work() - work_before;
     work += spent;
     const bool better = found.load < kInfinity;
     if (better) keep(std::move(found));
-    if (decision->gave_up()) return false;
+    if (decision.gave_up()) return false;
     if (!better) return true;
     polish(spent);
   }
