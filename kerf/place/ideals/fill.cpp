@@ -14,7 +14,6 @@ using Sequence = std::vector<std::uint32_t>;  // of classes, one for each device
 
 constexpr int kRandomSequences = 6;
 constexpr int kBisections = 12;
-constexpr int kSwaps = 40;
 
 class Fill {
  public:
@@ -107,22 +106,6 @@ double find_balance(const Groups& groups) {
   return groups.total_accelerator_time() / rate;
 }
 
-// Two devices of a sequence change places, while time lets them; what helps stays.
-Chain swap_devices(Fill& fill, Sequence sequence, Chain best, Rng& rng, StepClock& clock) {
-  for (int swap = 0; swap < kSwaps && sequence.size() > 1 && !clock.is_late(); ++swap) {
-    const std::size_t one = rng.below(sequence.size());
-    const std::size_t other = rng.below(sequence.size());
-    if (sequence[one] == sequence[other]) continue;
-    std::swap(sequence[one], sequence[other]);
-    Chain chain = fill.run(best.load, sequence);
-    if (chain.load < best.load)
-      best = std::move(chain);
-    else
-      std::swap(sequence[one], sequence[other]);
-  }
-  return best;
-}
-
 // The limit rises until there is a plan, then falls.
 Chain fill_sequence(Fill& fill, const Sequence& sequence, double fails, double below,
                     StepClock& clock) {
@@ -162,17 +145,12 @@ Chain fill_order(const Groups& groups, const Order& order, double below, Rng& rn
                  std::int64_t& work) {
   Fill fill(groups, order);
   Chain best;
-  Sequence its_sequence;
   for (const Sequence& sequence : find_sequences(groups, rng)) {
     if (best.load < kInfinity && clock.is_late()) break;
     Chain found = fill_sequence(fill, sequence, find_balance(groups), below, clock);
     if (!(found.load < best.load)) continue;
     best = std::move(found);
-    its_sequence = sequence;
     below = std::min(below, best.load);
-  }
-  if (!groups.has_one_kind() && best.load < kInfinity) {
-    best = swap_devices(fill, its_sequence, std::move(best), rng, clock);
   }
   work += fill.work;
   return best;
