@@ -9,9 +9,10 @@
 #include "kerf/place/pipedream/pipedream.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/order/line.h"
@@ -19,34 +20,30 @@
 namespace kerf::place {
 namespace {
 
+using DeviceOrder = std::vector<std::uint32_t>;
+using Ends = std::vector<std::size_t>;  // by device: the place after its run
+
 class RunCutter {
  public:
-  RunCutter(const Instance& units, const Line& line) : units_(units), line_(line) {
-    time_before_.push_back(0);
-    cpu_before_.push_back(0);
-    bytes_before_.push_back(0);
-    for (const std::uint32_t unit : line.order) {
-      time_before_.push_back(time_before_.back() + units.accelerator_time[unit]);
-      cpu_before_.push_back(cpu_before_.back() + units.cpu_time[unit]);
-      bytes_before_.push_back(bytes_before_.back() + units.bytes[unit]);
-    }
-    next_odd_ = next_without(units.on_accelerator);
-    next_odd_for_cpu_ = next_without(units.on_cpu);
-  }
+  RunCutter(const Instance& units, const Line& line, const DeviceOrder& devices)
+      : units_(units), line_(line), devices_(devices) {}
 
   // Ends of the devices' runs, the best there are; nothing: no split fits.
-  std::optional<std::vector<std::size_t>> cut(const std::vector<std::uint32_t>& devices) const {
-    double high = 0;
-    for (const std::uint32_t device : devices) high = std::max(high, compute(device, 0, size()));
-    high = std::max(high, *std::max_element(line_.crossing.begin(), line_.crossing.end()));
-    std::optional<std::vector<std::size_t>> best = within(devices, high);
+  std::optional<Ends> cut() const {
+    double high = *std::max_element(line_.crossing.begin(), line_.crossing.end());
+    for (const std::uint32_t device : devices_) {
+      double time = 0;
+      for (const std::uint32_t unit : line_.order) time += units_.time(unit, device);
+      high = std::max(high, time);
+    }
+    std::optional<Ends> best = within(high);
     if (!best) return best;
     constexpr double kPrecision = 1e-9;
     constexpr int kMostRounds = 100;  // with costs far apart, `low` stays at 0 for ever
     double low = 0;
     for (int round = 0; round < kMostRounds && high - low > kPrecision * high; ++round) {
       const double middle = low + (high - low) / 2;
-      if (auto ends = within(devices, middle)) {
+      if (auto ends = within(middle)) {
         best = std::move(ends);
         high = middle;
       } else {
@@ -57,58 +54,42 @@ class RunCutter {
   }
 
  private:
-  std::size_t size() const { return line_.order.size(); }
-
-  // By place: where the next unit stands that is not marked.
-  std::vector<std::size_t> next_without(const std::vector<std::uint8_t>& marked) const {
-    std::vector<std::size_t> next(size() + 1, size());
-    for (std::size_t i = size(); i-- > 0;) {
-      next[i] = marked[line_.order[i]] != 0 ? next[i + 1] : i;
-    }
-    return next;
-  }
-  double compute(std::uint32_t device, std::size_t from, std::size_t to) const {
-    return device == units_.cpu ? cpu_before_[to] - cpu_before_[from]
-                                : (time_before_[to] - time_before_[from]) * units_.slowness[device];
-  }
-
-  std::optional<std::vector<std::size_t>> within(const std::vector<std::uint32_t>& devices,
-                                                 double limit) const {
-    std::vector<std::size_t> ends;
+  std::optional<Ends> within(double limit) const {
+    Ends ends;
     std::size_t start = 0;
-    for (const std::uint32_t device : devices) {
+    for (const std::uint32_t device : devices_) {
       start = farthest(device, start, limit);
       ends.push_back(start);
     }
-    if (start < size()) return std::nullopt;
+    if (start < line_.order.size()) return std::nullopt;
     return ends;
   }
 
   // The last border that costs at most `limit` up to which the device can take everything.
   std::size_t farthest(std::uint32_t device, std::size_t start, double limit) const {
-    std::size_t low = start;
-    std::size_t high = device == units_.cpu ? next_odd_for_cpu_[start] : next_odd_[start];
-    while (low < high) {
-      const std::size_t middle = (low + high + 1) / 2;
-      const bool fits = compute(device, start, middle) <= limit &&
-                        bytes_before_[middle] - bytes_before_[start] <= units_.memory[device];
-      (fits ? low : high) = fits ? middle : middle - 1;
+    const std::size_t size = line_.order.size();
+    double time = 0;
+    double bytes = 0;
+    std::size_t border = start;
+    for (std::size_t i = start; i < size; ++i) {
+      const std::uint32_t unit = line_.order[i];
+      time += units_.time(unit, device);
+      bytes += units_.bytes[unit];
+      if (!units_.runs_on(unit, device) || time > limit || bytes > units_.memory[device]) break;
+      if (i + 1 == size || line_.crossing[i + 1] <= limit) border = i + 1;
     }
-    while (low > start && low < size() && line_.crossing[low] > limit) --low;
-    return low;
+    return border;
   }
 
   const Instance& units_;
   const Line& line_;
-  std::vector<double> time_before_, cpu_before_, bytes_before_;  // by place
-  // By place: the next unit that accelerators, or the CPU, cannot run.
-  std::vector<std::size_t> next_odd_, next_odd_for_cpu_;
+  const DeviceOrder& devices_;
 };
 
-std::vector<std::vector<std::uint32_t>> device_orders(const Instance& units) {
-  std::vector<std::uint32_t> given(units.num_devices);
+std::vector<DeviceOrder> device_orders(const Instance& units) {
+  DeviceOrder given(units.num_devices);
   std::iota(given.begin(), given.end(), 0U);
-  std::vector<std::uint32_t> fastest_first = given;
+  DeviceOrder fastest_first = given;
   std::stable_sort(
       fastest_first.begin(), fastest_first.begin() + units.cpu,
       [&](std::uint32_t a, std::uint32_t b) { return units.slowness[a] < units.slowness[b]; });
@@ -122,8 +103,8 @@ LoadAnswer pipedream(const Instance& instance, const LoadOptions& /*options*/) {
   const Line line = own_line(instance);  // PipeDream has one order, the model's
   LoadAnswer out;
   out.objective = kInfinity;
-  for (const std::vector<std::uint32_t>& devices : device_orders(instance)) {
-    const auto ends = RunCutter(instance, line).cut(devices);
+  for (const DeviceOrder& devices : device_orders(instance)) {
+    const auto ends = RunCutter(instance, line, devices).cut();
     if (!ends) continue;
     std::vector<std::uint32_t> device(line.order.size());
     std::size_t place = 0;
