@@ -245,6 +245,43 @@ TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
   }
 }
 
+TEST(ACutOrder, HasTheLeastSumOfTimesWhereThatIsAsked) {
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Instance units = to_instance(extended_problem(seed, 8));
+    // As latency is: CPUs pay for no tensors, and their memory is no limit.
+    if (units.charging == Charging::link || units.memory.back() < kInfinity) continue;
+    Rng rng(seed);
+    const StopClock clock(600);
+    const auto order = grow_order(units, 0, 0.1, clock, rng);
+    const auto sum_of = [&](const Split& device) {
+      const Loads loads = find_loads(units, device);
+      double sum = 0;
+      for (std::uint32_t d = 0; d < units.num_devices; ++d) {
+        sum += loads.compute[d] + (d == units.cpu ? 0 : loads.transfer[d]);
+      }
+      return sum;
+    };
+    const double best = least(units, [&](const Split& device) {
+      std::vector<bool> seen(units.num_devices, false);
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        const std::uint32_t d = device[order[i]];
+        if (d == units.cpu || (i > 0 && device[order[i - 1]] == d)) continue;
+        if (seen[d]) return kInfinity;
+        seen[d] = true;
+      }
+      return sum_of(device);
+    });
+    const auto cut = cut_order(units, order, kInfinity, clock, CutAim::least_sum);
+    ASSERT_EQ(cut.has_value(), best < kInfinity) << "seed " << seed;
+    if (!cut) continue;
+    EXPECT_TRUE(is_valid(units, *cut)) << "seed " << seed;
+    EXPECT_NEAR(sum_of(*cut), best, 1e-9) << "seed " << seed;
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
+}
+
 TEST(Refine, IsNeverBetterThanAllSplitsAndMostlyEqual) {
   int equal = 0, all = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
