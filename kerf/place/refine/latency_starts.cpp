@@ -11,30 +11,6 @@
 #include "kerf/place/refine/memory_fill.h"
 
 namespace kerf::place {
-namespace {
-
-using Split = std::vector<std::uint32_t>;
-
-// The published greedy baseline: the next accelerator once one is full, the rest on the CPU.
-Split fill_in_order(const Instance& units, std::span<const std::uint32_t> order) {
-  Split device(units.num_tasks(), units.cpu);
-  const double memory = units.memory.front();  // of each accelerator
-  std::uint32_t current = 0;
-  double bytes = 0;
-  for (const std::uint32_t u : order) {
-    if (units.on_accelerator[u] == 0 || units.bytes[u] > memory) continue;
-    if (current < units.cpu && bytes + units.bytes[u] > memory) {
-      ++current;
-      bytes = 0;
-    }
-    if (current == units.cpu) break;
-    device[u] = current;
-    bytes += units.bytes[u];
-  }
-  return device;
-}
-
-}  // namespace
 
 std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
                                           std::span<const std::uint32_t> node_order) {
@@ -50,13 +26,11 @@ std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
   return order;
 }
 
-std::vector<Split> latency_starts(const Instance& units, std::span<const std::uint32_t> order,
-                                  const StopClock& clock, Rng& rng) {
-  std::vector<Split> starts;
-  if (units.has_cpu()) {
-    starts.emplace_back(units.num_tasks(), units.cpu);
-    starts.push_back(fill_in_order(units, order));
-  }
+std::vector<std::vector<std::uint32_t>> latency_starts(const Instance& units,
+                                                       std::span<const std::uint32_t> order,
+                                                       const StopClock& clock, Rng& rng) {
+  std::vector<std::vector<std::uint32_t>> starts;
+  if (units.has_cpu()) starts.emplace_back(units.num_tasks(), units.cpu);
   const auto cut = [&](std::span<const std::uint32_t> line, CutAim aim) {
     if (auto split = cut_order(units, line, kInfinity, clock, aim)) {
       starts.push_back(*std::move(split));
