@@ -18,8 +18,8 @@
 #include "kerf/base/rng.h"
 #include "kerf/place/acyclic/coarsen.h"
 #include "kerf/place/acyclic/order_cut.h"
-#include "kerf/place/acyclic/orders.h"
 #include "kerf/place/acyclic/part_state.h"
+#include "kerf/place/order/two_way_orders.h"
 
 namespace kerf::place {
 namespace {
@@ -284,7 +284,7 @@ TEST(Acyclic, BeatsTheBestRunsOfTheNaturalOrder) {
   Rng rng(1);
   double work = 0;
   const Numbers runs =
-      cut_order(level, goal, find_order(level, OrderKind::natural, false, rng), work);
+      cut_order(level, goal, find_order(level, TwoWayOrder::natural, false, rng), work);
   EXPECT_LE(answer.largest_load, 0.97 * find_figures(groups, options, runs).largest_load);
 }
 
@@ -443,8 +443,9 @@ TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
   using namespace acyclic;
   const Level level = to_level(large_random_groups(500));
   Rng rng(3);
-  for (const OrderKind kind : {OrderKind::natural, OrderKind::depth_first, OrderKind::least_cut,
-                               OrderKind::levels, OrderKind::random}) {
+  for (const TwoWayOrder kind :
+       {TwoWayOrder::natural, TwoWayOrder::depth_first, TwoWayOrder::least_cut, TwoWayOrder::levels,
+        TwoWayOrder::random}) {
     for (const bool backwards : {false, true}) {
       const Numbers order = find_order(level, kind, backwards, rng);
       ASSERT_EQ(order.size(), level.size());
@@ -467,7 +468,8 @@ TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
   const Goal goal = find_goal(base, groups.charging, options);
   Rng rng(9);
   double work = 0;
-  const Numbers part = cut_order(base, goal, find_order(base, OrderKind::levels, true, rng), work);
+  const Numbers part =
+      cut_order(base, goal, find_order(base, TwoWayOrder::levels, true, rng), work);
   for (const Numbers* inside : {static_cast<const Numbers*>(nullptr), &part}) {
     for (int round = 0; round < 8; ++round) {
       const std::vector<Contraction> steps = coarsen(base, goal, {300, inside}, rng, work);

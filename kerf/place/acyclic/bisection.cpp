@@ -12,9 +12,9 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/acyclic/order_cut.h"
-#include "kerf/place/acyclic/orders.h"
 #include "kerf/place/acyclic/undirected.h"
 #include "kerf/place/metis/kway.h"
+#include "kerf/place/order/two_way_orders.h"
 
 namespace kerf::place::acyclic {
 namespace {

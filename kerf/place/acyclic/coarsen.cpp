@@ -15,13 +15,12 @@
 //   The same for only successors.
 // - Runs of a topological order.
 #include "kerf/place/acyclic/coarsen.h"
+#include "kerf/place/order/two_way_orders.h"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>
-
-#include "kerf/place/acyclic/orders.h"
 
 namespace kerf::place::acyclic {
 namespace {
@@ -202,7 +201,7 @@ void join_only_successors(const Joining& joining, Clusters& clusters) {
 }
 
 void join_neighbours_in_order(const Joining& joining, Clusters& clusters, Rng& rng) {
-  Numbers order = find_order(joining.level, OrderKind::depth_first, rng.below(2) == 0, rng);
+  Numbers order = find_order(joining.level, TwoWayOrder::depth_first, rng.below(2) == 0, rng);
   // Parts one after the other are a topological order too.
   if (joining.part != nullptr) {
     std::ranges::stable_sort(order, {}, [&](std::uint32_t v) { return (*joining.part)[v]; });

@@ -8,8 +8,8 @@
 
 #include "kerf/place/acyclic/moves.h"
 #include "kerf/place/acyclic/order_cut.h"
-#include "kerf/place/acyclic/orders.h"
 #include "kerf/place/acyclic/part_state.h"
+#include "kerf/place/order/two_way_orders.h"
 
 namespace kerf::place::acyclic {
 
@@ -36,8 +36,8 @@ Found Rounds::improved(Numbers part) {
 
 Found Rounds::with_moved_borders(Found from) {
   constexpr std::array kKinds = {
-      std::pair{OrderKind::natural, false}, std::pair{OrderKind::levels, true},
-      std::pair{OrderKind::depth_first, false}, std::pair{OrderKind::levels, false}};
+      std::pair{TwoWayOrder::natural, false}, std::pair{TwoWayOrder::levels, true},
+      std::pair{TwoWayOrder::depth_first, false}, std::pair{TwoWayOrder::levels, false}};
   const auto [kind, backwards] = kKinds.at(borders_++ % kKinds.size());
   const Numbers order = find_order(base_, kind, backwards, rng_);
   bool gained = false;
@@ -53,10 +53,10 @@ Found Rounds::with_moved_borders(Found from) {
 
 Found Rounds::runs_of_order(const Level& level) {
   static constexpr std::array kKinds = {
-      std::pair{OrderKind::levels, true},       std::pair{OrderKind::natural, false},
-      std::pair{OrderKind::least_cut, false},   std::pair{OrderKind::levels, false},
-      std::pair{OrderKind::depth_first, false}, std::pair{OrderKind::least_cut, true},
-      std::pair{OrderKind::depth_first, true},  std::pair{OrderKind::random, false}};
+      std::pair{TwoWayOrder::levels, true},       std::pair{TwoWayOrder::natural, false},
+      std::pair{TwoWayOrder::least_cut, false},   std::pair{TwoWayOrder::levels, false},
+      std::pair{TwoWayOrder::depth_first, false}, std::pair{TwoWayOrder::least_cut, true},
+      std::pair{TwoWayOrder::depth_first, true},  std::pair{TwoWayOrder::random, false}};
   const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
   const Numbers order = find_order(level, kind, backwards, rng_);
   budget_.work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());

@@ -14,52 +14,10 @@ namespace {
 
 constexpr std::size_t kLook = 64;  // ready tasks that a choice compares
 
-// The tasks whose predecessors are placed. Those of the least stage left come first; none can
-// become ready in a stage before it.
-class Front {
- public:
-  Front(const Instance& instance, const Stages& stages) : instance_(instance), stages_(stages) {
-    ready_.resize(stages.empty() ? 1 : *std::ranges::max_element(stages) + std::size_t{1});
-    missing_.reserve(instance.num_tasks());
-    for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
-      missing_.push_back(instance.predecessors.length(t));
-      if (missing_[t] == 0) ready_[stage(t)].push_back(t);
-    }
-  }
-  // In the order in which they became ready; empty when all are placed.
-  const Order& ready() {
-    while (ready_[least_].empty() && least_ + 1 < ready_.size()) ++least_;
-    return ready_[least_];
-  }
-  // ready()[at] is placed.
-  std::uint32_t take(std::size_t at) {
-    Order& ready = ready_[least_];
-    const std::uint32_t task = ready[at];
-    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(at));
-    for (const std::uint32_t next : instance_.successors[task]) {
-      if (--missing_[next] == 0) ready_[stage(next)].push_back(next);
-    }
-    return task;
-  }
-
- private:
-  std::size_t stage(std::uint32_t t) const { return stages_.empty() ? 0 : stages_[t]; }
-
-  const Instance& instance_;
-  const Stages& stages_;
-  std::vector<Order> ready_;  // by stage
-  std::vector<std::uint32_t> missing_;
-  std::size_t least_ = 0;
-};
-
-// Calls choose(ready) for the index of the next task.
 template <class Choose>
 Order take(const Instance& instance, const Stages& stages, Choose&& choose) {
-  Front front(instance, stages);
-  Order out;
-  out.reserve(instance.num_tasks());
-  while (!front.ready().empty()) out.push_back(front.take(choose(front.ready())));
-  return out;
+  Waiting waiting(instance.successors, instance.predecessors);
+  return take_in_turn(waiting, waiting.first(), stages, choose);
 }
 
 // Next is the task after which the nets that cross from before to after cost least.
@@ -69,7 +27,7 @@ class LeastCrossing {
       : instance_(instance), clock_(clock), placed_(instance.num_nets(), 0) {}
   std::size_t operator()(const Order& ready) {
     // The latest, where there are many: those carry on what was begun.
-    std::size_t best = ready.size() - 1;
+    std::size_t best = last_of(ready);
     double least = kInfinity;
     if (clock_.is_late_after(0)) return best;
     const std::size_t first = ready.size() > kLook ? ready.size() - kLook : 0;
@@ -118,7 +76,7 @@ Order as_numbered(const Instance& instance, const Stages& stages) {
 // Branches that are taken whole are what good cuts look like.
 Order mostly_depth_first(const Instance& instance, const Stages& stages, Rng& rng) {
   return take(instance, stages, [&](const Order& ready) {
-    if (rng.below(4) > 0) return ready.size() - 1;
+    if (rng.below(4) > 0) return last_of(ready);
     const std::size_t look = std::min(ready.size(), kLook);
     return ready.size() - look + static_cast<std::size_t>(rng.below(look));
   });
@@ -131,8 +89,7 @@ Order make_order(const Instance& instance, const Stages& stages, OrderKind kind,
   constexpr std::int64_t kStepsPerTask = 25;
   count_steps(kStepsPerTask * std::int64_t{instance.num_tasks()});
   switch (kind) {
-    case OrderKind::depth_first:
-      return take(instance, stages, [](const Order& ready) { return ready.size() - 1; });
+    case OrderKind::depth_first: return take(instance, stages, last_of);
     case OrderKind::least_crossing: return take(instance, stages, LeastCrossing(instance, clock));
     case OrderKind::least_number: return as_numbered(instance, stages);
     case OrderKind::greatest_number: return greatest_first(instance, stages);

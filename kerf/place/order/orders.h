@@ -5,18 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "kerf/base/rng.h"
 #include "kerf/base/step_clock.h"
 #include "kerf/place/instance.h"
+#include "kerf/place/order/front.h"
 
 namespace kerf::place {
-
-using Order = std::vector<std::uint32_t>;
-
-// By task; never falls along an edge. Empty: all are of one.
-using Stages = std::vector<std::uint32_t>;
 
 enum class OrderKind : std::uint8_t {
   depth_first,     // what became ready last goes first

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kahn's algorithm where the caller says who of those that are ready comes next.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kerf/base/rng.h"
+#include "kerf/base/rows.h"
+
+namespace kerf::place {
+
+using Order = std::vector<std::uint32_t>;
+
+// By task; never falls along an edge. Empty: all are of one.
+using Stages = std::vector<std::uint32_t>;
+
+// How many of those before it each task waits for.
+class Waiting {
+ public:
+  Waiting(const Rows& next, const Rows& before) : next_(next) {
+    missing_.reserve(before.size());
+    for (std::uint32_t t = 0; t < before.size(); ++t) missing_.push_back(before.length(t));
+  }
+  bool is_ready(std::uint32_t task) const { return missing_[task] == 0; }
+  // Calls ready(task) for those that waited for this one alone.
+  void place(std::uint32_t task, const auto& ready) {
+    for (const std::uint32_t to : next_[task]) {
+      if (--missing_[to] == 0) ready(to);
+    }
+  }
+  // Those that wait for nobody.
+  Order first() const {
+    Order out;
+    for (std::uint32_t t = 0; t < missing_.size(); ++t) {
+      if (is_ready(t)) out.push_back(t);
+    }
+    return out;
+  }
+  Order first_shuffled(Rng& rng) const {
+    Order out = first();
+    for (std::size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[rng.below(i)]);
+    return out;
+  }
+
+ private:
+  const Rows& next_;
+  std::vector<std::uint32_t> missing_;
+};
+
+// All tasks, each after those before it, from the first ones on. choose(ready) gives the index of
+// the next among the ready tasks of the least stage left, which stand as they became ready; no task
+// can become ready in a stage before it.
+template <class Choose>
+Order take_in_turn(Waiting& waiting, const Order& first, const Stages& stages, Choose&& choose) {
+  const auto stage = [&](std::uint32_t t) { return stages.empty() ? 0 : stages[t]; };
+  std::vector<Order> ready(stages.empty() ? 1 : *std::ranges::max_element(stages) + std::size_t{1});
+  const auto add = [&](std::uint32_t t) { ready[stage(t)].push_back(t); };
+  for (const std::uint32_t t : first) add(t);
+  Order out;
+  for (Order& its : ready) {
+    while (!its.empty()) {
+      const std::size_t at = choose(its);
+      const std::uint32_t task = its[at];
+      its.erase(its.begin() + static_cast<std::ptrdiff_t>(at));
+      out.push_back(task);
+      waiting.place(task, add);
+    }
+  }
+  return out;
+}
+
+// What became ready last goes first.
+inline std::size_t last_of(const Order& ready) { return ready.size() - 1; }
+
+}  // namespace kerf::place

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/order/two_way_orders.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+#include <utility>
+#include <vector>
+
+namespace kerf::place {
+namespace {
+
+Waiting waiting_in(const Flow& flow, bool backwards) {
+  return backwards ? Waiting(flow.predecessors, flow.successors)
+                   : Waiting(flow.successors, flow.predecessors);
+}
+
+Order depth_first(const Flow& flow, bool backwards, Rng& rng) {
+  Waiting waiting = waiting_in(flow, backwards);
+  return take_in_turn(waiting, waiting.first_shuffled(rng), {}, last_of);
+}
+
+Order random_order(const Flow& flow, bool backwards, Rng& rng) {
+  Waiting waiting = waiting_in(flow, backwards);
+  return take_in_turn(waiting, waiting.first_shuffled(rng), {},
+                      [&](const Order& ready) { return rng.below(ready.size()); });
+}
+
+// By vertex, the longest path to it; backwards: from it.
+Order find_heights(const Flow& flow, bool backwards) {
+  const std::uint32_t n = flow.size();
+  Order height(n, 0);
+  const auto raise = [&](std::uint32_t v, const Rows& before) {
+    for (const std::uint32_t u : before[v]) height[v] = std::max(height[v], height[u] + 1);
+  };
+  if (backwards) {
+    for (std::uint32_t v = n; v-- > 0;) raise(v, flow.successors);
+  } else {
+    for (std::uint32_t v = 0; v < n; ++v) raise(v, flow.predecessors);
+  }
+  return height;
+}
+
+// Slices of equal height, each as numbered or depth first.
+Order by_levels(const Flow& flow, bool backwards, Rng& rng) {
+  Order out;
+  if (rng.below(2) == 0) {
+    out = depth_first(flow, backwards, rng);
+  } else {
+    out.resize(flow.size());
+    std::iota(out.begin(), out.end(), 0U);
+    if (backwards) std::ranges::reverse(out);
+  }
+  const Order height = find_heights(flow, backwards);
+  std::ranges::stable_sort(out, {}, [&](std::uint32_t v) { return height[v]; });
+  return out;
+}
+
+// A net is open between its first and its last pin. Each step takes the ready vertex that opens
+// least and closes most; of equals one that became cheaper lately, to stay in one place.
+class LeastCut {
+ public:
+  LeastCut(const Flow& flow, bool backwards, Rng& rng)
+      : flow_(flow),
+        rng_(rng),
+        waiting_(waiting_in(flow, backwards)),
+        placed_(flow.num_nets(), 0),
+        price_(flow.size(), 0),
+        is_placed_(flow.size(), false),
+        stamp_(flow.size(), 0) {
+    for (std::uint32_t v = 0; v < flow.size(); ++v) {
+      for (const std::uint32_t net : flow.nets[v]) price_[v] += flow.cost[net];
+    }
+    for (const std::uint32_t v : waiting_.first_shuffled(rng)) push(v);
+  }
+  Order run() {
+    Order out;
+    while (!ready_.empty()) {
+      const Entry top = ready_.top();
+      ready_.pop();
+      if (is_placed_[top.vertex] || top.stamp != stamp_[top.vertex]) continue;
+      out.push_back(top.vertex);
+      place(top.vertex);
+    }
+    return out;
+  }
+
+ private:
+  struct Entry {
+    double price = 0;
+    std::uint64_t age = 0;
+    std::uint32_t vertex = 0;
+    std::uint32_t stamp = 0;
+    bool operator<(const Entry& other) const {
+      if (price != other.price) return price > other.price;
+      if (age != other.age) return age < other.age;
+      return vertex > other.vertex;
+    }
+  };
+  void push(std::uint32_t v) {
+    ready_.push({price_[v], clock_ * 4 + rng_.below(16), v, ++stamp_[v]});
+  }
+  void cheapen(std::uint32_t net) {
+    for (const std::uint32_t pin : flow_.pins[net]) {
+      if (is_placed_[pin]) continue;
+      price_[pin] -= flow_.cost[net];
+      if (waiting_.is_ready(pin)) push(pin);
+    }
+  }
+  void place(std::uint32_t v) {
+    ++clock_;
+    is_placed_[v] = true;
+    for (const std::uint32_t net : flow_.nets[v]) {
+      const std::uint32_t placed = ++placed_[net];
+      // Opened: the others no longer do. One is left: it will close it.
+      if (placed == 1) cheapen(net);
+      if (placed + 1 == flow_.pins[net].size()) cheapen(net);
+    }
+    waiting_.place(v, [&](std::uint32_t to) { push(to); });
+  }
+
+  const Flow flow_;
+  Rng& rng_;
+  Waiting waiting_;
+  Order placed_;               // by net
+  std::vector<double> price_;  // by vertex
+  std::vector<bool> is_placed_;
+  Order stamp_;
+  std::priority_queue<Entry> ready_;
+  std::uint64_t clock_ = 0;
+};
+
+// By vertex: 0 in half 0 with all before it, 2 in half 1 with all after it, else 1. Never falls
+// along an edge.
+Order find_sides(const Flow& flow, std::span<const std::uint32_t> half) {
+  const std::uint32_t n = flow.size();
+  Order out(n, 1);
+  const auto all = [&](std::span<const std::uint32_t> row, std::uint32_t side) {
+    return std::ranges::all_of(row, [&](std::uint32_t u) { return out[u] == side; });
+  };
+  for (std::uint32_t v = 0; v < n; ++v) {
+    if (half[v] == 0 && all(flow.predecessors[v], 0)) out[v] = 0;
+  }
+  for (std::uint32_t v = n; v-- > 0;) {
+    if (half[v] == 1 && all(flow.successors[v], 2)) out[v] = 2;
+  }
+  return out;
+}
+
+}  // namespace
+
+Order order_by_halves(const Flow& flow, std::span<const std::uint32_t> half, bool backwards) {
+  const Order side = find_sides(flow, half);
+  const Order height = find_heights(flow, backwards);
+  const std::uint32_t heights = height.empty() ? 0 : *std::ranges::max_element(height) + 1;
+  const auto place_of = [&](std::uint32_t v) {
+    const std::uint32_t along = backwards ? heights - 1 - height[v] : height[v];
+    return std::size_t{side[v]} * heights + along;
+  };
+  std::vector<std::uint32_t> next(std::size_t{3} * heights + 1, 0);
+  for (std::uint32_t v = 0; v < flow.size(); ++v) ++next[place_of(v) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  Order out(flow.size());
+  for (std::uint32_t v = 0; v < flow.size(); ++v) out[next[place_of(v)]++] = v;
+  return out;
+}
+
+Order find_order(const Flow& flow, TwoWayOrder kind, bool backwards, Rng& rng) {
+  Order out;
+  switch (kind) {
+    case TwoWayOrder::natural:
+      out.resize(flow.size());
+      std::iota(out.begin(), out.end(), 0U);
+      return out;
+    case TwoWayOrder::depth_first: out = depth_first(flow, backwards, rng); break;
+    case TwoWayOrder::least_cut: out = LeastCut(flow, backwards, rng).run(); break;
+    case TwoWayOrder::levels: out = by_levels(flow, backwards, rng); break;
+    case TwoWayOrder::random: out = random_order(flow, backwards, rng); break;
+  }
+  if (backwards) std::ranges::reverse(out);
+  return out;
+}
+
+}  // namespace kerf::place
