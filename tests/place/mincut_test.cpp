@@ -16,7 +16,7 @@
 
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/lower_load.h"
-#include "kerf/place/mincut/cut_problem.h"
+#include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/mincut/max_flow.h"
 #include "kerf/place/mincut/prove.h"
@@ -142,20 +142,22 @@ void for_random_problems(unsigned rounds, const Check& check) {
 }
 
 // Least load of a device that holds `in` and not `out` (bits), by trying all sets.
-Flow least_load(const CutProblem& problem, const DeviceKind& kind, std::uint32_t in,
+Flow least_load(const CutNetwork& network, const DeviceKind& kind, std::uint32_t in,
                 std::uint32_t out) {
   Flow least = kEndless;
-  for (std::uint32_t set = 0; set < 1U << problem.num_classes(); ++set) {
+  for (std::uint32_t set = 0; set < 1U << network.num_tasks(); ++set) {
     if ((set & in) != in || (set & out) != 0) continue;
     const auto has = [&](std::uint32_t c) { return (set >> c & 1U) != 0; };
     Flow load = 0;
-    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) load += has(c) ? kind.time[c] : 0;
-    for (const CutProblem::Net& net : problem.nets) {
-      const auto inside = std::count_if(net.classes.begin(), net.classes.end(), has);
+    for (std::uint32_t c = 0; c < network.num_tasks(); ++c) load += has(c) ? kind.time[c] : 0;
+    const Instance& instance = *network.instance;
+    for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+      const auto pins = instance.pins[net];
+      const auto inside = std::count_if(pins.begin(), pins.end(), has);
       const bool some = inside > 0;
-      const bool all = static_cast<std::size_t>(inside) == net.classes.size();
-      const bool free = problem.charging == Charging::link ? has(net.source) : all;
-      if (some && !free) load += net.cost;
+      const bool all = static_cast<std::size_t>(inside) == pins.size();
+      const bool free = instance.charging == Charging::link ? has(instance.source[net]) : all;
+      if (some && !free) load += network.cost[net];
     }
     least = std::min(least, load);
   }
@@ -165,51 +167,51 @@ Flow least_load(const CutProblem& problem, const DeviceKind& kind, std::uint32_t
 template <typename Check>
 void for_random_networks(unsigned rounds, const Check& check) {
   for_random_problems(rounds, [&](const Instance& units, std::mt19937& random) {
-    const CutProblem problem(units, single_groups(units), scale_for(50));
-    for (const DeviceKind& kind : problem.kinds) {
-      if (kind.pays) check(problem, kind, random);
+    const CutNetwork network(units, scale_for(50));
+    for (const DeviceKind& kind : network.kinds) {
+      if (kind.pays) check(network, kind, random);
     }
   });
 }
 
 TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
-  const auto check = [](const CutProblem& problem, const DeviceKind& kind, std::mt19937& random) {
-    MaxFlow flow = load_network(problem, kind);
+  const auto check = [](const CutNetwork& network, const DeviceKind& kind, std::mt19937& random) {
+    MaxFlow flow = load_network(network, kind);
     FlowScratch scratch;
     std::uint32_t in = 0;
     std::uint32_t out = 0;
-    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
+    for (std::uint32_t c = 0; c < network.num_tasks(); ++c) {
       const auto side = random() % 3;
       if (side == 0) flow.add_source(c, kEndless / 4);
       if (side == 1) flow.add_sink(c, kEndless / 4);
       (side == 0 ? in : out) |= side == 2 ? 0 : 1U << c;
       EXPECT_FALSE(flow.augment(scratch, kEndless / 8));
-      ASSERT_EQ(flow.value(), least_load(problem, kind, in, out));
+      ASSERT_EQ(flow.value(), least_load(network, kind, in, out));
       std::uint32_t reached = 0;
-      for (std::uint32_t n = 0; n < problem.num_classes(); ++n) {
+      for (std::uint32_t n = 0; n < network.num_tasks(); ++n) {
         if (scratch.reached(n)) reached |= 1U << n;
       }
-      ASSERT_EQ(least_load(problem, kind, reached, ~reached), flow.value());
+      ASSERT_EQ(least_load(network, kind, reached, ~reached), flow.value());
     }
   };
   for_random_networks(4, check);
 }
 
 TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
-  const auto check = [](const CutProblem& problem, const DeviceKind& kind, std::mt19937&) {
-    MaxFlow flow = load_network(problem, kind);
+  const auto check = [](const CutNetwork& network, const DeviceKind& kind, std::mt19937&) {
+    MaxFlow flow = load_network(network, kind);
     FlowScratch scratch;
     flow.add_source(0, kEndless / 4);
     flow.augment(scratch, kEndless / 8);
     const Flow before = flow.value();
-    std::vector<std::uint8_t> closed(problem.graph.num_nodes());
+    std::vector<std::uint8_t> closed(network.graph.num_nodes());
     for (std::uint32_t n = 0; n < closed.size(); ++n) closed[n] = scratch.reached(n) ? 1 : 0;
-    for (std::uint32_t c = 1; c < problem.num_classes(); ++c) {
+    for (std::uint32_t c = 1; c < network.num_tasks(); ++c) {
       if (closed[c] != 0) continue;
       flow.mark();
       flow.add_source(c, kEndless / 4);
       flow.augment_from(scratch, c, closed, kEndless / 8);
-      ASSERT_EQ(flow.value(), least_load(problem, kind, 1U | 1U << c, 0));
+      ASSERT_EQ(flow.value(), least_load(network, kind, 1U | 1U << c, 0));
       flow.undo();
       ASSERT_EQ(flow.value(), before);
     }

@@ -22,44 +22,44 @@ struct Line {
   double at(double reward) const { return load - reward * compute; }
 };
 
-DeviceCut settled(const CutProblem& problem, const DeviceKind& kind, std::span<const Hold> hold,
+DeviceCut settled(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold,
                   double reward, FlowScratch& scratch) {
-  DeviceCut cut(problem, kind, reward);
-  for (std::uint32_t c = 0; c < hold.size(); ++c) {
-    if (hold[c] == Hold::here) cut.hold(c);
-    if (hold[c] == Hold::elsewhere) cut.forbid(c);
+  DeviceCut cut(network, kind, reward);
+  for (std::uint32_t t = 0; t < hold.size(); ++t) {
+    if (hold[t] == Hold::here) cut.hold(t);
+    if (hold[t] == Hold::elsewhere) cut.forbid(t);
   }
   cut.settle(scratch, kEndless / 8);
   return cut;
 }
 
-Line line_of(const CutProblem& problem, const DeviceCut& cut) {
+Line line_of(const CutNetwork& network, const DeviceCut& cut) {
   Line line;
-  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    if (cut.in_least(c)) line.compute += static_cast<double>(problem.compute[c]);
+  for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+    if (cut.in_least(t)) line.compute += static_cast<double>(network.compute[t]);
   }
   line.load = static_cast<double>(cut.least()) + cut.reward() * line.compute;
   return line;
 }
 
-Line fullest(const CutProblem& problem, const DeviceKind& kind, std::span<const Hold> hold) {
+Line fullest(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold) {
   Line line;
-  const auto in = [&](std::uint32_t c) { return hold[c] != Hold::elsewhere; };
-  for (std::uint32_t c = 0; c < hold.size(); ++c) {
-    if (!in(c)) continue;
-    line.compute += static_cast<double>(problem.compute[c]);
-    line.load += static_cast<double>(kind.time[c]);
+  const auto in = [&](std::uint32_t t) { return hold[t] != Hold::elsewhere; };
+  for (std::uint32_t t = 0; t < hold.size(); ++t) {
+    if (!in(t)) continue;
+    line.compute += static_cast<double>(network.compute[t]);
+    line.load += static_cast<double>(kind.time[t]);
   }
-  for (const CutProblem::Net& net : problem.nets) {
-    if (problem.is_charged(net, in)) line.load += static_cast<double>(net.cost);
+  for (std::uint32_t net = 0; net < network.cost.size(); ++net) {
+    if (network.is_charged(net, in)) line.load += static_cast<double>(network.cost[net]);
   }
   return line;
 }
 
 // Past this a set is taken for its compute whatever it costs; a slow device needs more.
-double largest_reward(const CutProblem& problem, const DeviceKind& kind) {
+double largest_reward(const CutNetwork& network, const DeviceKind& kind) {
   const auto time = std::accumulate(kind.time.begin(), kind.time.end(), 0.0);
-  const auto compute = static_cast<double>(problem.total_compute);
+  const auto compute = static_cast<double>(network.total_compute);
   return 17 * (compute > 0 ? std::clamp(time / compute, 1.0, 32.0) : 1);
 }
 
@@ -70,18 +70,18 @@ Flow most_compute(const DeviceCut& cut, Flow limit) {
   return static_cast<Flow>(std::floor(room / cut.reward() * (1 + 1e-12))) + 1;
 }
 
-DeviceCut tune_reward(const CutProblem& problem, const DeviceKind& kind, std::span<const Hold> hold,
+DeviceCut tune_reward(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold,
                       Flow limit, FlowScratch& scratch) {
-  Line heavy = fullest(problem, kind, hold);
-  const double most = largest_reward(problem, kind);
+  Line heavy = fullest(network, kind, hold);
+  const double most = largest_reward(network, kind);
   // A reward just above 0: the lightest load there is.
-  DeviceCut best = settled(problem, kind, hold, kLeastReward, scratch);
-  Line light = line_of(problem, best);
+  DeviceCut best = settled(network, kind, hold, kLeastReward, scratch);
+  Line light = line_of(network, best);
   for (int round = 0; round < 12 && heavy.compute > light.compute + 1; ++round) {
     const double crossing = (heavy.load - light.load) / (heavy.compute - light.compute);
     if (crossing <= kLeastReward || scratch.stopped) break;
-    DeviceCut cut = settled(problem, kind, hold, std::min(crossing, most), scratch);
-    const Line line = line_of(problem, cut);
+    DeviceCut cut = settled(network, kind, hold, std::min(crossing, most), scratch);
+    const Line line = line_of(network, cut);
     if (most_compute(cut, limit) < most_compute(best, limit)) best = std::move(cut);
     // No set below both lines: the reward is the best one.
     const double both = light.at(crossing);

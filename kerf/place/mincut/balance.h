@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "kerf/place/mincut/cut_problem.h"
+#include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/device_cut.h"
 
 namespace kerf::place {
@@ -19,8 +19,8 @@ enum class Hold : std::uint8_t { open, here, elsewhere };
 Flow most_compute(const DeviceCut& cut, Flow limit);
 
 // The device with the reward that makes `most_compute` smallest, settled; held and forbidden
-// classes as in `hold` (by class). A few minimum cuts from scratch.
-DeviceCut tune_reward(const CutProblem& problem, const DeviceKind& kind, std::span<const Hold> hold,
+// tasks as in `hold` (by task). A few minimum cuts from scratch.
+DeviceCut tune_reward(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold,
                       Flow limit, FlowScratch& scratch);
 
 }  // namespace kerf::place

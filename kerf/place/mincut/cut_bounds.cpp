@@ -21,25 +21,25 @@ CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
   scratch_.budget = &budget_;
   scratch_.steps += building_steps(problem);
   if (scratch_.out_of_budget()) return;
-  cuts_.emplace(problem, single_groups(problem), scale_for(find_cost_scale(problem).ceiling));
-  for (const DeviceKind& kind : cuts_->kinds) networks_.push_back(load_network(*cuts_, kind));
+  network_.emplace(problem, scale_for(find_cost_scale(problem).ceiling));
+  for (const DeviceKind& kind : network_->kinds) flows_.push_back(load_network(*network_, kind));
   find_order();
 }
 
 void CutBounds::find_order() {
-  std::vector<Flow> moved(cuts_->num_classes(), 0);
-  for (const CutProblem::Net& net : cuts_->nets) {
-    for (const std::uint32_t c : net.classes) {
-      const bool free = cuts_->charging == Charging::link && c == net.source;
-      if (!free) moved[c] += net.cost;
+  std::vector<Flow> moved(problem_->num_tasks(), 0);
+  for (std::uint32_t net = 0; net < problem_->num_nets(); ++net) {
+    for (const std::uint32_t u : problem_->pins[net]) {
+      const bool free = problem_->charging == Charging::link && u == problem_->source[net];
+      if (!free) moved[u] += network_->cost[net];
     }
   }
   alone_.assign(moved.size(), kInfinity);
-  for (const DeviceKind& kind : cuts_->kinds) {
-    for (std::size_t c = 0; c < moved.size(); ++c) {
-      if (kind.holds[c] == 0) continue;
-      const Flow load = kind.time[c] + (kind.pays ? moved[c] : 0);
-      alone_[c] = std::min(alone_[c], cuts_->to_time(load));
+  for (const DeviceKind& kind : network_->kinds) {
+    for (std::size_t u = 0; u < moved.size(); ++u) {
+      if (kind.holds[u] == 0) continue;
+      const Flow load = kind.time[u] + (kind.pays ? moved[u] : 0);
+      alone_[u] = std::min(alone_[u], network_->to_time(load));
     }
   }
   order_.resize(moved.size());
@@ -54,22 +54,22 @@ double CutBounds::least_load(std::span<const std::uint32_t> in, std::span<const 
                              bool on_cpu) {
   double bytes = 0;
   Flow time = 0;
-  for (const std::uint32_t u : in) bytes += cuts_->bytes[u];
-  for (std::size_t k = 0; k < cuts_->kinds.size(); ++k) {
-    const DeviceKind& kind = cuts_->kinds[k];
+  for (const std::uint32_t u : in) bytes += problem_->bytes[u];
+  for (std::size_t k = 0; k < network_->kinds.size(); ++k) {
+    const DeviceKind& kind = network_->kinds[k];
     const bool holds =
         std::all_of(in.begin(), in.end(), [&](std::uint32_t u) { return kind.holds[u] != 0; });
     const bool is_cpu = kind.devices.front() == problem_->cpu;
     if (!holds || !kind.has_room(bytes) || is_cpu != on_cpu) continue;
     for (const std::uint32_t u : in) time += kind.time[u];
-    if (!kind.pays) return cuts_->to_time(time);
-    MaxFlow& network = networks_[k];
-    network.mark();
-    for (const std::uint32_t u : in) network.add_source(u, kEndless / 4);
-    for (const std::uint32_t u : out) network.add_sink(u, kEndless / 4);
-    network.augment(scratch_, kEndless / 8);
-    const double load = cuts_->to_time(network.value());
-    network.undo();
+    if (!kind.pays) return network_->to_time(time);
+    MaxFlow& flow = flows_[k];
+    flow.mark();
+    for (const std::uint32_t u : in) flow.add_source(u, kEndless / 4);
+    for (const std::uint32_t u : out) flow.add_sink(u, kEndless / 4);
+    flow.augment(scratch_, kEndless / 8);
+    const double load = network_->to_time(flow.value());
+    flow.undo();
     return load;
   }
   return kInfinity;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kerf/place/load_search.h"
-#include "kerf/place/mincut/cut_problem.h"
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/mincut/cut_network.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 
@@ -40,8 +40,8 @@ class CutBounds {
   const Instance* problem_;
   SearchBudget budget_;
   FlowScratch scratch_;
-  std::optional<CutProblem> cuts_;    // none where the budget does not suffice to build it
-  std::vector<MaxFlow> networks_;     // by kind
+  std::optional<CutNetwork> network_;  // none where the budget does not suffice to build it
+  std::vector<MaxFlow> flows_;         // by kind
   std::vector<double> alone_;         // by unit: what it pays where it sits alone, the least of all
   std::vector<std::uint32_t> order_;  // units, by `alone_`, the largest first
   std::vector<double> known_;         // by unit: its own cut; negative while unknown

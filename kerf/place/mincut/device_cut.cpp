@@ -20,39 +20,39 @@ Flow cost_of(Flow time, Flow compute, double reward) {
 
 }  // namespace
 
-DeviceCut::DeviceCut(const CutProblem& problem, const DeviceKind& kind, double reward)
-    : flow_(problem.graph),
+DeviceCut::DeviceCut(const CutNetwork& network, const DeviceKind& kind, double reward)
+    : flow_(network.graph),
       reward_(reward),
-      words_(static_cast<std::uint32_t>((problem.num_classes() + 63) / 64)),
-      closed_(problem.graph.num_nodes(), 0),
+      words_((network.num_tasks() + 63) / 64),
+      closed_(network.graph.num_nodes(), 0),
       closed_side_(words_, 0),
-      with_(problem.num_classes(), -kEndless),
-      valid_(problem.num_classes(), 0),
-      sides_(problem.num_classes() * words_, 0) {
-  for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-    const Flow cost = cost_of(kind.time[c], problem.compute[c], reward);
+      with_(network.num_tasks(), -kEndless),
+      valid_(network.num_tasks(), 0),
+      sides_(std::size_t{network.num_tasks()} * words_, 0) {
+  for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+    const Flow cost = cost_of(kind.time[t], network.compute[t], reward);
     if (cost >= 0) {
-      flow_.add_sink(c, cost);
+      flow_.add_sink(t, cost);
     } else {
-      flow_.add_source(c, -cost);
+      flow_.add_source(t, -cost);
       offset_ += cost;
     }
   }
 }
 
-void DeviceCut::hold(std::uint32_t c) {
-  flow_.add_source(c, kEndless / 4);
-  dirty_ = dirty_ || closed_[c] == 0;
+void DeviceCut::hold(std::uint32_t t) {
+  flow_.add_source(t, kEndless / 4);
+  dirty_ = dirty_ || closed_[t] == 0;
   for (std::uint32_t u = 0; u < valid_.size(); ++u) {
-    if (valid_[u] != 0 && !in_side(u, c)) valid_[u] = 0;
+    if (valid_[u] != 0 && !in_side(u, t)) valid_[u] = 0;
   }
 }
 
-void DeviceCut::forbid(std::uint32_t c) {
-  flow_.add_sink(c, kEndless / 4);
-  dirty_ = dirty_ || closed_[c] != 0;
+void DeviceCut::forbid(std::uint32_t t) {
+  flow_.add_sink(t, kEndless / 4);
+  dirty_ = dirty_ || closed_[t] != 0;
   for (std::uint32_t u = 0; u < valid_.size(); ++u) {
-    if (valid_[u] != 0 && in_side(u, c)) valid_[u] = 0;
+    if (valid_[u] != 0 && in_side(u, t)) valid_[u] = 0;
   }
 }
 
@@ -79,25 +79,25 @@ void DeviceCut::keep_side(const FlowScratch& scratch, std::uint32_t test) {
   }
 }
 
-bool DeviceCut::can_hold(FlowScratch& scratch, std::uint32_t c, Flow limit) {
-  if (valid_[c] != 0 || with_[c] >= limit) return with_[c] < limit;
+bool DeviceCut::can_hold(FlowScratch& scratch, std::uint32_t t, Flow limit) {
+  if (valid_[t] != 0 || with_[t] >= limit) return with_[t] < limit;
   if (!settle(scratch, limit)) return false;
   if (dirty_) return true;  // out of budget
-  if (closed_[c] != 0) {
+  if (closed_[t] != 0) {
     scratch.queue.clear();
     scratch.stopped = false;
-    with_[c] = least_;
+    with_[t] = least_;
   } else {
     flow_.mark();
-    flow_.add_source(c, kEndless / 4);
-    flow_.augment_from(scratch, c, closed_, limit - offset_);
-    with_[c] = flow_.value() + offset_;
+    flow_.add_source(t, kEndless / 4);
+    flow_.augment_from(scratch, t, closed_, limit - offset_);
+    with_[t] = flow_.value() + offset_;
     flow_.undo();
   }
-  if (with_[c] >= limit) return false;
+  if (with_[t] >= limit) return false;
   if (scratch.stopped) return true;
-  keep_side(scratch, c);
-  valid_[c] = 1;
+  keep_side(scratch, t);
+  valid_[t] = 1;
   return true;
 }
 

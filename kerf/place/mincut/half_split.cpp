@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large classes),
+// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large tasks),
 // drawn until none is left. Each removes only what no split below the limit does.
 #include "kerf/place/mincut/half_split.h"
 
@@ -13,9 +13,9 @@ namespace kerf::place {
 namespace {
 
 // The least of each crowd of sizes alike, ascending. More than 16 on a device are not counted.
-std::vector<Flow> sizes_to_count(const CutProblem& problem, Flow limit) {
+std::vector<Flow> sizes_to_count(const CutNetwork& network, Flow limit) {
   std::vector<Flow> sizes;
-  for (const Flow size : problem.compute) {
+  for (const Flow size : network.compute) {
     if (size * 16 > limit) sizes.push_back(size);
   }
   std::sort(sizes.begin(), sizes.end());
@@ -28,16 +28,16 @@ std::vector<Flow> sizes_to_count(const CutProblem& problem, Flow limit) {
 
 }  // namespace
 
-HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch)
-    : problem_(&problem),
-      domain_(problem.num_classes(), 0),
-      placed_(problem.num_classes(), kNowhere),
-      num_open_(static_cast<std::uint32_t>(problem.num_classes())) {
-  sizes_ = sizes_to_count(problem, limit);
-  for (const DeviceKind& kind : problem.kinds) {
+HalfSplit::HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch)
+    : network_(&network),
+      domain_(network.num_tasks(), 0),
+      placed_(network.num_tasks(), kNowhere),
+      num_open_(network.num_tasks()) {
+  sizes_ = sizes_to_count(network, limit);
+  for (const DeviceKind& kind : network.kinds) {
     const std::uint32_t bit = kind.pays ? num_slots() : kCpu;
-    for (std::uint32_t c = 0; c < problem.num_classes(); ++c) {
-      if (kind.holds[c] != 0) domain_[c] |= std::uint64_t{1} << bit;
+    for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+      if (kind.holds[t] != 0) domain_[t] |= std::uint64_t{1} << bit;
     }
     if (kind.pays) {
       add_slot(kind, limit, scratch);
@@ -48,14 +48,14 @@ HalfSplit::HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch
 }
 
 void HalfSplit::add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch) {
-  std::vector<Hold> hold(problem_->num_classes(), Hold::open);
-  DeviceCut load(*problem_, kind, 0);
-  for (std::uint32_t c = 0; c < problem_->num_classes(); ++c) {
-    if (kind.holds[c] != 0) continue;
-    hold[c] = Hold::elsewhere;
-    load.forbid(c);
+  std::vector<Hold> hold(network_->num_tasks(), Hold::open);
+  DeviceCut load(*network_, kind, 0);
+  for (std::uint32_t t = 0; t < network_->num_tasks(); ++t) {
+    if (kind.holds[t] != 0) continue;
+    hold[t] = Hold::elsewhere;
+    load.forbid(t);
   }
-  DeviceCut share = tune_reward(*problem_, kind, hold, limit, scratch);
+  DeviceCut share = tune_reward(*network_, kind, hold, limit, scratch);
   slots_.push_back({&kind, std::move(load), std::move(share), std::move(hold),
                     static_cast<std::int64_t>(kind.devices.size())});
 }
@@ -75,46 +75,46 @@ void HalfSplit::open_slot(std::uint32_t slot) {
   slots_[slot].used = true;
 }
 
-bool HalfSplit::forbid(std::uint32_t c, std::uint32_t device) {
-  domain_[c] &= ~(std::uint64_t{1} << device);
+bool HalfSplit::forbid(std::uint32_t t, std::uint32_t device) {
+  domain_[t] &= ~(std::uint64_t{1} << device);
   if (device != kCpu) {
     Slot& slot = slots_[device];
-    slot.load.forbid(c);
-    slot.share.forbid(c);
-    slot.hold[c] = Hold::elsewhere;
+    slot.load.forbid(t);
+    slot.share.forbid(t);
+    slot.hold[t] = Hold::elsewhere;
   }
-  return domain_[c] != 0;
+  return domain_[t] != 0;
 }
 
-bool HalfSplit::assign(std::uint32_t c, std::uint32_t device) {
+bool HalfSplit::assign(std::uint32_t t, std::uint32_t device) {
   if (device != kCpu && !slots_[device].used) open_slot(device);
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
-    if (d != device && may(c, d)) forbid(c, d);
+    if (d != device && may(t, d)) forbid(t, d);
   }
-  domain_[c] = std::uint64_t{1} << device;
-  placed_[c] = device;
+  domain_[t] = std::uint64_t{1} << device;
+  placed_[t] = device;
   --num_open_;
   if (device == kCpu) {
-    cpu_ += cpu_kind_->time[c];
-    cpu_compute_ += problem_->compute[c];
-    cpu_bytes_ += problem_->bytes[c];
+    cpu_ += cpu_kind_->time[t];
+    cpu_compute_ += network_->compute[t];
+    cpu_bytes_ += network_->instance->bytes[t];
     return cpu_kind_->has_room(cpu_bytes_);
   }
   Slot& slot = slots_[device];
   slot.tune = slot.tune || slot.time == 0;  // its reward was that of an empty device
-  slot.load.hold(c);
-  slot.share.hold(c);
-  slot.hold[c] = Hold::here;
-  slot.time += slot.kind->time[c];
-  slot.bytes += problem_->bytes[c];
+  slot.load.hold(t);
+  slot.share.hold(t);
+  slot.hold[t] = Hold::here;
+  slot.time += slot.kind->time[t];
+  slot.bytes += network_->instance->bytes[t];
   return slot.kind->has_room(slot.bytes);
 }
 
-// Is there room for all open classes, cut as needed?
+// Is there room for all open tasks, cut as needed?
 bool HalfSplit::has_memory() const {
   double wanted = 0;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    if (placed_[c] == kNowhere) wanted += problem_->bytes[c];
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    if (placed_[t] == kNowhere) wanted += network_->instance->bytes[t];
   }
   double room = cpu_kind_ != nullptr ? cpu_kind_->memory - cpu_bytes_ : 0;
   double all = cpu_kind_ != nullptr ? cpu_kind_->memory : 0;
@@ -130,42 +130,42 @@ bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
                      [&](Slot& slot) { return slot.load.settle(scratch, limit); });
 }
 
-bool HalfSplit::can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch) {
-  const double bytes = problem_->bytes[c];
+bool HalfSplit::can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, FlowScratch& scratch) {
+  const double bytes = network_->instance->bytes[t];
   if (device == kCpu) {
-    return cpu_ + cpu_kind_->time[c] < limit && cpu_kind_->has_room(cpu_bytes_ + bytes);
+    return cpu_ + cpu_kind_->time[t] < limit && cpu_kind_->has_room(cpu_bytes_ + bytes);
   }
   Slot& slot = slots_[device];
   if (!slot.kind->has_room(slot.bytes + bytes)) return false;
-  if (!slot.load.can_hold(scratch, c, limit)) return false;
+  if (!slot.load.can_hold(scratch, t, limit)) return false;
   if (slot.least_compute <= 0) return true;
   // load = cost + reward * compute, and the others leave it at least so much compute.
   const double extra = slot.share.reward() * static_cast<double>(slot.least_compute);
   const Flow left = limit - static_cast<Flow>(extra * (1 - 1e-12)) + 1;
-  return slot.share.can_hold(scratch, c, left);
+  return slot.share.can_hold(scratch, t, left);
 }
 
-bool HalfSplit::test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed) {
-  if (domain_[c] == 0) return false;  // no device has the memory for it
-  for (std::uint64_t left = domain_[c]; left != 0; left &= left - 1) {
+bool HalfSplit::test_task(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed) {
+  if (domain_[t] == 0) return false;  // no device has the memory for it
+  for (std::uint64_t left = domain_[t]; left != 0; left &= left - 1) {
     const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
-    if (can_be_on(c, device, limit, scratch)) continue;
+    if (can_be_on(t, device, limit, scratch)) continue;
     changed = true;
-    if (!forbid(c, device)) return false;
+    if (!forbid(t, device)) return false;
   }
-  if (std::popcount(domain_[c]) > 1) return true;
+  if (std::popcount(domain_[t]) > 1) return true;
   changed = true;
-  return assign(c, static_cast<std::uint32_t>(std::countr_zero(domain_[c])));
+  return assign(t, static_cast<std::uint32_t>(std::countr_zero(domain_[t])));
 }
 
 bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget) {
   for (bool changed = true; changed;) {
     changed = false;
     if (cpu_ >= limit || !has_memory() || !settle_all(limit, scratch)) return false;
-    for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-      if (placed_[c] != kNowhere) continue;
+    for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+      if (placed_[t] != kNowhere) continue;
       if (budget.spent(scratch.steps)) return true;
-      if (!test_class(c, limit, scratch, changed)) return false;
+      if (!test_task(t, limit, scratch, changed)) return false;
     }
     if (changed) continue;
     if (!count_large(limit, changed)) return false;
@@ -174,26 +174,26 @@ bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget
   return true;
 }
 
-// Compute that the CPU can take off the accelerators, classes cut as needed.
+// Compute that the CPU can take off the accelerators, tasks cut as needed.
 Flow HalfSplit::most_on_cpu(Flow limit) const {
   std::vector<std::uint32_t> open;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    if (placed_[c] == kNowhere && may(c, kCpu)) open.push_back(c);
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    if (placed_[t] == kNowhere && may(t, kCpu)) open.push_back(t);
   }
-  const auto gain = [&](std::uint32_t c) {
-    return static_cast<double>(problem_->compute[c]) /
-           (static_cast<double>(cpu_kind_->time[c]) + 1e-9);
+  const auto gain = [&](std::uint32_t t) {
+    return static_cast<double>(network_->compute[t]) /
+           (static_cast<double>(cpu_kind_->time[t]) + 1e-9);
   };
   std::sort(open.begin(), open.end(),
             [&](std::uint32_t a, std::uint32_t b) { return gain(a) > gain(b); });
   Flow room = limit - cpu_;
   Flow most = cpu_compute_;
-  for (const std::uint32_t c : open) {
-    if (cpu_kind_->time[c] >= room) {
-      return most + static_cast<Flow>(gain(c) * static_cast<double>(room)) + 1;
+  for (const std::uint32_t t : open) {
+    if (cpu_kind_->time[t] >= room) {
+      return most + static_cast<Flow>(gain(t) * static_cast<double>(room)) + 1;
     }
-    room -= cpu_kind_->time[c];
-    most += problem_->compute[c];
+    room -= cpu_kind_->time[t];
+    most += network_->compute[t];
   }
   return most;
 }
@@ -205,26 +205,26 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     Slot& slot = slots_[d];
     if (slot.tune) {
-      slot.share = tune_reward(*problem_, *slot.kind, slot.hold, limit, scratch);
+      slot.share = tune_reward(*network_, *slot.kind, slot.hold, limit, scratch);
       slot.tune = false;
     }
     slot.share.settle(scratch, kEndless / 8);
     Flow allowed = 0;
-    for (std::uint32_t c = 0; c < slot.hold.size(); ++c) {
-      if (slot.hold[c] != Hold::elsewhere) allowed += problem_->compute[c];
+    for (std::uint32_t t = 0; t < slot.hold.size(); ++t) {
+      if (slot.hold[t] != Hold::elsewhere) allowed += network_->compute[t];
     }
     most.push_back(std::min(allowed, most_compute(slot.share, limit)));
     all += most.back() * slot.copies;
   }
-  if (all < problem_->total_compute) return false;
+  if (all < network_->total_compute) return false;
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
-    const Flow least = problem_->total_compute - (all - most[d]);
+    const Flow least = network_->total_compute - (all - most[d]);
     if (least > slots_[d].least_compute) {
       slots_[d].least_compute = least;
-      for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-        if (placed_[c] != kNowhere || !may(c, d) || can_be_on(c, d, limit, scratch)) continue;
+      for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+        if (placed_[t] != kNowhere || !may(t, d) || can_be_on(t, d, limit, scratch)) continue;
         changed = true;
-        if (!forbid(c, d)) return false;
+        if (!forbid(t, d)) return false;
       }
     }
   }
@@ -246,12 +246,12 @@ std::vector<std::uint32_t> HalfSplit::devices() const {
   return out;
 }
 
-std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t c) const {
+std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t t) const {
   std::vector<Choice> choices;
-  if (may(c, kCpu)) choices.push_back({c, kCpu, true, cpu_kind_->time[c]});
+  if (may(t, kCpu)) choices.push_back({t, kCpu, true, cpu_kind_->time[t]});
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     const DeviceCut& load = slots_[d].load;
-    if (may(c, d)) choices.push_back({c, d, true, load.least_with(c) - load.least()});
+    if (may(t, d)) choices.push_back({t, d, true, load.least_with(t) - load.least()});
   }
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.rise < b.rise; });
@@ -270,9 +270,9 @@ std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
   }
   if (crowded_ != kNowhere) return choices_of(crowded_);
   std::vector<Choice> best;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    if (placed_[c] != kNowhere) continue;
-    std::vector<Choice> choices = choices_of(c);
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    if (placed_[t] != kNowhere) continue;
+    std::vector<Choice> choices = choices_of(t);
     if (best.empty() || choices.front().rise > best.front().rise) best = std::move(choices);
   }
   return best;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node of the exact search: for every class the devices it may still go to, and what follows
+// A node of the exact search: for every task the devices it may still go to, and what follows
 // from them. A value; the search copies it to branch.
 #pragma once
 
@@ -10,42 +10,42 @@
 
 #include "kerf/place/mincut/balance.h"
 #include "kerf/place/mincut/device_cut.h"
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 
 // Devices that pay for nets have slots; one slot stands for all empty devices of a kind, which are
-// alike, and the first class put there takes a device out of it. A CPU that does not pay is kCpu.
+// alike, and the first task put there takes a device out of it. A CPU that does not pay is kCpu.
 inline constexpr std::uint32_t kCpu = 63;
 inline constexpr std::uint32_t kNowhere = 64;
 
 class HalfSplit {
  public:
-  HalfSplit(const CutProblem& problem, Flow limit, FlowScratch& scratch);
+  HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch);
 
   // Draws every conclusion the tests allow, fewer when the budget ends; false when no split below
   // `limit` is left.
   bool propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget);
-  // Puts class c on one of its devices; false when that is refuted at once.
-  bool assign(std::uint32_t c, std::uint32_t device);
-  bool forbid(std::uint32_t c, std::uint32_t device);
+  // Puts task t on one of its devices; false when that is refuted at once.
+  bool assign(std::uint32_t t, std::uint32_t device);
+  bool forbid(std::uint32_t t, std::uint32_t device);
 
   bool complete() const { return num_open_ == 0; }
   std::size_t num_bytes() const;               // about what a copy takes
-  std::vector<std::uint32_t> devices() const;  // by class, when complete
+  std::vector<std::uint32_t> devices() const;  // by task, when complete
 
   struct Choice {
-    std::uint32_t c = 0;
+    std::uint32_t t = 0;
     std::uint32_t device = 0;
     bool here = true;  // or anywhere else
     Flow rise = 0;
   };
   // What to try, one after the other. A device that has to hold more and is all but full: its
   // smallest candidate, there or not. Some device that will be: the smallest that may fill it.
-  // Else the open class whose cheapest device costs most, the cheapest first.
+  // Else the open task whose cheapest device costs most, the cheapest first.
   std::vector<Choice> find_branch(Flow limit) const;
   bool take(const Choice& choice) {
-    return choice.here ? assign(choice.c, choice.device) : forbid(choice.c, choice.device);
+    return choice.here ? assign(choice.t, choice.device) : forbid(choice.t, choice.device);
   }
 
  private:
@@ -60,20 +60,20 @@ class HalfSplit {
     Flow time = 0;                      // held
     double bytes = 0;                   // held
     Flow least_compute = 0;             // what the other devices cannot take
-    Flow least_counted = 0;             // time with the large classes it has to hold
-    std::uint32_t smallest = kNowhere;  // open class among those
+    Flow least_counted = 0;             // time with the large tasks it has to hold
+    std::uint32_t smallest = kNowhere;  // open task among those
     bool tune = false;                  // the reward of `share` is out of date
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
-  bool may(std::uint32_t c, std::uint32_t device) const { return (domain_[c] >> device & 1U) != 0; }
-  std::vector<Choice> choices_of(std::uint32_t c) const;
+  bool may(std::uint32_t t, std::uint32_t device) const { return (domain_[t] >> device & 1U) != 0; }
+  std::vector<Choice> choices_of(std::uint32_t t) const;
   static bool is_tight(Flow room, Flow limit) { return room < limit / 32; }
   void add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch);
   void open_slot(std::uint32_t slot);
   bool has_memory() const;
   bool settle_all(Flow limit, FlowScratch& scratch);
-  bool test_class(std::uint32_t c, Flow limit, FlowScratch& scratch, bool& changed);
-  bool can_be_on(std::uint32_t c, std::uint32_t device, Flow limit, FlowScratch& scratch);
+  bool test_task(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed);
+  bool can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, FlowScratch& scratch);
   bool balance(Flow limit, FlowScratch& scratch, bool& changed);
   bool count_large(Flow limit, bool& changed);
   bool count_from(Flow least, Flow limit, bool& changed);
@@ -82,17 +82,17 @@ class HalfSplit {
   bool crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit, bool& changed);
   Flow most_on_cpu(Flow limit) const;
 
-  const CutProblem* problem_;
+  const CutNetwork* network_;
   const DeviceKind* cpu_kind_ = nullptr;  // of kCpu, where there is one
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> domain_;  // by class, a bit for each device
-  std::vector<std::uint32_t> placed_;  // by class; kNowhere while open
+  std::vector<std::uint64_t> domain_;  // by task, a bit for each device
+  std::vector<std::uint32_t> placed_;  // by task; kNowhere while open
   std::uint32_t num_open_ = 0;
-  // When large classes crowd some device, not known which: the smallest open one of them.
+  // When large tasks crowd some device, not known which: the smallest open one of them.
   std::uint32_t crowded_ = kNowhere;
-  std::vector<Flow> sizes_;  // of classes worth counting, ascending
+  std::vector<Flow> sizes_;  // of tasks worth counting, ascending
   Flow cpu_ = 0;             // held
-  Flow cpu_compute_ = 0;     // what the classes held there would take on an accelerator
+  Flow cpu_compute_ = 0;     // what the tasks held there would take on an accelerator
   double cpu_bytes_ = 0;     // held
 };
 

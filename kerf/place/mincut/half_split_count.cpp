@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where communication is nearly free the question is bin packing, and minimum cuts say little.
-// Counting says more: a device holds only so many large classes, hence each must hold at least what
+// Counting says more: a device holds only so many large tasks, hence each must hold at least what
 // the others cannot, and what sits beside them has to fit.
 #include <algorithm>
 
@@ -28,33 +28,33 @@ Fill most_below(const std::vector<Flow>& ascending, Flow room) {
 
 }  // namespace
 
-// Of the open classes of at least this size that may go there, the times there, ascending.
+// Of the open tasks of at least this size that may go there, the times there, ascending.
 std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const {
   const DeviceKind& kind = device == kCpu ? *cpu_kind_ : *slots_[device].kind;
   std::vector<Flow> times;
   times.reserve(placed_.size());
-  for (const std::uint32_t c : problem_->by_compute) {
-    if (placed_[c] != kNowhere || problem_->compute[c] < least || !may(c, device)) continue;
-    times.push_back(kind.time[c]);
+  for (const std::uint32_t t : network_->by_compute) {
+    if (placed_[t] != kNowhere || network_->compute[t] < least || !may(t, device)) continue;
+    times.push_back(kind.time[t]);
   }
   if (!std::is_sorted(times.begin(), times.end())) std::sort(times.begin(), times.end());
   return times;
 }
 
-// The smallest open class of at least this size, of those that may go to `device` if one is named.
+// The smallest open task of at least this size, of those that may go to `device` if one is named.
 std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
   std::uint32_t smallest = kNowhere;
   Flow size = kEndless;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    const bool open = placed_[c] == kNowhere && (device == kNowhere || may(c, device));
-    if (!open || problem_->compute[c] < least || problem_->compute[c] >= size) continue;
-    size = problem_->compute[c];
-    smallest = c;
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    const bool open = placed_[t] == kNowhere && (device == kNowhere || may(t, device));
+    if (!open || network_->compute[t] < least || network_->compute[t] >= size) continue;
+    size = network_->compute[t];
+    smallest = t;
   }
   return smallest;
 }
 
-// Forbids what does not fit next to `wanted` more large classes.
+// Forbids what does not fit next to `wanted` more large tasks.
 bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit,
                           bool& changed) {
   const std::vector<Flow> large = open_large(least, device);
@@ -69,18 +69,18 @@ bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted,
   const auto count = static_cast<std::size_t>(wanted);
   const Flow last = large[count - 1];
   const Flow next = count < large.size() ? large[count] : kEndless;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    if (placed_[c] != kNowhere || !may(c, device)) continue;
-    const Flow size = slot.kind->time[c];
-    const bool large_too = problem_->compute[c] >= least;
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    if (placed_[t] != kNowhere || !may(t, device)) continue;
+    const Flow size = slot.kind->time[t];
+    const bool large_too = network_->compute[t] >= least;
     // A large one takes the place of the last wanted, or is among them.
     const Flow with = large_too ? smallest + std::max<Flow>(0, size - last) : smallest + size;
     const bool wanted_here = slot.copies == 1 && large_too && size <= last;
     if (with < limit && !(wanted_here && smallest - size + next >= limit)) continue;
     changed = true;
     // Out: too large beside the rest. In: without it the rest is too large.
-    if (with < limit) return assign(c, device);
-    if (!forbid(c, device)) return false;
+    if (with < limit) return assign(t, device);
+    if (!forbid(t, device)) return false;
   }
   return true;
 }
@@ -89,11 +89,11 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
   std::int64_t total = 0;
   std::vector<std::int64_t> held(num_slots(), 0);
   std::int64_t in_all = 0;
-  for (std::uint32_t c = 0; c < placed_.size(); ++c) {
-    if (problem_->compute[c] < least) continue;
+  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    if (network_->compute[t] < least) continue;
     ++total;
-    if (placed_[c] == kCpu) ++in_all;
-    if (placed_[c] < num_slots()) ++held[placed_[c]];
+    if (placed_[t] == kCpu) ++in_all;
+    if (placed_[t] < num_slots()) ++held[placed_[t]];
   }
   if (cpu_kind_ != nullptr) in_all += most_below(open_large(least, kCpu), limit - cpu_).count;
   std::vector<std::int64_t> most;

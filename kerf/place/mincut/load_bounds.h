@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kerf/place/load_search.h"
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 

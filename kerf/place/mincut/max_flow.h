@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 

@@ -13,11 +13,11 @@
 #include "kerf/base/infinity.h"
 #include "kerf/place/cost_scale.h"
 #include "kerf/place/mincut/cut_bounds.h"
-#include "kerf/place/mincut/cut_problem.h"
+#include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/fuse.h"
 #include "kerf/place/mincut/half_split.h"
 #include "kerf/place/mincut/load_bounds.h"
-#include "kerf/place/mincut/search_budget.h"
+#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 namespace {
@@ -28,41 +28,36 @@ constexpr double kRounding = 1e-8;
 
 enum class Verdict { refuted, unknown, too_large };
 
-// Nodes keep a bit for each pair of classes and device: past this they do not fit memory.
-constexpr std::size_t kMostClasses = 2000;
+// Nodes keep a bit for each pair of tasks and device: past this they do not fit memory.
+constexpr std::size_t kMostTasks = 2000;
 
-// At the least. Every net asks a flow, so does every class less, and a flow looks at every unit.
+// At the least. Every net asks a flow, so does every task less, and a flow looks at every task.
 std::int64_t fusing_steps(const Instance& problem) {
-  const std::size_t units = problem.num_tasks();
-  const std::size_t fewer = units - std::min(units, kMostClasses);
-  return static_cast<std::int64_t>(units * std::max<std::size_t>(problem.num_nets(), fewer) / 8);
+  const std::size_t tasks = problem.num_tasks();
+  const std::size_t fewer = tasks - std::min(tasks, kMostTasks);
+  return static_cast<std::int64_t>(tasks * std::max<std::size_t>(problem.num_nets(), fewer) / 8);
 }
 
 // Splits below a limit that falls as they are found.
 class CutSearch {
  public:
   // `proved`: no split is below this, so that one which meets it ends the search.
-  CutSearch(const Instance& units, LoadAnswer& best, double limit, double proved, double gap,
+  CutSearch(const Instance& instance, LoadAnswer& best, double limit, double proved, double gap,
             SearchBudget& budget)
-      : units_(&units),
-        best_(&best),
-        proved_(proved),
-        gap_(gap),
-        per_one_(scale_for(limit)),
-        budget_(&budget) {
+      : instance_(&instance), best_(&best), proved_(proved), gap_(gap), budget_(&budget) {
     scratch_.budget = &budget;
-    if (fusing_steps(units) > budget.work) return;
-    const std::vector<std::uint32_t> group = fuse_units(units, limit, per_one_, scratch_);
+    if (fusing_steps(instance) > budget.work) return;
+    const double per_one = scale_for(limit);
+    fused_ = fuse(instance, limit, per_one, scratch_);
     // Out of budget before the fusing is done: most likely too many to build what they need.
-    const std::size_t classes = group.empty() ? 0 : *std::max_element(group.begin(), group.end());
-    if (classes >= kMostClasses || scratch_.out_of_budget()) return;
-    problem_.emplace(units, group, per_one_);
-    limit_ = problem_->to_limit(limit);
+    if (fused_.instance.num_tasks() > kMostTasks || scratch_.out_of_budget()) return;
+    network_.emplace(fused_.instance, per_one);
+    limit_ = network_->to_limit(limit);
   }
 
   Verdict run() {
-    if (!problem_) return Verdict::too_large;
-    HalfSplit root(*problem_, limit_, scratch_);
+    if (!network_) return Verdict::too_large;
+    HalfSplit root(*network_, limit_, scratch_);
     return explore(root, 0);
   }
   std::int64_t nodes() const { return nodes_; }
@@ -71,7 +66,7 @@ class CutSearch {
  private:
   Verdict explore(HalfSplit& node, std::size_t kept) {
     ++nodes_;
-    scratch_.steps += static_cast<std::int64_t>(problem_->num_classes()) * kNodeWork;
+    scratch_.steps += kNodeWork * network_->num_tasks();
     if (!node.propagate(limit_, scratch_, *budget_)) return Verdict::refuted;
     if (node.complete()) {
       take(node.devices());
@@ -92,28 +87,28 @@ class CutSearch {
     return Verdict::refuted;
   }
 
-  void take(const std::vector<std::uint32_t>& by_class) {
+  void take(const std::vector<std::uint32_t>& of_fused) {
     std::vector<std::uint32_t> device;
-    for (const std::uint32_t c : problem_->group) device.push_back(by_class[c]);
-    const Loads loads = find_loads(*units_, device);
+    for (const std::uint32_t t : fused_.group) device.push_back(of_fused[t]);
+    const Loads loads = find_loads(*instance_, device);
     if (!loads.fits || (!best_->device.empty() && loads.busiest >= best_->objective)) return;
     best_->device = std::move(device);
     best_->objective = loads.busiest;
-    limit_ = std::min(limit_, problem_->to_limit(loads.busiest * (1 - gap_)));
+    limit_ = std::min(limit_, network_->to_limit(loads.busiest * (1 - gap_)));
   }
 
   static constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of nodes to come back to
-  // For each class: what a node costs beside its cuts.
+  // For each task: what a node costs beside its cuts.
   static constexpr std::int64_t kNodeWork = 16;
 
-  const Instance* units_;
+  const Instance* instance_;
   LoadAnswer* best_;
   double proved_;
   double gap_;
-  double per_one_;
   SearchBudget* budget_;
   FlowScratch scratch_;
-  std::optional<CutProblem> problem_;  // none where the budget ends before it is small enough
+  Fused fused_;
+  std::optional<CutNetwork> network_;  // none where the budget ends before it is small enough
   Flow limit_ = 0;
   std::int64_t nodes_ = 0;
 };
@@ -148,7 +143,7 @@ class Prover {
   }
 
   Proof run() {
-    // A node keeps the devices of a class as bits; with more accelerators the bounds must do.
+    // A node keeps the devices of a task as bits; with more accelerators the bounds must do.
     const bool searchable = problem_->num_devices <= kCpu;
     if (!bounds_suffice() && searchable) climb();
     const bool timed_out = budget_.timed_out || bounds_timed_out_;
