@@ -12,7 +12,7 @@
 #include "kerf/base/file.h"
 #include "kerf/driver/plan_load.h"
 #include "kerf/ingest/dnn_partitioning.h"
-#include "kerf/place/portfolio/published_bounds.h"
+#include "kerf/place/bound/published_bounds.h"
 
 namespace kerf::cli {
 namespace {
@@ -41,14 +41,13 @@ void print_plan_table(const LoadProblem& problem, const LoadPlan& plan) {
 
 int list_bounds(const std::string& path) {
   const LoadProblem problem = load_dnn_partitioning(path);
-  const std::vector<place::LoadBound> bounds = place::load_bounds(problem);
-  const auto tightest = std::max_element(
-      bounds.begin(), bounds.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
-  for (const place::LoadBound& bound : bounds) {
+  const std::vector<LowerBound> bounds = place::load_bounds(problem);
+  const std::string best = tightest(bounds).name;
+  for (const LowerBound& bound : bounds) {
     fmt::print("{:<10} {:>14.6f} {} {}\n", bound.name, bound.value,
-               &bound == &*tightest ? "<- tightest:" : "            ", bound.argument);
+               bound.name == best ? "<- tightest:" : "            ", bound.argument);
   }
-  const place::LoadBound latency = place::latency_bound(problem);
+  const LowerBound latency = place::latency_bound(problem);
   fmt::print("{:<10} {:>14.6f} (latency)    {}\n", latency.name, latency.value, latency.argument);
   return kOk;
 }

@@ -11,7 +11,7 @@
 #include "kerf/driver/refuse_unsound.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/registry/solve.h"
-#include "kerf/place/check_bound.h"
+#include "kerf/place/lower_bound.h"
 
 namespace kerf {
 namespace {
@@ -112,7 +112,7 @@ Comparison compare(const Problem& problem, std::span<const partition::Entry> met
   }
   for (ComparedMethod& row : comparison.methods) {
     if (!row.found) continue;
-    place::check_bound(comparison.bound.name, comparison.bound.value, row.plan.objective_value());
+    check_bound(comparison.bound, row.plan.objective_value());
     row.plan.lower_bound = comparison.bound;
     refuse_unsound(problem, row.plan);
   }

@@ -4,23 +4,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "kerf/driver/refuse_unsound.h"
 #include "kerf/driver/search_load.h"
-#include "kerf/place/portfolio/published_bounds.h"
+#include "kerf/place/bound/published_bounds.h"
 
 namespace kerf {
 namespace {
 
 NoSplit why_none(const LoadProblem& problem, const place::LoadRequest& request) {
-  double largest = 0;
-  for (const place::LoadBound& bound : place::load_bounds(problem)) {
-    largest = std::max(largest, bound.value);
-  }
-  if (std::isinf(largest)) {
+  if (std::isinf(tightest(place::load_bounds(problem)).value)) {
     return {
         fmt::format("[partition.{}] no split fits a memory of {:.6g} on each of {} accelerators; "
                     "raise maxSizePerFPGA, or add accelerators or a CPU",

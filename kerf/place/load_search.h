@@ -37,11 +37,4 @@ struct LoadAnswer {
   std::int64_t work = 0;              // steps taken, for tests and tables
 };
 
-// No split of any kind has a smaller max load.
-struct LoadBound {
-  std::string name;
-  double value = 0;
-  std::string argument;  // one sentence
-};
-
 }  // namespace kerf::place

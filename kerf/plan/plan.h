@@ -11,6 +11,7 @@
 #include "kerf/base/units.h"
 #include "kerf/device/cluster.h"
 #include "kerf/graph/graph.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/plan/comm_model.h"
 #include "kerf/plan/problem.h"
 #include "kerf/plan/schedule/schedule.h"
@@ -65,14 +66,6 @@ struct DeviceMemory {
   friend bool operator==(const DeviceMemory&, const DeviceMemory&) = default;
 };
 
-// No plan for the same problem can have a smaller objective, and the sentence that says why.
-struct LowerBound {
-  std::string name;
-  double value = 0;  // as Plan::objective_value: ns; bytes for the objective `memory`
-  std::string argument;
-  friend bool operator==(const LowerBound&, const LowerBound&) = default;
-};
-
 // Where every node runs, and what that is predicted to cost. A value; saved as plan.json, which
 // holds all that `report` and `simulate` need.
 struct Plan {
@@ -113,7 +106,7 @@ struct Plan {
   Nanoseconds latency;               // simulated, one micro-batch
   double throughput = 0;             // samples (static graph: steps) per second: batch / step_time
   double bubble = 0;                 // idle share of the step, 0 .. 1
-  LowerBound lower_bound;            // on the objective
+  LowerBound lower_bound;            // on objective_value()
 
   std::vector<std::string> notes;
 

@@ -13,12 +13,12 @@
 #include "kerf/driver/search_load.h"
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/registry/registry.h"
-#include "kerf/place/check_bound.h"
+#include "kerf/place/bound/published_bounds.h"
 #include "kerf/place/cost_scale.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/place/lower_load.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mincut/prove.h"
-#include "kerf/place/portfolio/published_bounds.h"
 #include "tests/place/random_load.h"
 
 namespace kerf::place {
@@ -98,7 +98,7 @@ TEST_P(CostSizes, EveryBoundIsAtMostTheOptimum) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
       const double best = best_load(problem);
-      for (const LoadBound& bound : load_bounds(problem)) {
+      for (const LowerBound& bound : load_bounds(problem)) {
         EXPECT_LE(bound.value, best) << bound.name << ", seed " << seed << ", memory " << memory;
       }
     }
@@ -111,7 +111,7 @@ TEST_P(CostSizes, ASearchThatEndsHasTheOptimum) {
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const LoadProblem problem = sized_problem(seed, GetParam().sizes, memory);
       const double best = best_load(problem);
-      const Proof proof = prove(to_instance(problem), {});
+      const Proof proof = prove(to_instance(problem), {}, tightest(load_bounds(problem)));
       EXPECT_LE(proof.bound.value, best) << "seed " << seed << ", memory " << memory;
       if (!proof.answer.optimal) continue;
       ++ended;
@@ -204,7 +204,7 @@ TEST(Forbidden, NodesStayOffTheCpuWhateverItWouldTake) {
       if (!node.on_cpu) node.cpu_time = 0;  // tempting, and not to be had
     }
     const double best = best_load(problem);
-    for (const LoadBound& bound : load_bounds(problem)) {
+    for (const LowerBound& bound : load_bounds(problem)) {
       EXPECT_LE(bound.value, best) << bound.name << ", seed " << seed;
     }
     for (const std::string& method : partition::published_methods()) {
@@ -268,10 +268,10 @@ TEST(Forbidden, ANodeWithoutADeviceIsRefused) {
 }
 
 TEST(CheckBound, ABoundAboveAPlanIsAnErrorWithBothFigures) {
-  EXPECT_NO_THROW(check_bound("work", 1, 1));
-  EXPECT_NO_THROW(check_bound("work", 1 + 1e-12, 1));
+  EXPECT_NO_THROW(check_bound({"work", 1, ""}, 1));
+  EXPECT_NO_THROW(check_bound({"work", 1 + 1e-12, ""}, 1));
   try {
-    check_bound("work", 1.5, 1.25);
+    check_bound({"work", 1.5, ""}, 1.25);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::internal);

@@ -15,9 +15,9 @@
 #include <random>
 
 #include "kerf/ingest/dnn_partitioning.h"
+#include "kerf/place/bound/load_bounds.h"
 #include "kerf/place/lower_load.h"
 #include "kerf/place/mincut/cut_network.h"
-#include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/mincut/max_flow.h"
 #include "kerf/place/mincut/prove.h"
 #include "tests/support/published.h"
@@ -129,6 +129,11 @@ double enumerate(const Instance& problem) {
   }
 }
 
+Proof prove_it(const Instance& units, const LoadAnswer& incumbent,
+               const ProofOptions& options = {}) {
+  return prove(units, incumbent, tightest(find_load_bounds(units)), options);
+}
+
 template <typename Check>
 void for_random_problems(unsigned rounds, const Check& check) {
   unsigned seed = 0;
@@ -222,7 +227,7 @@ TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
 TEST(ABound, NeverExceedsTheOptimum) {
   for_random_problems(12, [](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);
-    for (const LoadBound& bound : find_load_bounds(units)) {
+    for (const LowerBound& bound : find_load_bounds(units)) {
       EXPECT_LE(bound.value, optimum * (1 + 1e-12)) << bound.name;
       EXPECT_FALSE(bound.argument.empty());
     }
@@ -244,7 +249,7 @@ TEST(APackingBound, IsExactWithoutCommunication) {
 TEST(AProof, FindsTheOptimumOfSmallProblems) {
   for_random_problems(12, [](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);
-    const Proof proof = prove(units, {});
+    const Proof proof = prove_it(units, {});
     ASSERT_TRUE(proof.answer.optimal);
     if (std::isinf(optimum)) {
       EXPECT_TRUE(proof.answer.device.empty());
@@ -262,9 +267,9 @@ TEST(AProof, FindsTheOptimumOfSmallProblems) {
 
 TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
   for_random_problems(4, [](const Instance& units, std::mt19937&) {
-    const Proof first = prove(units, {});
+    const Proof first = prove_it(units, {});
     if (first.answer.device.empty()) return;
-    const Proof again = prove(units, first.answer);
+    const Proof again = prove_it(units, first.answer);
     EXPECT_TRUE(again.answer.optimal);
     EXPECT_EQ(again.answer.device, first.answer.device);
     if (!units.has_cpu()) return;
@@ -273,7 +278,7 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
     const Loads loads = find_loads(units, on_cpu.device);
     if (!loads.fits) return;
     on_cpu.objective = loads.busiest;
-    const Proof better = prove(units, on_cpu);
+    const Proof better = prove_it(units, on_cpu);
     EXPECT_TRUE(better.answer.optimal);
     EXPECT_NEAR(better.answer.objective, first.answer.objective,
                 1e-5 * first.answer.objective + 1e-12);
@@ -285,7 +290,7 @@ TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
     const double optimum = enumerate(units);
     ProofOptions options;
     options.work_budget = 1;
-    const Proof proof = prove(units, {}, options);
+    const Proof proof = prove_it(units, {}, options);
     EXPECT_LE(proof.bound.value, optimum * (1 + 1e-12));
     EXPECT_FALSE(proof.answer.truncated);
     if (proof.answer.optimal && !std::isinf(optimum)) {
@@ -296,7 +301,8 @@ TEST(AProof, KeepsAValidBoundWhenItsBudgetEnds) {
 
 TEST(AProof, FallsBackOnBoundsForMoreAcceleratorsThanItCanTrack) {
   std::mt19937 random(1);
-  const Proof proof = prove(to_instance(random_problem(random, {8, 70, 1, 1, false, false})), {});
+  const Proof proof =
+      prove_it(to_instance(random_problem(random, {8, 70, 1, 1, false, false})), {});
   EXPECT_GT(proof.bound.value, 0);
   EXPECT_FALSE(proof.answer.optimal);
 }
@@ -309,7 +315,7 @@ TEST(AProof, SaysWhenNothingFits) {
   problem.num_cpus = 0;
   problem.memory = 3;
   for (LoadNode& node : problem.nodes) node.bytes = 2;
-  const Proof proof = prove(to_instance(problem), {});
+  const Proof proof = prove_it(to_instance(problem), {});
   EXPECT_TRUE(proof.answer.optimal);
   EXPECT_TRUE(proof.answer.device.empty());
   EXPECT_TRUE(std::isinf(proof.bound.value));
@@ -350,14 +356,14 @@ double seconds_of(const std::function<void()>& run) {
 TEST(AProof, EndsInTimeOnLargeProblems) {
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
     const Instance units = large_problem(charging);
-    std::vector<LoadBound> bounds;
+    std::vector<LowerBound> bounds;
     EXPECT_LT(seconds_of([&] { bounds = find_load_bounds(units, 0.25); }), 5);
     EXPECT_GE(tightest(bounds).value, work_bound(units).value);
     EXPECT_LT(tightest(bounds).value, kNever);
     ProofOptions options;
     options.time_budget = 0.5;
     Proof proof;
-    EXPECT_LT(seconds_of([&] { proof = prove(units, {}, options); }), 5);
+    EXPECT_LT(seconds_of([&] { proof = prove(units, {}, tightest(bounds), options); }), 5);
     EXPECT_GE(proof.bound.value, work_bound(units).value);
     EXPECT_FALSE(proof.answer.optimal);
   }
@@ -389,10 +395,10 @@ TEST(AProof, KeepsToItsWorkWhereOneTensorHasManyReaders) {
       const Instance units = star(charging, nodes);
       ProofOptions options;
       options.work_budget = 2'000'000;
-      options.known = work_bound(units);
-      const Proof proof = prove(units, {}, options);
+      const LowerBound known = work_bound(units);
+      const Proof proof = prove(units, {}, known, options);
       EXPECT_LE(proof.answer.work, options.work_budget) << nodes;
-      EXPECT_GE(proof.bound.value, options.known->value);
+      EXPECT_GE(proof.bound.value, known.value);
     }
   }
 }
@@ -413,20 +419,20 @@ class APublishedProblem : public testing::TestWithParam<Published> {
 };
 
 TEST_P(APublishedProblem, IsSolvedAndProvedWithoutAnIncumbent) {
-  const Proof proof = prove(units_, {});
+  const Proof proof = prove_it(units_, {});
   ASSERT_TRUE(proof.answer.optimal);
   EXPECT_NEAR(proof.answer.objective, GetParam().optimum, 1e-5 * GetParam().optimum);
   EXPECT_GE(proof.bound.value, proof.answer.objective * (1 - 1e-5));
   const Loads loads = find_loads(units_, proof.answer.device);
   EXPECT_TRUE(loads.fits);
   EXPECT_EQ(loads.busiest, proof.answer.objective);
-  const Proof again = prove(units_, {});
+  const Proof again = prove_it(units_, {});
   EXPECT_EQ(again.answer.device, proof.answer.device);
   EXPECT_EQ(again.answer.work, proof.answer.work);
 }
 
 TEST_P(APublishedProblem, HasNoBoundAboveItsOptimum) {
-  for (const LoadBound& bound : find_load_bounds(units_)) {
+  for (const LowerBound& bound : find_load_bounds(units_)) {
     EXPECT_LE(bound.value, GetParam().optimum * (1 + 1e-6)) << bound.name;
   }
 }

@@ -287,13 +287,4 @@ std::vector<LowerBound> lower_bounds(const Problem& problem) {
 
 LowerBound best_lower_bound(const Problem& problem) { return tightest(lower_bounds(problem)); }
 
-LowerBound tightest(const std::vector<LowerBound>& bounds) {
-  // A gain below rounding is none: the simpler argument stays.
-  const LowerBound* best = &bounds.front();
-  for (const LowerBound& bound : bounds) {
-    if (bound.value > best->value * (1 + 1e-9)) best = &bound;
-  }
-  return *best;
-}
-
 }  // namespace kerf::partition

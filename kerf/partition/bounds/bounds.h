@@ -23,8 +23,6 @@ std::vector<LowerBound> throughput_bounds(const Problem& problem);
 // Of the problem's objective: the above for `throughput`; the longest path for `latency`; these two
 // for `step`; for `memory` weights and their largest piece.
 std::vector<LowerBound> lower_bounds(const Problem& problem);
-// The largest; a gain below rounding is none, and the first argument stays. Not of none.
-LowerBound tightest(const std::vector<LowerBound>& bounds);
 // Of the problem's objective.
 LowerBound best_lower_bound(const Problem& problem);
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kerf/partition/bounds/bounds.h"
-#include "kerf/place/check_bound.h"
+#include "kerf/place/lower_bound.h"
 
 namespace kerf {
 namespace {
@@ -67,7 +67,7 @@ Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
   Plan plan = make_plan(problem, std::move(stages), std::move(devices), std::move(method));
   if (std::optional<Infeasible> overflow = find_overflow(plan)) return *std::move(overflow);
   plan.lower_bound = partition::best_lower_bound(problem);
-  place::check_bound(plan.lower_bound.name, plan.lower_bound.value, plan.objective_value());
+  check_bound(plan.lower_bound, plan.objective_value());
   return plan;
 }
 

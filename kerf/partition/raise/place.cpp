@@ -9,7 +9,7 @@
 
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/raise/form_stages.h"
-#include "kerf/place/check_bound.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/simulate/make_plan.h"
 
 namespace kerf::partition {
@@ -90,7 +90,7 @@ Outcome<Plan, Infeasible> BestPlan::answer(std::string method, const LowerBound&
     return *std::move(closest_);
   }
   plan_->method = std::move(method);
-  place::check_bound(bound.name, bound.value, plan_->objective_value());
+  check_bound(bound, plan_->objective_value());
   plan_->lower_bound = bound;
   // Whatever stopped the search: nothing is left to find where the bound is met.
   constexpr double kMet = 1e-9;

@@ -16,7 +16,7 @@
 #include "kerf/partition/search/enumerate.h"
 #include "kerf/partition/search/polish.h"
 #include "kerf/partition/search/traced_search.h"
-#include "kerf/place/mincut/load_bounds.h"
+#include "kerf/place/bound/load_bounds.h"
 #include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
@@ -279,9 +279,9 @@ std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
   std::vector<LowerBound> bounds = lower_bounds(problem);
   if (problem.objective != Objective::throughput) return bounds;
   const SplitModel model = make_split_model(problem, ModelUse::bound);
-  for (const place::LoadBound& bound : place::find_load_bounds(model.instance, seconds)) {
+  for (const LowerBound& bound : place::find_load_bounds(model.instance, seconds)) {
     const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
-    if (!known) bounds.push_back({bound.name, bound.value, bound.argument});
+    if (!known) bounds.push_back(bound);
   }
   return bounds;
 }

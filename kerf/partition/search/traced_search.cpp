@@ -56,7 +56,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
       simple_(tightest(throughput_bounds(problem))),
       best_(mixed_) {
   if (coarse_ || !scope.prove) {
-    driver_problem_.known = place::LoadBound{simple_.name, simple_.value, simple_.argument};
+    driver_problem_.known = simple_;
   } else {
     driver_problem_.bound = make_split_model(problem, ModelUse::bound).instance;
     driver_problem_.provable = !restricted_;
@@ -137,11 +137,10 @@ void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
 }
 
 LowerBound TracedSearch::busiest_bound() const {
-  const place::LoadBound& found = driver_->bound();
+  const LowerBound& found = driver_->bound();
   // Where the simple argument is as good, it is the better one to read.
   constexpr double kAsGood = 1 + 2e-6;
-  if (found.value <= simple_.value * kAsGood) return simple_;
-  return {found.name, found.value, found.argument};
+  return found.value <= simple_.value * kAsGood ? simple_ : found;
 }
 
 place::Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {

@@ -12,11 +12,9 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/cost_scale.h"
-#include "kerf/place/mincut/cut_bounds.h"
 #include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/fuse.h"
 #include "kerf/place/mincut/half_split.h"
-#include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/search_budget.h"
 
 namespace kerf::place {
@@ -125,7 +123,7 @@ double above_all(const Instance& problem) {
   return most > 0 ? 2 * most : 1;
 }
 
-bool meets(const LoadBound& bound, const LoadAnswer& answer, double gap) {
+bool meets(const LowerBound& bound, const LoadAnswer& answer, double gap) {
   return bound.value >= answer.objective * (1 - gap) * (1 - 2 * kRounding);
 }
 
@@ -142,30 +140,17 @@ class Prover {
     budget_ = SearchBudget::of(options.work_budget, options.time_budget);
   }
 
-  Proof run() {
+  Proof run(const LowerBound& known) {
     // A node keeps the devices of a task as bits; with more accelerators the bounds must do.
     const bool searchable = problem_->num_devices <= kCpu;
-    if (!bounds_suffice() && searchable) climb();
-    const bool timed_out = budget_.timed_out || bounds_timed_out_;
-    proof_.answer.truncated = timed_out && !proof_.answer.optimal;
+    if (!raise(known) && searchable) climb();
+    proof_.answer.truncated = budget_.timed_out && !proof_.answer.optimal;
     return std::move(proof_);
   }
 
  private:
-  // The quick ones first: they often do.
-  bool bounds_suffice() {
-    if (options_.known) return raise(*options_.known);
-    for (const auto& bound : {work_bound, unit_bound, memory_bound}) {
-      if (raise(bound(*problem_))) return true;
-    }
-    CutBounds cuts(*problem_, SearchBudget::of(options_.time_budget / 4));
-    if (raise(cuts.cut()) || raise(cuts.pair())) return true;
-    bounds_timed_out_ = cuts.timed_out();
-    return raise(packing_bound(*problem_, SearchBudget::of(options_.time_budget / 8)));
-  }
-
   // Keeps the larger bound, and says whether it ends the matter.
-  bool raise(LoadBound bound) {
+  bool raise(LowerBound bound) {
     if (proof_.bound.name.empty() || bound.value > proof_.bound.value) {
       proof_.bound = std::move(bound);
     }
@@ -231,19 +216,19 @@ class Prover {
   Proof proof_;
   SearchBudget budget_;
   std::int64_t work_left_ = 0;
-  bool bounds_timed_out_ = false;
 };
 
 }  // namespace
 
-Proof prove(const Instance& problem, const LoadAnswer& incumbent, const ProofOptions& options) {
+Proof prove(const Instance& problem, const LoadAnswer& incumbent, const LowerBound& known,
+            const ProofOptions& options) {
   const CostScale scale = find_cost_scale(problem);
   const Instance scaled = scale_costs(problem, scale);
   LoadAnswer start = incumbent;
   start.objective = scale.to_scale(incumbent.objective);
-  ProofOptions its = options;
-  if (its.known) its.known->value = std::ldexp(its.known->value, scale.shift);
-  Proof proof = Prover(scaled, start, its).run();
+  LowerBound bound = known;
+  bound.value = std::ldexp(known.value, scale.shift);
+  Proof proof = Prover(scaled, start, options).run(bound);
   proof.bound.value = scale.from_scale(proof.bound.value);
   if (!proof.answer.device.empty()) {
     const bool same = proof.answer.device == incumbent.device;

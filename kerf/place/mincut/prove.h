@@ -6,9 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "kerf/place/load_search.h"
+#include "kerf/place/lower_bound.h"
 
 namespace kerf::place {
 
@@ -17,21 +17,21 @@ struct ProofOptions {
   double time_budget = 10;                 // seconds; a safety stop
   // Splits better than the incumbent by less than this share do not count.
   double gap = 1e-6;
-  // The tightest of find_load_bounds, where it is known: it is then not looked for again.
-  std::optional<LoadBound> known = std::nullopt;
 };
 
 struct Proof {
   // The incumbent or better; `optimal` when the bound meets it to within the gap. Its device list
   // is empty when no split is known; `optimal` then says that none fits.
   LoadAnswer answer;
-  LoadBound bound;
+  LowerBound bound;
   std::int64_t nodes = 0;  // of the search tree
 };
 
 // `incumbent`: a split to improve on or prove, its objective taken on trust; an empty device list
-// means that none is known, and little is lost by that where the bounds are close.
+// means that none is known, and little is lost by that where the bound is close. `known`: the
+// tightest bound at hand (bound/load_bounds.h), from which the search starts.
 // Deterministic unless the clock stops it (`answer.truncated`).
-Proof prove(const Instance& problem, const LoadAnswer& incumbent, const ProofOptions& options = {});
+Proof prove(const Instance& problem, const LoadAnswer& incumbent, const LowerBound& known,
+            const ProofOptions& options = {});
 
 }  // namespace kerf::place

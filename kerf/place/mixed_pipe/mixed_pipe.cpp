@@ -17,8 +17,8 @@
 #include "kerf/place/cut/blocks.h"
 #include "kerf/place/mixed_pipe/boundary.h"
 #include "kerf/place/order/line.h"
+#include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
-#include "kerf/place/refine/memory_fill.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {

@@ -11,10 +11,10 @@
 #include "kerf/base/cpu_seconds.h"
 #include "kerf/base/error.h"
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/check_bound.h"
+#include "kerf/place/bound/published_bounds.h"
 #include "kerf/place/cost_scale.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/place/lower_load.h"
-#include "kerf/place/portfolio/published_bounds.h"
 #include "kerf/place/portfolio/split_driver.h"
 #include "kerf/place/refine/latency_search.h"
 
@@ -58,14 +58,14 @@ CostScale latency_scale(const LoadProblem& problem, const LoweredLoad& lowered, 
 }
 
 LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
-                  std::vector<std::uint32_t> device, double value, const LoadBound& bound) {
+                  std::vector<std::uint32_t> device, double value, const LowerBound& bound) {
   LoadPlan out;
   out.method = request.method;
   out.objective = request.objective;
   out.contiguous = is_contiguous(problem, device);
   out.device = std::move(device);
   out.value = value;
-  check_bound(bound.name, bound.value, value);
+  check_bound(bound, value);
   out.lower_bound = bound.value;
   out.bound_name = bound.name;
   out.bound_argument = bound.argument;
@@ -101,7 +101,7 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
 
 std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadRequest& request) {
   const double start = cpu_seconds();
-  const LoadBound bound = latency_bound(problem);
+  const LowerBound bound = latency_bound(problem);
   LoadOptions options = request.options;
   const LoadProblem searched = with_useful_accelerators(problem);
   const LoweredLoad lowered = lower_load(searched);

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "kerf/place/bound/load_bounds.h"
 #include "kerf/place/ideals/ideals.h"
 #include "kerf/place/metis/metis_starts.h"
-#include "kerf/place/mincut/load_bounds.h"
 #include "kerf/place/mincut/prove.h"
 #include "kerf/place/portfolio/split_methods.h"
 #include "kerf/place/refine/refine.h"
@@ -134,8 +134,7 @@ void SplitDriver::prove_it(double seconds) {
   ProofOptions proof_options;
   proof_options.time_budget = clock_.left();
   proof_options.work_budget = static_cast<std::int64_t>(seconds * kArcsASecond);
-  proof_options.known = bound_;
-  Proof proof = prove(problem_.bound, best_, proof_options);
+  Proof proof = prove(problem_.bound, best_, bound_, proof_options);
   truncated_ = truncated_ || proof.answer.truncated;
   if (proof.bound.value > bound_.value) bound_ = proof.bound;
   if (!proof.answer.device.empty()) offer(proof.answer.device);

@@ -12,6 +12,7 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/cost_scale.h"
 #include "kerf/place/load_search.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/place/portfolio/split_method.h"
 
 namespace kerf::place {
@@ -29,7 +30,7 @@ struct DriverProblem {
   Instance bound;     // bounds of this one are bounds of what the judge says
   bool exact = true;  // the judge's value is the model's, where it fits
   // Bounds are not looked for: this one is known. `bound` is then used for nothing.
-  std::optional<LoadBound> known = {};
+  std::optional<LowerBound> known = {};
   // `bound` has the tasks of `search`; else its bounds hold, but proofs would be of other splits.
   bool provable = true;
 };
@@ -49,7 +50,7 @@ class SplitDriver {
 
   // Its objective is the judge's value. No devices: nothing that fits was found.
   const LoadAnswer& best() const { return best_; }
-  const LoadBound& bound() const { return bound_; }
+  const LowerBound& bound() const { return bound_; }
   bool met() const;
   // A search was cut short, and the bound is not met.
   bool truncated() const { return truncated_ && !met(); }
@@ -75,7 +76,7 @@ class SplitDriver {
   Judge judge_;
   StopClock clock_;
   LoadAnswer best_;
-  LoadBound bound_;
+  LowerBound bound_;
   bool truncated_ = false;
 };
 

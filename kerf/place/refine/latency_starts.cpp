@@ -8,7 +8,7 @@
 #include "kerf/base/infinity.h"
 #include "kerf/place/cut/cut_order.h"
 #include "kerf/place/order/grow.h"
-#include "kerf/place/refine/memory_fill.h"
+#include "kerf/place/pack/memory_fill.h"
 
 namespace kerf::place {
 

@@ -22,9 +22,9 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/cut/cut_order.h"
 #include "kerf/place/order/grow.h"
+#include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/contract.h"
-#include "kerf/place/refine/memory_fill.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {

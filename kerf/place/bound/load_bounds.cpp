@@ -3,16 +3,16 @@
 //
 // Bounds on the busiest device from compute alone: a linear program, the largest unit, bin packing.
 // All are valid for any split; none is claimed tight.
-#include "kerf/place/mincut/load_bounds.h"
+#include "kerf/place/bound/load_bounds.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "kerf/base/infinity.h"
+#include "kerf/place/bound/cut_bounds.h"
 #include "kerf/place/cost_scale.h"
-#include "kerf/place/mincut/cut_bounds.h"
-#include "kerf/place/mincut/packing.h"
+#include "kerf/place/pack/packing.h"
 
 namespace kerf::place {
 namespace {
@@ -48,14 +48,14 @@ void keep_largest(std::vector<PackItem>& items) {
 
 }  // namespace
 
-LoadBound work_bound(const Instance& problem) {
+LowerBound work_bound(const Instance& problem) {
   double speed = 0;
   for (std::uint32_t d = 0; d < problem.cpu; ++d) speed += 1 / problem.slowness[d];
   return {"work", shaved(divisible_limit(to_items(problem), speed), problem.num_tasks()),
           "the compute of all units, spread without loss over all devices, takes this long"};
 }
 
-LoadBound unit_bound(const Instance& problem) {
+LowerBound unit_bound(const Instance& problem) {
   double most = 0;
   for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
     double least = kInfinity;
@@ -69,7 +69,7 @@ LoadBound unit_bound(const Instance& problem) {
           "the largest unit takes this long on the device that suits it best"};
 }
 
-LoadBound packing_bound(const Instance& problem, SearchBudget budget, std::int64_t placements) {
+LowerBound packing_bound(const Instance& problem, SearchBudget budget, std::int64_t placements) {
   const int bins = static_cast<int>(problem.cpu);
   double low = std::max(work_bound(problem).value, unit_bound(problem).value);
   std::vector<PackItem> items = to_items(problem);
@@ -107,30 +107,19 @@ LoadBound packing_bound(const Instance& problem, SearchBudget budget, std::int64
           "no packing of whole units, communication left out, keeps every device below this"};
 }
 
-double shaved(double bound, std::size_t terms) {
-  constexpr double kRounding = 4 * std::numeric_limits<double>::epsilon();
-  return bound * (1 - kRounding * (static_cast<double>(terms) + 256));
-}
-
-std::vector<LoadBound> find_load_bounds(const Instance& unscaled, double time_budget) {
+std::vector<LowerBound> find_load_bounds(const Instance& unscaled, double time_budget) {
   const CostScale scale = find_cost_scale(unscaled);
   const Instance problem = scale_costs(unscaled, scale);
   const SearchBudget all = SearchBudget::of(time_budget);
   SearchBudget packing = SearchBudget::of(time_budget / 4);
-  std::vector<LoadBound> bounds = {work_bound(problem), unit_bound(problem)};
+  std::vector<LowerBound> bounds = {work_bound(problem), unit_bound(problem)};
   bounds.push_back(packing_bound(problem, packing));
   bounds.push_back(memory_bound(problem));
   CutBounds cuts(problem, all);
   bounds.push_back(cuts.cut());
   bounds.push_back(cuts.pair());
-  for (LoadBound& bound : bounds) bound.value = scale.from_scale(bound.value);
+  for (LowerBound& bound : bounds) bound.value = scale.from_scale(bound.value);
   return bounds;
-}
-
-const LoadBound& tightest(const std::vector<LoadBound>& bounds) {
-  return *std::max_element(
-      bounds.begin(), bounds.end(),
-      [](const LoadBound& a, const LoadBound& b) { return a.value < b.value; });
 }
 
 }  // namespace kerf::place

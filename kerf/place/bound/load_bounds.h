@@ -9,32 +9,28 @@
 #include <cstdint>
 #include <vector>
 
-#include "kerf/place/load_search.h"
+#include "kerf/place/instance.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 
 // Compute alone, spread without loss over all accelerators, each as fast as it is, and the CPU.
 // O(n log n).
-LoadBound work_bound(const Instance& problem);
+LowerBound work_bound(const Instance& problem);
 // The largest unit on the device that suits it best, of those with the memory for it. O(n).
-LoadBound unit_bound(const Instance& problem);
+LowerBound unit_bound(const Instance& problem);
 // Compute alone, units whole, every accelerator as fast as the fastest: the largest limit that a
 // search refutes within its placements and its budget. Small units of many are left out.
-LoadBound packing_bound(const Instance& problem, SearchBudget budget = SearchBudget::of(10),
-                        std::int64_t placements = 100'000);
+LowerBound packing_bound(const Instance& problem, SearchBudget budget = SearchBudget::of(10),
+                         std::int64_t placements = 100'000);
 // What must go to the CPU because accelerator memory is short. O(n log n).
-LoadBound memory_bound(const Instance& problem);
+LowerBound memory_bound(const Instance& problem);
 
 // All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
 // and the memory are always found; the others take what is left of `time_budget` (seconds), counted
 // as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
 // they are scaled first (place/cost_scale.h).
-std::vector<LoadBound> find_load_bounds(const Instance& problem, double time_budget = 10);
-// What rounding may have added to a sum of so many numbers is taken off: a bound errs downwards
-// alone.
-double shaved(double bound, std::size_t terms);
-// The largest; the first of equal ones. `bounds` must not be empty.
-const LoadBound& tightest(const std::vector<LoadBound>& bounds);
+std::vector<LowerBound> find_load_bounds(const Instance& problem, double time_budget = 10);
 
 }  // namespace kerf::place

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/refine/memory_fill.h"
+#include "kerf/place/pack/memory_fill.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 // Bin packing with one odd bin: depth-first, largest item first, equal bins taken once (Martello
 // and Toth 1990, chapter 8), refuted states remembered, and a bound by divisible items for what is
 // left. Exact within its budget.
-#include "kerf/place/mincut/packing.h"
+#include "kerf/place/pack/packing.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "kerf/place/load_search.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/search_budget.h"
 
@@ -22,10 +22,10 @@ class CutBounds {
 
   // The device of one unit, whatever else it holds: one minimum cut for each unit, those that could
   // pay most first, none for those that cannot raise the bound.
-  LoadBound cut();
+  LowerBound cut();
   // Two units, together or apart: a few minimum cuts for each pair of the `candidates` units whose
   // own cuts are largest.
-  LoadBound pair(std::size_t candidates = 40);
+  LowerBound pair(std::size_t candidates = 40);
 
   bool timed_out() const { return budget_.timed_out; }  // by the clock, not by work
 

@@ -4,7 +4,7 @@
 // Minimum cuts around one or two units. A device that holds a unit pays at most what the unit pays
 // alone: units are asked in this order, and past the best answer none need be asked. Valid for any
 // split; not claimed tight.
-#include "kerf/place/mincut/cut_bounds.h"
+#include "kerf/place/bound/cut_bounds.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,6 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/cost_scale.h"
-#include "kerf/place/mincut/load_bounds.h"
 
 namespace kerf::place {
 CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
@@ -85,7 +84,7 @@ double CutBounds::least_load_of(std::uint32_t unit) {
   return least;
 }
 
-LoadBound CutBounds::cut() {
+LowerBound CutBounds::cut() {
   double most = 0;
   for (const std::uint32_t u : order_) {
     if (alone_[u] <= most || scratch_.out_of_budget()) break;
@@ -125,7 +124,7 @@ double CutBounds::pair_load(std::uint32_t a, std::uint32_t b) {
   return std::min(together, apart);
 }
 
-LoadBound CutBounds::pair(std::size_t candidates) {
+LowerBound CutBounds::pair(std::size_t candidates) {
   const std::vector<std::uint32_t> units = find_candidates(candidates);
   double most = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kerf/base/infinity.h"
-#include "kerf/place/mincut/load_bounds.h"
+#include "kerf/place/bound/load_bounds.h"
 
 namespace kerf::place {
 namespace {
@@ -113,7 +113,7 @@ double time_of(const Burden& burden, const Memory& memory) {
 
 }  // namespace
 
-LoadBound memory_bound(const Instance& problem) {
+LowerBound memory_bound(const Instance& problem) {
   const Memory memory = memory_of(problem);
   const Sorted units = sort_units(problem, memory);
   const double most = std::max(time_of(crowded(problem, memory, units), memory),

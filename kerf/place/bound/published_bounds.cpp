@@ -1,20 +1,19 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/portfolio/published_bounds.h"
+#include "kerf/place/bound/published_bounds.h"
 
 #include <algorithm>
 
-#include "kerf/place/check_bound.h"
+#include "kerf/place/bound/load_bounds.h"
 #include "kerf/place/lower_load.h"
-#include "kerf/place/mincut/load_bounds.h"
 
 namespace kerf::place {
 
-std::vector<LoadBound> load_bounds(const LoadProblem& problem) {
+std::vector<LowerBound> load_bounds(const LoadProblem& problem) {
   return find_load_bounds(to_instance(with_one_cpu(problem)));
 }
 
-LoadBound latency_bound(const LoadProblem& problem) {
+LowerBound latency_bound(const LoadProblem& problem) {
   std::vector<double> start(problem.nodes.size(), 0);
   double longest = 0;
   for (const std::uint32_t n : topological_order(problem)) {

@@ -10,7 +10,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/refine/split_state.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "kerf/place/load_problem.h"
-#include "kerf/place/load_search.h"
+#include "kerf/place/lower_bound.h"
 
 namespace kerf::place {
 
 // Every lower bound on the max load of any split.
-std::vector<LoadBound> load_bounds(const LoadProblem& problem);
+std::vector<LowerBound> load_bounds(const LoadProblem& problem);
 // No split has a smaller latency: the longest path, each node where it is fastest.
-LoadBound latency_bound(const LoadProblem& problem);
+LowerBound latency_bound(const LoadProblem& problem);
 
 }  // namespace kerf::place
