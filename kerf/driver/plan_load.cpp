@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kerf/base/stop_clock.h"
 #include "kerf/driver/refuse_unsound.h"
 #include "kerf/driver/search_load.h"
 #include "kerf/place/bound/published_bounds.h"
@@ -35,8 +36,13 @@ NoSplit why_none(const LoadProblem& problem, const place::LoadRequest& request) 
 
 Outcome<LoadPlan, NoSplit> plan(const LoadProblem& problem, const place::LoadRequest& request,
                                 LoadSearch search) {
+  const DeadlineScope deadline(request.options.safety_stop());
   std::optional<LoadPlan> found = search(problem, request);
-  if (!found) return why_none(problem, request);
+  if (!found) {
+    NoSplit none = why_none(problem, request);
+    none.timed_out = deadline.timed_out();
+    return none;
+  }
   refuse_unsound(problem, *found, request);
   return *std::move(found);
 }

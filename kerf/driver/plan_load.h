@@ -16,6 +16,7 @@ namespace kerf {
 // Why there is no split: proved by a bound, or none was found.
 struct NoSplit {
   std::string message;
+  bool timed_out = false;  // the clock ended the search: another run may find one
 };
 
 // Verified as every plan is, for the objective latency too. Throws Error(invalid_argument) for

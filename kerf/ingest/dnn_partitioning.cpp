@@ -208,6 +208,15 @@ std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_v
   return SplitReader(problem, reader).run();
 }
 
+std::optional<SplitClaim> parse_split_claim(std::string_view text, std::string_view source) {
+  const JsonDocument document = parse_json(text, source, ErrorKind::invalid_plan);
+  const JsonReader reader(document);
+  const bool claims = reader.has("problem") && reader.has("minimised") && reader.has("objective");
+  if (!reader.has("format") || !claims) return std::nullopt;
+  return SplitClaim{reader.text("problem"), parse_objective(reader.text("minimised")),
+                    reader.number("objective")};
+}
+
 LoadProblem load_dnn_partitioning(const std::string& path) {
   return parse_dnn_partitioning(read_file(path), path);
 }

@@ -5,11 +5,13 @@
 // (Tarnawski et al., NeurIPS 2020; repository msr-fiddle/dnn-partitioning), read as they are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kerf/place/load_problem.h"
+#include "kerf/place/objective.h"
 
 namespace kerf {
 
@@ -25,5 +27,13 @@ LoadProblem load_dnn_partitioning(const std::string& path);
 // its kin. Answers device[node]; throws Error(invalid_plan) naming ids that are missing or unknown.
 std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_view text,
                                        std::string_view source);
+
+// What a plan of Kerf's says of itself; nothing for other splits.
+struct SplitClaim {
+  std::string problem;  // the file it was made for
+  Objective objective = Objective::throughput;
+  double value = 0;
+};
+std::optional<SplitClaim> parse_split_claim(std::string_view text, std::string_view source);
 
 }  // namespace kerf

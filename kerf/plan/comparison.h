@@ -19,7 +19,8 @@ struct ComparedMethod {
 };
 
 // Several methods on one problem, in the order they were asked. The plans have the problem's
-// objective, whatever the method minimises, and the strongest lower bound that any of them found.
+// objective, whatever the method minimises, and the strongest lower bound that any of them found
+// without being stopped by the clock.
 struct Comparison {
   Objective objective = Objective::throughput;
   LowerBound bound;

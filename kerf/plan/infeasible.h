@@ -18,6 +18,7 @@ struct Infeasible {
   Bytes limit;
   Bytes short_by;  // needed - limit
   std::string what_would_help;
+  bool timed_out = false;  // the clock ended something: another run may find a plan
 
   // "[partition.chain] no plan fits: cpu:1 is short of 1.20 GiB (needs ..., has ...); ..."
   std::string message() const;

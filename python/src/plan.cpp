@@ -205,6 +205,8 @@ void bind_infeasible(py::module_& m) {
           "short_by", [](const Infeasible& i) { return i.short_by.count; },
           "Bytes that are missing.")
       .def_readonly("what_would_help", &Infeasible::what_would_help, "What to change.")
+      .def_readonly("timed_out", &Infeasible::timed_out,
+                    "The clock ended something: another run may find a plan.")
       .def("__str__", &Infeasible::message)
       .def("__repr__",
            [](const Infeasible& i) {
@@ -215,7 +217,7 @@ void bind_infeasible(py::module_& m) {
           [](const Infeasible& i) {
             return py::make_tuple(i.method, i.tightest.valid(), i.tightest.index(), i.device,
                                   i.needed.count, i.limit.count, i.short_by.count,
-                                  i.what_would_help);
+                                  i.what_would_help, i.timed_out);
           },
           [](const py::tuple& s) {
             return Infeasible{s[0].cast<std::string>(),
@@ -224,7 +226,8 @@ void bind_infeasible(py::module_& m) {
                               {s[4].cast<std::int64_t>()},
                               {s[5].cast<std::int64_t>()},
                               {s[6].cast<std::int64_t>()},
-                              s[7].cast<std::string>()};
+                              s[7].cast<std::string>(),
+                              s[8].cast<bool>()};
           }));
 }
 

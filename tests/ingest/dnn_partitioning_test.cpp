@@ -115,6 +115,18 @@ TEST(Splits, NameWhatIsMissingOrUnknown) {
   EXPECT_THAT(split_refusal(R"({"7": 0, "8": 1, "10": 0})"), HasSubstr("node 10"));
 }
 
+TEST(Splits, OfKerfSayWhatTheyWereMadeFor) {
+  const auto claim = parse_split_claim(
+      R"({"format": "kerf-load-plan", "version": "1.1", "problem": "a.json", "minimised": "latency",
+          "objective": 2.5, "assignment": {"7": 1}})",
+      "s");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->problem, "a.json");
+  EXPECT_EQ(claim->objective, Objective::latency);
+  EXPECT_EQ(claim->value, 2.5);
+  EXPECT_FALSE(parse_split_claim(R"({"7": 0, "8": 1, "9": "cpu"})", "s"));
+}
+
 TEST(Splits, WithAHeaderAreReadIfItIsTheirOwn) {
   const LoadProblem problem = small();
   const std::string rest = R"(, "assignment": {"7": 1, "8": 1, "9": 1}})";

@@ -62,6 +62,15 @@ def test_what_plan_writes_is_what_score_reads(run, folder, problem):  # noqa: F8
     assert "3.250000 per sample" in run("score", problem, "--split", "plan.json").stdout
 
 
+def test_score_says_that_a_plan_is_another_problems(run, folder, problem):  # noqa: F811
+    run("plan", problem, "--from", "dnn-partitioning", "--out", "plan.json")
+    other = chain()
+    other["nodes"][0]["fpgaLatency"] *= 2
+    (folder / "other.json").write_text(json.dumps(other))
+    scored = run("score", "other.json", "--split", "plan.json", expect=NO)
+    assert "not this problem's" in scored.stdout and "3.25" in scored.stdout
+
+
 def test_bounds_names_the_tightest(run, problem):  # noqa: F811
     lines = run("bounds", problem).stdout.splitlines()
     assert sum("<- tightest" in line for line in lines) == 1

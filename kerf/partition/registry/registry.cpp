@@ -212,9 +212,14 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   Outcome<Plan, Infeasible> outcome =
       method.method != nullptr ? method.method(problem, options)
                                : split_plan(problem, options, method.name, method.split());
-  if (outcome) outcome->timed_out = deadline.timed_out();
-  if (outcome && !options.mixed) check_unmixed(method.name, *outcome);
-  if (!outcome || !options.saturate_host) return outcome;
+  if (!outcome) {
+    Infeasible reason = outcome.reason();
+    reason.timed_out = deadline.timed_out();
+    return reason;
+  }
+  outcome->timed_out = deadline.timed_out();
+  if (!options.mixed) check_unmixed(method.name, *outcome);
+  if (!options.saturate_host) return outcome;
   return saturate_host(problem, std::move(*outcome));
 }
 
