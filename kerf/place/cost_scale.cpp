@@ -127,20 +127,6 @@ double best_of_simple_splits(const Instance& problem) {
   return best;
 }
 
-// What everything would cost, each unit where it is slowest and every tensor moved.
-double sum_of_costs(const Instance& problem) {
-  double slowest = 1;
-  for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
-  double sum = 0;
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
-    const Task unit = problem.task(u);
-    const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
-    sum += std::max(there, unit.on_cpu && problem.has_cpu() ? unit.cpu_time : 0);
-  }
-  for (const double cost : problem.cost) sum += cost;
-  return sum;
-}
-
 // By how much accelerators' own times and slownesses are shifted so that the fastest has about 1.
 int slowness_shift(const std::vector<double>& slowness) {
   if (slowness.empty()) return 0;
@@ -164,6 +150,19 @@ void scale_times(Placed& placed, const CostScale& scale, int shift) {
 }
 
 }  // namespace
+
+double sum_of_costs(const Instance& problem) {
+  double slowest = 1;
+  for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
+  double sum = 0;
+  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+    const Task unit = problem.task(u);
+    const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
+    sum += std::max(there, unit.on_cpu && problem.has_cpu() ? unit.cpu_time : 0);
+  }
+  for (const double cost : problem.cost) sum += cost;
+  return sum;
+}
 
 double CostScale::to_scale(double cost) const { return std::ldexp(std::min(cost, most), shift); }
 double CostScale::from_scale(double value) const { return std::ldexp(value, -shift); }

@@ -23,6 +23,10 @@ struct CostScale {
   double from_scale(double value) const;  // the other way
 };
 
+// What everything would cost, each unit where it is slowest and every tensor moved: no split pays
+// more.
+double sum_of_costs(const Instance& instance);
+
 // From the best of a few simple splits that fit; where none does, from the sum of all costs. Linear
 // in units and devices, but for sorting.
 CostScale find_cost_scale(const Instance& instance);

@@ -6,12 +6,10 @@
 // says that no split fits the memory.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "kerf/place/instance.h"
 #include "kerf/place/lower_bound.h"
-#include "kerf/place/search_budget.h"
 
 namespace kerf::place {
 
@@ -20,10 +18,10 @@ namespace kerf::place {
 LowerBound work_bound(const Instance& problem);
 // The largest unit on the device that suits it best, of those with the memory for it. O(n).
 LowerBound unit_bound(const Instance& problem);
-// Compute alone, units whole, every accelerator as fast as the fastest: the largest limit that a
-// search refutes within its placements and its budget. Small units of many are left out.
-LowerBound packing_bound(const Instance& problem, SearchBudget budget = SearchBudget::of(10),
-                         std::int64_t placements = 100'000);
+// Compute and memory alone, units whole: the largest limit that an exact search refutes in so many
+// seconds of counted work, from `known` on; work_bound's where it refutes none. Small units of many
+// are left out.
+LowerBound packing_bound(const Instance& problem, const LowerBound& known, double seconds = 10);
 // What must go to the CPU because accelerator memory is short. O(n log n).
 LowerBound memory_bound(const Instance& problem);
 

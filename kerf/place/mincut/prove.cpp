@@ -111,15 +111,9 @@ class CutSearch {
   std::int64_t nodes_ = 0;
 };
 
-// More than any split pays: everything everywhere, every tensor moved by all.
+// More than any split pays.
 double above_all(const Instance& problem) {
-  double slowest = 1;
-  for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
-  double most = 0;
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
-    most += problem.accelerator_time[u] * slowest + problem.cpu_time[u];
-  }
-  for (const double cost : problem.cost) most += cost;
+  const double most = sum_of_costs(problem);
   return most > 0 ? 2 * most : 1;
 }
 
