@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <map>
 #include <queue>
 
+#include "kerf/base/infinity.h"
+#include "kerf/base/rows.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/place/load_problem.h"
 
@@ -138,86 +139,86 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
   return loads;
 }
 
-double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
-                    bool serial) {
+namespace {
+
+// What runs at once: a CPU node, or a piece of an accelerator.
+struct Groups {
+  std::vector<std::uint32_t> of;  // by node
+  std::vector<std::uint32_t> device;
+  std::vector<std::vector<std::uint32_t>> pieces;  // by accelerator and number; kNoIndex: none
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(device.size()); }
+};
+
+Groups find_groups(const LoadProblem& problem, std::span<const std::uint32_t> device) {
   const std::vector<std::uint32_t> order = topological_order(problem);
   const std::vector<std::uint32_t> piece = level_pieces(problem, device, order);
-  const std::size_t count = problem.nodes.size();
-  const std::uint32_t cpu = problem.cpu();
-
-  // Groups: one for each CPU node, one for each piece of an accelerator.
-  std::vector<std::vector<std::uint32_t>> number(cpu);
-  std::vector<std::uint32_t> group(count);
-  std::vector<double> own(0);
-  std::vector<std::vector<std::uint32_t>> members;
+  Groups groups{std::vector<std::uint32_t>(order.size()), {}, {}};
+  groups.pieces.resize(problem.cpu());
   for (const std::uint32_t n : order) {
-    std::uint32_t g = static_cast<std::uint32_t>(members.size());
-    if (device[n] != cpu) {
-      auto& known = number[device[n]];
-      if (known.size() <= piece[n]) known.resize(piece[n] + 1, static_cast<std::uint32_t>(-1));
-      if (known[piece[n]] == static_cast<std::uint32_t>(-1)) known[piece[n]] = g;
-      g = known[piece[n]];
+    std::uint32_t group = groups.count();
+    if (device[n] != problem.cpu()) {
+      auto& known = groups.pieces[device[n]];
+      if (known.size() <= piece[n]) known.resize(piece[n] + 1, kNoIndex);
+      if (known[piece[n]] == kNoIndex) known[piece[n]] = group;
+      group = known[piece[n]];
     }
-    if (g == members.size()) {
-      members.emplace_back();
-      own.push_back(0);
-    }
-    group[n] = g;
-    members[g].push_back(n);
+    if (group == groups.count()) groups.device.push_back(device[n]);
+    groups.of[n] = group;
   }
-  std::vector<std::vector<std::uint32_t>> before(members.size());
-  for (std::uint32_t n = 0; n < count; ++n) {
+  return groups;
+}
+
+// The pieces of an accelerator one after the other.
+void add_turns(const Groups& groups, Pairs& edges) {
+  for (const std::vector<std::uint32_t>& pieces : groups.pieces) {
+    std::uint32_t last = kNoIndex;
+    for (const std::uint32_t group : pieces) {
+      if (group == kNoIndex) continue;
+      if (last != kNoIndex) edges.emplace_back(last, group);
+      last = group;
+    }
+  }
+}
+
+}  // namespace
+
+double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
+                    bool serial) {
+  const Groups groups = find_groups(problem, device);
+  const std::uint32_t cpu = problem.cpu();
+  std::vector<double> own(groups.count(), 0);
+  Pairs edges;
+  for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
     const LoadNode& node = problem.nodes[n];
-    own[group[n]] += device[n] == cpu ? node.cpu_time : node.accelerator_time;
+    const std::uint32_t group = groups.of[n];
+    own[group] += device[n] == cpu ? node.cpu_time : node.accelerator_time;
     std::vector<std::uint32_t> readers;
     for (const std::uint32_t next : problem.successors[n]) {
-      if (group[next] != group[n]) readers.push_back(group[next]);
+      if (groups.of[next] != group) readers.push_back(groups.of[next]);
     }
     std::sort(readers.begin(), readers.end());
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-    if (!readers.empty() && device[n] != cpu) own[group[n]] += node.transfer;
+    if (!readers.empty() && device[n] != cpu) own[group] += node.transfer;
     for (const std::uint32_t reader : readers) {
-      before[reader].push_back(group[n]);
-      if (device[members[reader].front()] != cpu) own[reader] += node.transfer;
+      edges.emplace_back(group, reader);
+      if (groups.device[reader] != cpu) own[reader] += node.transfer;
     }
   }
-  if (serial) {
-    for (const auto& pieces : number) {
-      std::uint32_t last = static_cast<std::uint32_t>(-1);
-      for (const std::uint32_t g : pieces) {
-        if (g == static_cast<std::uint32_t>(-1)) continue;
-        if (last != static_cast<std::uint32_t>(-1)) before[g].push_back(last);
-        last = g;
-      }
-    }
-  }
+  if (serial) add_turns(groups, edges);
   // Longest path over groups; pieces of several accelerators may wait for each other in a circle,
   // and then there is no latency.
-  std::vector<std::vector<std::uint32_t>> after(members.size());
-  std::vector<std::size_t> waiting(members.size());
-  for (std::uint32_t g = 0; g < members.size(); ++g) {
-    waiting[g] = before[g].size();
-    for (const std::uint32_t b : before[g]) after[b].push_back(g);
-  }
-  std::vector<std::uint32_t> ready;
-  std::vector<double> start(members.size(), 0);
-  for (std::uint32_t g = 0; g < members.size(); ++g) {
-    if (waiting[g] == 0) ready.push_back(g);
-  }
+  const Rows after = to_rows(groups.count(), edges);
+  const std::vector<std::uint32_t> order = first_come_order(groups.count(), each_next_of(after));
+  if (order.size() < groups.count()) return kInfinity;
+  std::vector<double> start(groups.count(), 0);
   double latency = 0;
-  std::size_t done = 0;
-  while (!ready.empty()) {
-    const std::uint32_t g = ready.back();
-    ready.pop_back();
-    ++done;
-    const double end = start[g] + own[g];
+  for (const std::uint32_t group : order) {
+    const double end = start[group] + own[group];
     latency = std::max(latency, end);
-    for (const std::uint32_t next : after[g]) {
-      start[next] = std::max(start[next], end);
-      if (--waiting[next] == 0) ready.push_back(next);
-    }
+    for (const std::uint32_t next : after[group]) start[next] = std::max(start[next], end);
   }
-  return done == members.size() ? latency : std::numeric_limits<double>::infinity();
+  return latency;
 }
 
 bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device) {
