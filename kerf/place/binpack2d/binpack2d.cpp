@@ -13,6 +13,7 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/order/line.h"
+#include "kerf/place/pack/bins.h"
 
 namespace kerf::place {
 namespace {
@@ -69,16 +70,15 @@ class Packer {
   }
 
   // Nothing: it does not fit.
-  std::optional<Split> pack(std::size_t num_classes, Remainder remainder) {
-    std::vector<std::vector<Run>> classes = make_runs(num_classes, remainder);
-    free_ = units_.memory;
-    load_.assign(units_.num_devices, 0);
-    device_.assign(units_.num_tasks(), 0);
+  std::optional<Split> pack(std::size_t num_classes, Remainder remainder) const {
+    const std::vector<std::vector<Run>> classes = make_runs(num_classes, remainder);
+    Bins bins(units_);
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      const bool placed = c == 0 ? place_in_order(classes[c]) : place_best_fit(classes[c]);
+      const bool placed =
+          c == 0 ? place_in_order(classes[c], bins) : place_best_fit(classes[c], bins);
       if (!placed) return std::nullopt;
     }
-    return device_;
+    return bins.take_devices();
   }
 
  private:
@@ -156,71 +156,34 @@ class Packer {
     }
   }
 
-  bool fits(const Run& run, std::uint32_t device) const {
-    double bytes = 0;
-    for (const std::uint32_t unit : run) {
-      if (!units_.runs_on(unit, device)) return false;
-      bytes += units_.bytes[unit];
-    }
-    return bytes <= free_[device];
-  }
-
-  void put(const Run& run, std::uint32_t device) {
-    for (const std::uint32_t unit : run) {
-      free_[device] -= units_.bytes[unit];
-      load_[device] += units_.time(unit, device);
-      device_[unit] = device;
-    }
-  }
-
-  bool place_in_order(const std::vector<Run>& runs) {
+  bool place_in_order(const std::vector<Run>& runs, Bins& bins) const {
     for (std::uint32_t i = 0; i < runs.size(); ++i) {
-      if (units_.cpu > 0 && fits(runs[i], i)) {
-        put(runs[i], i);
-      } else if (!place_least_loaded(runs[i])) {
+      if (units_.cpu > 0 && bins.fits(runs[i], i)) {
+        bins.put(runs[i], i);
+      } else if (!bins.put_where_done_first(runs[i])) {
         return false;
       }
     }
     return true;
   }
 
-  bool place_best_fit(std::vector<Run> runs) {
+  bool place_best_fit(std::vector<Run> runs, Bins& bins) const {
     std::stable_sort(runs.begin(), runs.end(),
                      [&](const Run& a, const Run& b) { return time_of(a) > time_of(b); });
-    for (const Run& run : runs) {
-      if (!place_least_loaded(run)) return false;
-    }
-    return true;
-  }
-
-  // Where it is done first.
-  bool place_least_loaded(const Run& run) {
-    std::optional<std::uint32_t> best;
-    double least = kInfinity;
-    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
-      if (!fits(run, d)) continue;
-      double load = load_[d];
-      for (const std::uint32_t unit : run) load += units_.time(unit, d);
-      if (load >= least) continue;
-      least = load;
-      best = d;
-    }
-    if (best) put(run, *best);
-    return best.has_value();
+    return std::all_of(runs.begin(), runs.end(),
+                       [&](const Run& run) { return bins.put_where_done_first(run); });
   }
 
   const Instance& units_;
   const Line& line_;
   std::vector<std::size_t> heavy_;  // places of the line
-  std::vector<double> free_, load_;
-  Split device_;
 };
 
 }  // namespace
 
 LoadAnswer binpack2d(const Instance& instance, const LoadOptions& /*options*/) {
   const Line line = own_line(instance);
-  Packer packer(instance, line);
+  const Packer packer(instance, line);
   LoadAnswer out;
   out.objective = kInfinity;
   for (const std::size_t classes : {2U, 1U, 3U, 4U}) {

@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "kerf/base/infinity.h"
-#include "kerf/place/cost_scale.h"
+#include "kerf/place/pack/cost_scale.h"
 
 namespace kerf::place {
 CutBounds::CutBounds(const Instance& problem, SearchBudget budget)

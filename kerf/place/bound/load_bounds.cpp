@@ -13,7 +13,7 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/bound/cut_bounds.h"
-#include "kerf/place/cost_scale.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/mincut/prove.h"
 
 namespace kerf::place {

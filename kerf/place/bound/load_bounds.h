@@ -28,7 +28,7 @@ LowerBound memory_bound(const Instance& problem);
 // All of the above and those of cut_bounds.h: work, unit, packing, memory, cut, pair. The first two
 // and the memory are always found; the others take what is left of `time_budget` (seconds), counted
 // as work, the clock a safety stop. Deterministic unless the clock stops it. Costs of any size:
-// they are scaled first (place/cost_scale.h).
+// they are scaled first (pack/cost_scale.h).
 std::vector<LowerBound> find_load_bounds(const Instance& problem, double time_budget = 10);
 
 }  // namespace kerf::place

@@ -4,55 +4,32 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/place/pack/bins.h"
 
 namespace kerf::place {
 namespace {
 
-class Filler {
- public:
-  explicit Filler(const Instance& units)
-      : units_(units),
-        bytes_(units.num_devices, 0),
-        time_(units.num_devices, 0),
-        device_(units.num_tasks(), kNoIndex) {}
+enum class By : std::uint8_t { time, room };
 
-  enum class By : std::uint8_t { time, room };
-
-  bool fits(std::uint32_t unit, std::uint32_t device) const {
-    return units_.runs_on(unit, device) &&
-           bytes_[device] + units_.bytes[unit] <= units_.memory[device];
-  }
-  void put(std::uint32_t unit, std::uint32_t device) {
-    device_[unit] = device;
-    bytes_[device] += units_.bytes[unit];
-    time_[device] += units_.time(unit, device);
-  }
-  // The accelerator that is done first, or has the most room; the CPU when none has any.
-  bool put_best(std::uint32_t unit, By by) {
-    std::uint32_t best = kNoIndex;
-    double least = 0;
-    for (std::uint32_t d = 0; d < units_.cpu; ++d) {
-      if (!fits(unit, d)) continue;
-      const double key =
-          by == By::time ? time_[d] + units_.time(unit, d) : bytes_[d] - units_.memory[d];
-      if (best != kNoIndex && key >= least) continue;
-      best = d;
-      least = key;
+// The accelerator that is done first, or has the most room; the CPU when none has any.
+bool put_best(const Instance& units, std::uint32_t unit, By by, Bins& bins) {
+  const std::span<const std::uint32_t> one(&unit, 1);
+  std::optional<std::uint32_t> best;
+  if (by == By::time) {
+    best = bins.done_first(one, units.cpu);
+  } else {
+    for (std::uint32_t d = 0; d < units.cpu; ++d) {
+      if (bins.fits(one, d) && (!best || bins.room(d) > bins.room(*best))) best = d;
     }
-    if (best == kNoIndex && units_.has_cpu() && fits(unit, units_.cpu)) best = units_.cpu;
-    if (best != kNoIndex) put(unit, best);
-    return best != kNoIndex;
   }
-  std::vector<std::uint32_t> take() { return std::move(device_); }
-
- private:
-  const Instance& units_;
-  std::vector<double> bytes_, time_;  // by device
-  std::vector<std::uint32_t> device_;
-};
+  if (!best && units.has_cpu() && bins.fits(one, units.cpu)) best = units.cpu;
+  if (best) bins.put(one, *best);
+  return best.has_value();
+}
 
 // What must be on the CPU first: the others may have to do with the room that it leaves.
 std::vector<std::uint32_t> by_bytes(const Instance& units, double noise, Rng& rng) {
@@ -131,13 +108,13 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
   constexpr int kLeastTries = 4;  // also after the clock has struck
   for (int i = 0; i < kTries && (i < kLeastTries || !clock.struck()); ++i) {
     count_steps(std::int64_t{units.num_tasks()} * (units.num_devices + 10));
-    Filler filler(units);
+    Bins bins(units);
     bool all = true;
     // Time first; when memory is what is short, the most room.
     for (const std::uint32_t unit : by_bytes(units, i < 2 ? 0 : 0.5, rng)) {
-      all = all && filler.put_best(unit, i % 2 == 0 ? Filler::By::time : Filler::By::room);
+      all = all && put_best(units, unit, i % 2 == 0 ? By::time : By::room, bins);
     }
-    if (all) return filler.take();
+    if (all) return bins.take_devices();
   }
   return Packer(units, by_bytes(units, 0, rng)).pack();
 }
@@ -147,17 +124,18 @@ std::optional<std::vector<std::uint32_t>> random_fill(const Instance& units, con
   std::vector<std::uint32_t> order(units.num_tasks());
   std::iota(order.begin(), order.end(), 0U);
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
-  Filler filler(units);
+  Bins bins(units);
   bool all = true;
   for (const std::uint32_t unit : order) {
+    const std::span<const std::uint32_t> one(&unit, 1);
     const auto wish = units.cpu == 0 ? kNoIndex : static_cast<std::uint32_t>(rng.below(units.cpu));
-    if (wish != kNoIndex && filler.fits(unit, wish)) {
-      filler.put(unit, wish);
+    if (wish != kNoIndex && bins.fits(one, wish)) {
+      bins.put(one, wish);
     } else {
-      all = all && filler.put_best(unit, Filler::By::room);
+      all = all && put_best(units, unit, By::room, bins);
     }
   }
-  if (all) return filler.take();
+  if (all) return bins.take_devices();
   return fill_memory(units, clock, rng);
 }
 

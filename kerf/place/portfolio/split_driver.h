@@ -10,7 +10,7 @@
 #include <span>
 
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/cost_scale.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/load_search.h"
 #include "kerf/place/lower_bound.h"
 #include "kerf/place/portfolio/split_method.h"
@@ -69,7 +69,7 @@ class SplitDriver {
   void solve_with(const SplitStep& step, double seconds);
 
   const DriverProblem& problem_;
-  // What is searched: the same with its costs on a scale of their own (place/cost_scale.h).
+  // What is searched: the same with its costs on a scale of their own (pack/cost_scale.h).
   CostScale scale_;
   Instance scaled_;
   LoadOptions options_;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/cost_scale.h"
+#include "kerf/place/pack/cost_scale.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/union_find.h"
+#include "kerf/place/pack/bins.h"
 
 namespace kerf::place {
 namespace {
@@ -72,27 +73,11 @@ std::vector<Clump> clump_by_nets(const Instance& problem, double dearest_cut) {
 
 // The largest first, each where it is done first of where it has room; nothing: one has none.
 std::optional<Split> fill(const Instance& problem, const std::vector<Clump>& clumps) {
-  const std::size_t devices = problem.num_devices;
-  std::vector<double> load(devices, 0);
-  std::vector<double> bytes(devices, 0);
-  Split out(problem.num_tasks());
+  Bins bins(problem);
   for (const Clump& clump : clumps) {
-    double least = kInfinity;
-    std::uint32_t best = 0;
-    for (std::uint32_t d = 0; d < devices; ++d) {
-      if (bytes[d] + clump.bytes > problem.memory[d]) continue;
-      double end = load[d];
-      for (const std::uint32_t u : clump.units) end += time_where_it_runs(problem, u, d);
-      if (end >= least) continue;
-      least = end;
-      best = d;
-    }
-    if (least == kInfinity) return std::nullopt;
-    load[best] = least;
-    bytes[best] += clump.bytes;
-    for (const std::uint32_t u : clump.units) out[u] = best;
+    if (!bins.put_where_done_first(clump.units)) return std::nullopt;
   }
-  return out;
+  return bins.take_devices();
 }
 
 // Costs of nets from the largest down, far apart: above which of them none is to be cut.
