@@ -252,3 +252,49 @@ def t5(block_nodes=128, branched=False, blocks=24, seed=0):
     x = b.op("decoder_norm", [x], tensor, time=0.1)
     b.op("head", [x], tensor, weights=1.3e8, time=0.5)
     return b
+
+
+def in_series(data, copies):
+    """A problem several times over: the end of each copy's longest path feeds the start of the next
+    one's, by a tensor as large as the last on that path. Memory for all copies."""
+    ids = [node["id"] for node in data["nodes"]]
+    before = {i: 0 for i in ids}
+    for edge in data["edges"]:
+        before[edge["destId"]] += 1
+    outputs = {i: [] for i in ids}
+    for edge in data["edges"]:
+        outputs[edge["sourceId"]].append(edge)
+    order = [i for i in ids if before[i] == 0]
+    depth = {i: 0 for i in ids}
+    into = {}
+    for i in order:
+        for edge in outputs[i]:
+            target = edge["destId"]
+            into[target] = edge
+            depth[target] = max(depth[target], depth[i] + 1)
+            before[target] -= 1
+            if before[target] == 0:
+                order.append(target)
+    height = {i: 0 for i in ids}
+    for i in reversed(order):
+        height[i] = max((height[edge["destId"]] + 1 for edge in outputs[i]), default=0)
+    last = max(ids, key=lambda i: depth[i])
+    first = max((i for i in ids if depth[i] == 0), key=lambda i: height[i])
+    nodes, edges = [], []
+    id_step = max(ids) + 1
+    colour_step = max(node.get("colorClass") or 0 for node in data["nodes"]) + 1
+    for copy in range(copies):
+        for node in data["nodes"]:
+            more = {**node, "id": node["id"] + copy * id_step}
+            if node.get("colorClass") is not None:
+                more["colorClass"] = node["colorClass"] + copy * colour_step
+            nodes.append(more)
+        shift = copy * id_step
+        for edge in data["edges"]:
+            ends = {"sourceId": edge["sourceId"] + shift, "destId": edge["destId"] + shift}
+            edges.append({**edge, **ends})
+        if copy > 0:
+            ends = {"sourceId": last + shift - id_step, "destId": first + shift}
+            edges.append({**into[last], **ends})
+    memory = data["maxSizePerFPGA"] * copies
+    return {**data, "nodes": nodes, "edges": edges, "maxSizePerFPGA": memory}

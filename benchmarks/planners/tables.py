@@ -181,6 +181,32 @@ def proof(bench):
     return header, rows
 
 
+def series(bench):
+    """Operator files two and four times in series, any split: a gap < 8 % in 2 s."""
+    rows = []
+    for name in (n for n in THROUGHPUT if n.startswith("operator")):
+        data = json.loads(bench.published("throughput", name).read_text())
+        for copies in (2, 4):
+            repeated = generate.in_series(data, copies)
+            path = bench.written(f"{name}_x{copies}", repeated)
+            plan = bench.plan(path, "--method", "auto", "--time-budget", "2")
+            what = f"{name} x {copies}"
+            rows.append(
+                [
+                    what,
+                    len(repeated["nodes"]),
+                    number(plan.value),
+                    number(plan.bound),
+                    percent(plan.gap),
+                    seconds(plan.cpu),
+                    bench.verdict(
+                        what, plan.fault, unless(plan.gap < 0.08, f"gap {percent(plan.gap)}")
+                    ),
+                ]
+            )
+    return ["problem", "nodes", "Kerf", "bound", "gap", "cpu s", "target"], rows
+
+
 def partitioners(bench):
     """Next to Mt-KaHyPar and METIS: never worse, at a fifth of the cpu time or less."""
     rows, gains, ratios = [], [], []
@@ -358,4 +384,15 @@ def methods(bench):
     return [*header, *OTHER_METHODS, "auto first"], rows
 
 
-TABLES = (contiguous, ideals, any_split, proof, partitioners, costly, latency, chain, methods)
+TABLES = (
+    contiguous,
+    ideals,
+    any_split,
+    proof,
+    series,
+    partitioners,
+    costly,
+    latency,
+    chain,
+    methods,
+)
