@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "kerf/partition/chain/chain_search.h"
 #include "kerf/partition/chain/coarse.h"
 #include "kerf/partition/chain/good_order.h"
-#include "kerf/partition/chain/order_search.h"
 
 namespace kerf::partition {
 namespace {
@@ -31,20 +31,19 @@ class AnyOrder {
   AnyOrder(const ChainInput& input, Outcome<Plan, Infeasible> given, const Options& options)
       : input_(input),
         options_(options),
-        model_(make_free_model(input.problem)),
-        classes_(find_classes(model_)),
-        table_(input.intervals, model_, classes_),
+        lineup_(Lineup::in_any_order(make_free_model(input.problem))),
+        table_(input.intervals, lineup_),
         best_(std::move(given)),
         orders_{given_order(input.problem.cluster)} {}
 
   Outcome<Plan, Infeasible> solve() {
-    if (model_.exact && classes_.size() == 1) return best_;
+    if (is_exact() && lineup_.kinds().size() == 1) return best_;
     solve_coarse();
     if (!table_.solve(input_.cuttable, Measure::busiest, cap())) {
       try_orders();
     } else if (table_.best() == kInfinity) {
       find_least_overflow();
-    } else if (model_.exact) {
+    } else if (is_exact()) {
       find_exact();
     } else {
       search();
@@ -53,6 +52,7 @@ class AnyOrder {
   }
 
  private:
+  bool is_exact() const { return lineup_.model().exact; }
   void keep(Outcome<Plan, Infeasible> candidate) {
     if (better(candidate, best_)) best_ = std::move(candidate);
   }
@@ -78,7 +78,7 @@ class AnyOrder {
 
   // Those left out come last.
   std::vector<DeviceId> whole_order(std::vector<DeviceId> order) const {
-    for (const DeviceId device : model_.ids) {
+    for (const DeviceId device : lineup_.model().ids) {
       if (std::find(order.begin(), order.end(), device) == order.end()) order.push_back(device);
     }
     return order;
@@ -104,9 +104,8 @@ class AnyOrder {
     const bool proved = best_ && best_->busiest.count <= table_.best() * kSlack;
     if (!proved) {
       keep_arrangement();
-      const OrderSearchResult found =
-          search_orders(input_.problem, input_.intervals, model_, classes_, table_, input_.cuttable,
-                        best_ ? best_->busiest.count : kInfinity, search_work(options_));
+      const ChainSearchResult found = search_chain(
+          input_, lineup_, table_, best_ ? best_->busiest.count : kInfinity, search_work(options_));
       if (found.arrangement) keep(place(input_.problem, *found.arrangement));
       if (found.closest) keep(*found.closest);
       if (found.truncated) return try_orders();
@@ -125,9 +124,8 @@ class AnyOrder {
 
   const ChainInput& input_;
   const Options& options_;
-  ChainModel model_;
-  std::vector<DeviceClass> classes_;
-  ClassTable table_;
+  Lineup lineup_;
+  ChainTable table_;
   Outcome<Plan, Infeasible> best_;
   std::vector<std::vector<DeviceId>> orders_;
 };

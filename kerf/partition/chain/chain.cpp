@@ -3,8 +3,8 @@
 #include "kerf/partition/chain/chain.h"
 
 #include "kerf/partition/chain/any_order.h"
-#include "kerf/partition/chain/device_classes.h"
 #include "kerf/partition/chain/in_order.h"
+#include "kerf/partition/chain/lineup.h"
 #include "kerf/partition/chain/zoom.h"
 
 namespace kerf::partition {

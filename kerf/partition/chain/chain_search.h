@@ -7,23 +7,21 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "kerf/partition/chain/chain_table.h"
-#include "kerf/plan/infeasible.h"
 
 namespace kerf::partition {
 
 struct ChainSearchResult {
-  std::optional<std::vector<std::size_t>> cuts;  // as ChainTable::cuts; none: nothing fits
-  std::optional<Infeasible> closest;             // of the splits tried: the least short of memory
+  std::optional<Arrangement> arrangement;  // none: nothing below `best` was met
+  std::optional<Infeasible> closest;       // of those tried: the least short of memory
   bool truncated = false;
 };
 
-// Walks splits from the front, where a stage's load is known once the stages before it are placed;
-// the table (solved for Measure::busiest) bounds what is still to come.
-ChainSearchResult search_chain(const Problem& problem, const Intervals& intervals,
-                               const ChainModel& model, const ChainTable& table,
-                               const std::vector<bool>& cuttable, std::int64_t work_limit);
+// Walks arrangements from the front, where a stage's load is known once the stages before it are
+// placed; the table (solved for Measure::busiest) bounds what is still to come. Of devices that can
+// change places only the first is tried. Looks for a busiest device below `best`.
+ChainSearchResult search_chain(const ChainInput& input, const Lineup& lineup,
+                               const ChainTable& table, double best, std::int64_t work_limit);
 
 }  // namespace kerf::partition

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problem: split a sequence into one interval for each device, in order, some empty, minimising the
+// Problem: split a sequence into intervals and give each a device of its own, minimising the
 // largest load. Source: the PipeDream recurrence (Narayanan et al. 2019; specs/autopipe.md 2.4)
 // with true loads: an interval's load is not monotone (taking in a consumer can save a transfer),
-// so all pairs of ends are candidates, except those that bounds rule out. Optimal.
-//   best(p, i) = min( best(p+1, i),  min over j > i of max(load_p(i, j), best(p+1, j)) )
+// so all pairs of ends are candidates, except those that bounds rule out. Devices of one kind are
+// equal, so a state s says what is used up of each kind, or of an order how far one is:
+//   best(s, i) = min over kinds k that s can take, j > i, of max(load_k(i, j), best(s + k, j))
+// and, in an order, best(s + 1, i), the device left out. Optimal. O(nodes^2 x states x kinds) at
+// worst; states that the bounds rule out (those used up cannot have done what comes before the
+// position, or the others not what comes after it) are never visited.
 #include "kerf/partition/chain/chain_table.h"
 
 #include <algorithm>
@@ -13,137 +17,225 @@
 #include "kerf/base/stop_clock.h"
 
 namespace kerf::partition {
+namespace {
 
-ChainTable::ChainTable(const Intervals& intervals, const ChainModel& model)
-    : intervals_(intervals),
-      model_(model),
-      width_(model.devices.size() + 1),
-      speed_before_(width_),
-      room_before_(width_),
-      room_after_(width_),
-      best_((intervals.num_nodes() + 1) * width_),
-      next_((intervals.num_nodes() + 1) * width_) {
-  best_link_.latency = best_link_.per_byte = kInfinity;
-  for (std::size_t d = 0; d < model.devices.size(); ++d) {
-    const DeviceModel& device = model.devices[d];
-    const double limit = device.limit == kNoLimit ? kInfinity : static_cast<double>(device.limit);
-    speed_before_[d + 1] = speed_before_[d] + 1 / device.slowness;
-    room_before_[d + 1] = room_before_[d] + limit;
-    for (std::size_t first = 0; first <= d; ++first) room_after_[first] += limit;
-    slowest_ = std::min(slowest_, 1 / device.slowness);
-    if (d == 0) continue;  // nothing comes before the first
-    best_link_.latency = std::min(best_link_.latency, device.in.latency);
-    best_link_.per_byte = std::min(best_link_.per_byte, device.in.per_byte);
+constexpr std::size_t kMostCells = Lineup::kMostStates;
+constexpr std::int64_t kMostWork = 400'000'000;
+constexpr std::int64_t kAnyWork = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kFewNodes = 256;  // done in no time, whatever the clock says
+
+}  // namespace
+
+bool ChainTable::allocate(const std::vector<bool>& cuttable) {
+  std::int32_t rows = 0;
+  row_.assign(cuttable.size(), -1);
+  for (std::size_t p = 0; p < cuttable.size(); ++p) {
+    if (cuttable[p]) row_[p] = rows++;
   }
-  if (model.devices.size() == 1) best_link_.latency = best_link_.per_byte = 0;
+  const std::size_t cells = num_states() * static_cast<std::size_t>(rows);
+  if (cells > kMostCells && !lineup_.is_ordered()) return false;
+  best_.assign(cells, kInfinity);
+  reached_.assign(static_cast<std::size_t>(rows), false);
+  if (!sums_.empty()) return true;
+  for (std::size_t s = 0; s < num_states(); ++s) {
+    by_speed_.push_back(static_cast<LineState>(s));
+    sums_.push_back(lineup_.sums(by_speed_.back()));
+  }
+  std::stable_sort(by_speed_.begin(), by_speed_.end(), [&](LineState a, LineState b) {
+    return sums_[a].speed_used < sums_[b].speed_used;
+  });
+  return true;
 }
 
-void ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, double cap) {
-  solve_all(cuttable, measure, cap, false);
+bool ChainTable::solve(const std::vector<bool>& cuttable, Measure measure, double cap) {
+  return solve_all(cuttable, measure, cap, intervals_.num_nodes() > kFewNodes);
 }
 
-bool ChainTable::solve_in_time(const std::vector<bool>& cuttable, Measure measure, double cap) {
-  return solve_all(cuttable, measure, cap, true);
+void ChainTable::solve_anyhow(const std::vector<bool>& cuttable, Measure measure, double cap) {
+  const bool solved = solve_all(cuttable, measure, cap, false);
+  KERF_CHECK(solved, "only tables of devices in order can be solved whatever it takes");
 }
 
 bool ChainTable::solve_all(const std::vector<bool>& cuttable, Measure measure, double cap,
                            bool in_time) {
-  std::fill(best_.begin(), best_.end(), kInfinity);
-  const std::size_t end = intervals_.num_nodes();
-  for (std::size_t d = 0; d < width_; ++d) {
-    best_[end * width_ + d] = 0;
-    next_[end * width_ + d] = static_cast<std::int32_t>(end);
-  }
-  for (std::size_t start = end; start-- > 0;) {
+  if (!allocate(cuttable)) return false;
+  measure_ = measure;
+  cap_ = cap;
+  work_left_ = lineup_.is_ordered() ? kAnyWork : kMostWork;
+  std::fill(best_.end() - static_cast<std::ptrdiff_t>(num_states()), best_.end(), 0.0);
+  reached_.back() = true;
+  constexpr std::int64_t kWorkOfAStep = 8;
+  std::int64_t counted = work_left_;
+  for (std::size_t start = intervals_.num_nodes(); start-- > 0 && work_left_ > 0;) {
     if (!cuttable[start]) continue;
+    count_steps((counted - work_left_) / kWorkOfAStep);
+    counted = work_left_;
     if (deadline_passed() && in_time) return false;
-    solve_from(start, cuttable, measure, cap);
+    solve_from(start, cuttable);
   }
-  return true;
+  return work_left_ > 0;
 }
 
-bool ChainTable::enough_before(std::size_t device, std::size_t position, double cap) const {
-  const bool in_time =
-      cap == kInfinity || intervals_.work_before(position) <= cap * speed_before_[device] * kSlack;
-  return in_time &&
-         static_cast<double>(intervals_.weights_before(position)) <= room_before_[device];
-}
-
-bool ChainTable::enough_after(std::size_t device, std::size_t position, double cap) const {
-  const double work =
-      intervals_.work_before(intervals_.num_nodes()) - intervals_.work_before(position);
-  // Whatever crosses is received at least once, by one of them: load, hence work at its speed.
+bool ChainTable::useful(const Lineup::Sums& sums, std::size_t position) const {
+  if (sums.left == 0 || (sums.used == 0 && position > 0)) return false;
+  if (sums.used > 0 && position == 0 && !lineup_.is_ordered()) return false;
+  const auto weights_before = static_cast<double>(intervals_.weights_before(position));
+  const auto weights_after = static_cast<double>(intervals_.weights_after(position));
+  if (measure_ == Measure::overflow) {
+    if (cap_ == kInfinity) return true;
+    return weights_before <= sums.room_used + cap_ * sums.used &&
+           weights_after <= sums.room_left + cap_ * sums.left;
+  }
+  if (weights_before > sums.room_used || weights_after > sums.room_left) return false;
+  if (cap_ == kInfinity) return true;
+  const double before = intervals_.work_before(position);
+  const double after = intervals_.work_before(intervals_.num_nodes()) - before;
+  // Whatever crosses is received at least once, by one of the others: load, hence work at its
+  // speed.
   const Intervals::Crossing& crossing = intervals_.crossing(position);
-  const double receiving = best_link_.latency * static_cast<double>(crossing.count) +
-                           best_link_.per_byte * static_cast<double>(crossing.bytes);
-  const double speed = speed_before_.back() - speed_before_[device];
-  const bool in_time = cap == kInfinity || work + receiving * slowest_ <= cap * speed * kSlack;
-  return in_time && static_cast<double>(intervals_.weights_after(position)) <= room_after_[device];
+  const Rate link = lineup_.best_link();
+  const double receiving = link.latency * static_cast<double>(crossing.count) +
+                           link.per_byte * static_cast<double>(crossing.bytes);
+  return before <= cap_ * sums.speed_used * kSlack &&
+         after + receiving * lineup_.slowest_speed() <= cap_ * sums.speed_left * kSlack;
 }
 
-ChainTable::Range ChainTable::useful_devices(std::size_t position, Measure measure,
-                                             double cap) const {
-  Range range{0, model_.devices.size()};
-  if (measure == Measure::overflow) return range;
-  while (range.low < range.high && !enough_before(range.low, position, cap)) ++range.low;
-  while (range.low < range.high && !enough_after(range.high - 1, position, cap)) --range.high;
-  return range;
-}
-
-void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable, Measure measure,
-                            double cap) {
-  const Range range = useful_devices(start, measure, cap);
-  double* const best = &best_[start * width_];
-  std::int32_t* const next = &next_[start * width_];
-  if (range.low >= range.high) return;
-  std::int64_t measured_ends = 0;
-  double fastest = kInfinity;
-  std::int64_t largest = 0;
-  for (std::size_t p = range.low; p < range.high; ++p) {
-    fastest = std::min(fastest, model_.devices[p].slowness);
-    largest = std::max(largest, model_.devices[p].limit);
+void ChainTable::find_moves(std::size_t start) {
+  for (Moves& moves : moves_) {
+    moves.states.clear();
+    moves.low = moves.high = 0;
   }
-  intervals_.scan(start, [&](std::size_t end, const IntervalFigures& figures) {
-    // Time and least memory only grow: nothing further on can be any good.
-    if (measure == Measure::overflow) {
-      if (largest != kNoLimit && static_cast<double>(figures.least_memory() - largest) > cap) {
-        return false;
-      }
-    } else if (figures.time * fastest > cap * kSlack || figures.least_memory() > largest) {
-      return false;
+  work_left_ -= static_cast<std::int64_t>(num_states());
+  for (const LineState state : by_speed_) {
+    if (!useful(sums_[state], start)) continue;
+    for (std::size_t k = 0; k < moves_.size(); ++k) {
+      if (lineup_.can_take(state, k)) moves_[k].states.push_back(state);
     }
-    if (!cuttable[end]) return true;
-    ++measured_ends;
-    const double* const rest = &best_[end * width_];
-    for (std::size_t p = range.low; p < range.high; ++p) {
-      const DeviceModel& device = model_.devices[p];
-      const double measured = measure_of(device, figures, model_.n_microbatches, measure);
-      if (measured > cap) continue;
-      const double whole = join(measured, rest[p + 1], measure);
-      if (whole < best[p]) {
-        best[p] = whole;
-        next[p] = static_cast<std::int32_t>(end);
-      }
+  }
+}
+
+// Those before low can never again have done what comes before `end`; from high on, what comes
+// after it is too much for what would be left.
+void ChainTable::narrow(std::size_t k, std::size_t end) {
+  Moves& moves = moves_[k];
+  if (measure_ == Measure::overflow || cap_ == kInfinity) {
+    moves.high = moves.states.size();
+    return;
+  }
+  const double before = intervals_.work_before(end);
+  const double after = intervals_.work_before(intervals_.num_nodes()) - before;
+  const auto then = [&](std::size_t m) -> const Lineup::Sums& {
+    return sums_[moves.states[m] + lineup_.kinds()[k].step];
+  };
+  while (moves.low < moves.states.size() && before > cap_ * then(moves.low).speed_used * kSlack) {
+    ++moves.low;
+  }
+  while (moves.high < moves.states.size() && after <= cap_ * then(moves.high).speed_left * kSlack) {
+    ++moves.high;
+  }
+}
+
+// Time and least memory only grow: is nothing further on within the cap?
+bool ChainTable::hopeless(std::size_t k, const IntervalFigures& figures, double cap) const {
+  const DeviceModel& device = lineup_.kinds()[k].model;
+  if (measure_ != Measure::overflow) {
+    return figures.time * device.slowness > cap * kSlack || figures.least_memory() > device.limit;
+  }
+  return device.limit != kNoLimit &&
+         static_cast<double>(figures.least_memory() - device.limit) > cap;
+}
+
+double ChainTable::measured(std::size_t k, const IntervalFigures& figures) const {
+  return measure_of(lineup_.kinds()[k].model, figures, lineup_.model().n_microbatches, measure_);
+}
+
+void ChainTable::solve_from(std::size_t start, const std::vector<bool>& cuttable) {
+  find_moves(start);
+  std::vector<std::size_t> open;
+  for (std::size_t k = 0; k < moves_.size(); ++k) {
+    if (!moves_[k].states.empty()) open.push_back(k);
+  }
+  if (open.empty()) return;
+  intervals_.scan(start, [&](std::size_t end, const IntervalFigures& figures) {
+    std::erase_if(open, [&](std::size_t k) {
+      return moves_[k].low == moves_[k].states.size() || hopeless(k, figures, cap_);
+    });
+    if (open.empty() || work_left_ <= 0) return false;
+    if (!cuttable[end] || !reached_[static_cast<std::size_t>(row_[end])]) return true;
+    for (const std::size_t k : open) {
+      narrow(k, end);
+      take(k, start, end, figures);
     }
     return true;
   });
-  constexpr std::int64_t kMeasuredInAStep = 4;
-  count_steps(measured_ends * static_cast<std::int64_t>(range.high - range.low) / kMeasuredInAStep);
-  // Leaving a device out, only where that is better.
-  for (std::size_t p = model_.devices.size(); p-- > 0;) {
-    if (best[p + 1] < best[p]) {
-      best[p] = best[p + 1];
-      next[p] = static_cast<std::int32_t>(start);
-    }
-  }
+  if (!lineup_.is_ordered()) return;
+  double* const best = &best_[static_cast<std::size_t>(row_[start]) * num_states()];
+  for (std::size_t s = num_states() - 1; s-- > 0;) best[s] = std::min(best[s], best[s + 1]);
 }
 
-std::vector<std::size_t> ChainTable::cuts() const {
-  std::vector<std::size_t> cuts{0};
-  for (std::size_t p = 0; p + 1 < width_; ++p) {
-    cuts.push_back(static_cast<std::size_t>(next_[cuts.back() * width_ + p]));
+// One more device of kind k from `start` to `end`.
+void ChainTable::take(std::size_t k, std::size_t start, std::size_t end,
+                      const IntervalFigures& figures) {
+  const Moves& moves = moves_[k];
+  if (moves.low >= moves.high) return;
+  const double value = measured(k, figures);
+  if (value > cap_ || value == kInfinity) return;
+  const auto row = static_cast<std::size_t>(row_[start]);
+  double* const best = &best_[row * num_states()];
+  const double* const rest =
+      &best_[static_cast<std::size_t>(row_[end]) * num_states()] + lineup_.kinds()[k].step;
+  work_left_ -= static_cast<std::int64_t>(moves.high - moves.low);
+  bool reached = false;
+  for (std::size_t m = moves.low; m < moves.high; ++m) {
+    const LineState state = moves.states[m];
+    const double whole = join(value, rest[state], measure_);
+    if (whole >= best[state]) continue;
+    best[state] = whole;
+    reached = true;
   }
-  return cuts;
+  if (reached) reached_[row] = true;
+}
+
+ChainTable::Step ChainTable::best_step(LineState state, std::size_t start) const {
+  const double least = best(state, start);
+  Step step{start, 0};
+  std::vector<std::size_t> open;
+  for (std::size_t k = 0; k < moves_.size(); ++k) {
+    if (lineup_.can_take(state, k)) open.push_back(k);
+  }
+  intervals_.scan(start, [&](std::size_t end, const IntervalFigures& figures) {
+    std::erase_if(open, [&](std::size_t k) { return hopeless(k, figures, least); });
+    if (open.empty()) return false;
+    if (row_[end] < 0) return true;
+    for (const std::size_t k : open) {
+      const double value = measured(k, figures);
+      if (value > cap_) continue;
+      if (join(value, best(state + lineup_.kinds()[k].step, end), measure_) > least) continue;
+      step = {end, k};
+      return false;
+    }
+    return true;
+  });
+  KERF_CHECK(step.end > start || lineup_.is_ordered(),
+             "the table holds a value that no step reaches");
+  return step;
+}
+
+Arrangement ChainTable::arrangement() const {
+  KERF_CHECK(best() != kInfinity, "there is no arrangement");
+  Arrangement found;
+  LineState state = 0;
+  while (found.cuts.back() < intervals_.num_nodes()) {
+    const Step step = best_step(state, found.cuts.back());
+    if (step.end == found.cuts.back()) {
+      ++state;
+      continue;
+    }
+    found.devices.push_back(lineup_.next_device(state, step.kind));
+    found.cuts.push_back(step.end);
+    state += lineup_.kinds()[step.kind].step;
+  }
+  return found;
 }
 
 }  // namespace kerf::partition

@@ -6,6 +6,7 @@
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/partition/chain/coarse.h"
+#include "kerf/partition/chain/lineup.h"
 
 namespace kerf::partition {
 namespace {

@@ -7,27 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "kerf/partition/chain/class_table.h"
-#include "kerf/partition/chain/intervals.h"
-#include "kerf/partition/method.h"
+#include "kerf/base/infinity.h"
+#include "kerf/partition/chain/chain_input.h"
 
 namespace kerf::partition {
-
-// What is found out about a problem once, whatever the order of its devices.
-struct ChainInput {
-  explicit ChainInput(const Problem& given);
-
-  const Problem& problem;
-  Intervals intervals;
-  std::vector<bool> cuttable;
-};
-
-Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arrangement);
-
-// Says what would help against a lack of memory in the split whose excess over the limits is least.
-Infeasible explain_shortage(Infeasible reason);
-// ... when a search that was stopped found nothing.
-Infeasible unproved(Infeasible reason);
 
 Outcome<Plan, Infeasible> solve_in_order(const ChainInput& input, std::span<const DeviceId> order,
                                          const Options& options);

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/partition/chain/chain_input.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "kerf/partition/lower/contiguous.h"
+#include "kerf/partition/raise/finish.h"
+
+namespace kerf::partition {
+
+ChainInput::ChainInput(const Problem& given)
+    : problem(given), intervals(given), cuttable(cut_positions(given.graph)) {}
+
+Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arrangement) {
+  return finish_plan(problem, intervals(arrangement.cuts), arrangement.devices, "chain");
+}
+
+Infeasible explain_shortage(Infeasible reason) {
+  reason.what_would_help = fmt::format(
+      "in the best contiguous split every device needs at most {} more than its limit: raise the "
+      "limits by that much, add a device, or use smaller micro-batches",
+      to_string(reason.short_by));
+  return reason;
+}
+
+Infeasible unproved(Infeasible reason) {
+  constexpr std::string_view kStopped = " (the search was stopped: not proved impossible)";
+  if (!reason.what_would_help.ends_with(kStopped)) reason.what_would_help += kStopped;
+  return reason;
+}
+
+}  // namespace kerf::partition
