@@ -80,6 +80,22 @@ bool sends_twice(const Problem& problem) {
   return false;
 }
 
+// `ordered`: the devices follow each other so, else in whatever order.
+ChainModel make_model(const Problem& problem, std::span<const DeviceId> devices, bool ordered) {
+  ChainModel model;
+  model.n_microbatches = problem.n_microbatches;
+  model.exact = !sends_twice(problem);
+  for (std::size_t p = 0; p < devices.size(); ++p) {
+    DeviceModel device = model_device(problem, devices[p]);
+    model_links(problem, devices[p], ordered ? devices.first(p) : devices,
+                ordered ? devices.subspan(p + 1) : devices, device, model.exact);
+    model.exact &= device.alone;
+    model.devices.push_back(device);
+    model.ids.push_back(devices[p]);
+  }
+  return model;
+}
+
 }  // namespace
 
 std::vector<DeviceId> given_order(const Cluster& cluster) {
@@ -89,31 +105,11 @@ std::vector<DeviceId> given_order(const Cluster& cluster) {
 }
 
 ChainModel make_chain_model(const Problem& problem, std::span<const DeviceId> order) {
-  ChainModel model;
-  model.n_microbatches = problem.n_microbatches;
-  model.exact = !sends_twice(problem);
-  for (std::size_t p = 0; p < order.size(); ++p) {
-    DeviceModel device = model_device(problem, order[p]);
-    model_links(problem, order[p], order.first(p), order.subspan(p + 1), device, model.exact);
-    model.exact &= device.alone;
-    model.devices.push_back(device);
-    model.ids.push_back(order[p]);
-  }
-  return model;
+  return make_model(problem, order, true);
 }
 
 ChainModel make_free_model(const Problem& problem) {
-  ChainModel model;
-  model.n_microbatches = problem.n_microbatches;
-  model.exact = !sends_twice(problem);
-  model.ids = given_order(problem.cluster);
-  for (const DeviceId self : model.ids) {
-    DeviceModel device = model_device(problem, self);
-    model_links(problem, self, model.ids, model.ids, device, model.exact);
-    model.exact &= device.alone;
-    model.devices.push_back(device);
-  }
-  return model;
+  return make_model(problem, given_order(problem.cluster), false);
 }
 
 double receive_time(const Problem& problem, DeviceId from, DeviceId to, std::int64_t bytes) {

@@ -7,17 +7,16 @@
 #include <set>
 #include <tuple>
 
+#include "kerf/base/infinity.h"
 #include "kerf/base/topological_order.h"
 
 namespace kerf::partition {
 namespace {
 
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-
 struct Figures {
   double speed = 1;
-  double memory = kUnlimited;  // its share of what it shares, for searches
-  double limit = kUnlimited;
+  double memory = kInfinity;  // its share of what it shares, for searches
+  double limit = kInfinity;
   bool host = false;
   auto key() const { return std::tuple(speed, limit); }
 };
@@ -41,7 +40,7 @@ class ModelMaker {
  private:
   void collect_devices() {
     for (const Device& device : cluster_.devices) {
-      Figures figures{device.speed, kUnlimited, kUnlimited, device.host};
+      Figures figures{device.speed, kInfinity, kInfinity, device.host};
       const int group = device.memory_group;
       if (cluster_.group_limited(group)) {
         const std::size_t sharers = cluster_.group(group).size();
@@ -106,8 +105,8 @@ class ModelMaker {
     const bool staged = problem_.comm_model == CommModel::host_staged;
     const auto hosts = static_cast<std::size_t>(
         std::count_if(figures_.begin(), figures_.end(), [](const Figures& f) { return f.host; }));
-    double least_latency = kUnlimited;
-    double least_per_byte = kUnlimited;
+    double least_latency = kInfinity;
+    double least_per_byte = kInfinity;
     double latency = 0;
     double per_byte = 0;
     double pairs = 0;

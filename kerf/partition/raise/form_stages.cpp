@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "kerf/base/topological_order.h"
+#include "kerf/base/union_find.h"
+
 namespace kerf::partition {
 namespace {
 
@@ -13,8 +16,7 @@ class StageGraph {
  public:
   StageGraph(const std::vector<Unit>& units, const std::vector<std::size_t>& stage_of,
              std::size_t num_stages)
-      : after_(num_stages), into_(num_stages), seen_(num_stages) {
-    for (std::size_t s = 0; s < num_stages; ++s) into_[s] = s;
+      : after_(num_stages), joined_(num_stages), seen_(num_stages) {
     for (std::size_t u = 0; u < units.size(); ++u) {
       for (const std::size_t before : units[u].before) {
         if (stage_of[before] != stage_of[u]) after_[stage_of[before]].push_back(stage_of[u]);
@@ -26,36 +28,20 @@ class StageGraph {
     }
   }
 
-  std::size_t find(std::size_t stage) const {
-    while (into_[stage] != stage) stage = into_[stage];
-    return stage;
-  }
+  std::size_t find(std::size_t stage) { return joined_.find(static_cast<std::uint32_t>(stage)); }
 
   bool is_acyclic() const {
-    std::vector<std::size_t> waiting(after_.size());
-    for (const auto& list : after_) {
-      for (const std::size_t next : list) ++waiting[next];
-    }
-    std::vector<std::size_t> ready;
-    for (std::size_t s = 0; s < waiting.size(); ++s) {
-      if (waiting[s] == 0) ready.push_back(s);
-    }
-    std::size_t done = 0;
-    while (!ready.empty()) {
-      const std::size_t stage = ready.back();
-      ready.pop_back();
-      ++done;
-      for (const std::size_t next : after_[stage]) {
-        if (--waiting[next] == 0) ready.push_back(next);
-      }
-    }
-    return done == after_.size();
+    const auto each_next = [&](std::uint32_t stage, const auto& visit) {
+      for (const std::size_t next : after_[stage]) visit(static_cast<std::uint32_t>(next));
+    };
+    const auto count = static_cast<std::uint32_t>(after_.size());
+    return first_come_order(count, each_next).size() == count;
   }
 
   // Joins `b` into `a` unless a path leads from one to the other through a third. Counts its steps.
   bool join(std::size_t a, std::size_t b, std::size_t& steps) {
     if (path_through_others(a, b, steps) || path_through_others(b, a, steps)) return false;
-    into_[b] = a;
+    joined_.join_to(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b));
     after_[a].insert(after_[a].end(), after_[b].begin(), after_[b].end());
     after_[b].clear();
     return true;
@@ -84,7 +70,7 @@ class StageGraph {
   }
 
   std::vector<std::vector<std::size_t>> after_;  // by stage; numbers as they were before joining
-  std::vector<std::size_t> into_;
+  UnionFind joined_;
   std::vector<std::size_t> seen_;
   std::size_t round_ = 0;
 };
