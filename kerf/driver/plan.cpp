@@ -26,6 +26,7 @@ Outcome<Plan, Infeasible> plan(const Problem& problem, std::string_view method,
 Outcome<Plan, Infeasible> place_stages(const Problem& problem,
                                        std::vector<std::vector<NodeId>> stages,
                                        std::vector<DeviceId> devices) {
+  check_problem(problem);
   auto outcome = finish_plan(problem, std::move(stages), std::move(devices), "given");
   // Whoever chose the stages is to blame.
   if (outcome) check_plan(problem.graph, &problem.profile, *outcome);

@@ -200,7 +200,6 @@ std::int64_t plan_size(const Problem& problem, std::size_t num_stages) {
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
                std::vector<DeviceId> devices, std::string method) {
   poll_interrupt();
-  check_problem(problem);
   constexpr std::int64_t kStepsEach = 100;
   count_steps(kStepsEach * plan_size(problem, stages.size()));
   std::vector<Placed> placed = collect(problem, std::move(stages), devices);

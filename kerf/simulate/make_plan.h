@@ -15,7 +15,8 @@ namespace kerf {
 
 // Stages placed by hand: times, cuts, loads, memory, simulated step. Empty stages are dropped, the
 // others are renumbered topologically (by first node where there is a choice). Memory limits are
-// recorded, not enforced: see find_overflow in partition/raise/finish.h. Checks the problem. Throws
+// recorded, not enforced: see find_overflow in partition/raise/finish.h. Trusts the problem:
+// whoever poses it has called check_problem, once for all the plans that are made of it. Throws
 // Error(invalid_plan) when nodes are missing or doubled, a device does not exist, or stages wait
 // for each other.
 Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
