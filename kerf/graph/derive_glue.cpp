@@ -26,76 +26,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kerf/base/strong_components.h"
 #include "kerf/graph/derive_impl.h"
 
 namespace kerf {
-namespace {
-
-// Row i: items[starts[i] .. starts[i+1]).
-struct Contracted {
-  std::vector<std::size_t> starts{0};
-  std::vector<std::uint32_t> items;
-};
-
-// Tarjan 1972, without recursion: graphs are as deep as models are long.
-class StrongComponents {
- public:
-  explicit StrongComponents(const Contracted& graph)
-      : graph_(graph),
-        number_(graph.starts.size() - 1, 0),
-        low_(number_),
-        next_edge_(graph.starts.begin(), graph.starts.end() - 1),
-        component_(number_.size()),
-        open_(number_.size(), false) {}
-
-  // For each vertex, one vertex that stands for its component.
-  std::vector<std::uint32_t> run() {
-    for (std::uint32_t start = 0; start < number_.size(); ++start) {
-      if (number_[start] == 0) enter(start);
-      while (!path_.empty()) advance(path_.back());
-    }
-    return std::move(component_);
-  }
-
- private:
-  void enter(std::uint32_t vertex) {
-    number_[vertex] = low_[vertex] = ++last_number_;
-    open_[vertex] = true;
-    pending_.push_back(vertex);
-    path_.push_back(vertex);
-  }
-  void advance(std::uint32_t vertex) {
-    if (next_edge_[vertex] == graph_.starts[vertex + 1]) return leave(vertex);
-    const std::uint32_t to = graph_.items[next_edge_[vertex]++];
-    if (number_[to] == 0) {
-      enter(to);
-    } else if (open_[to]) {
-      low_[vertex] = std::min(low_[vertex], number_[to]);
-    }
-  }
-  void leave(std::uint32_t vertex) {
-    path_.pop_back();
-    if (!path_.empty()) low_[path_.back()] = std::min(low_[path_.back()], low_[vertex]);
-    if (low_[vertex] != number_[vertex]) return;
-    for (bool done = false; !done; pending_.pop_back()) {
-      done = pending_.back() == vertex;
-      open_[pending_.back()] = false;
-      component_[pending_.back()] = vertex;
-    }
-  }
-
-  const Contracted& graph_;
-  std::vector<std::uint32_t> number_;  // order of discovery, from 1
-  std::vector<std::uint32_t> low_;
-  std::vector<std::size_t> next_edge_;
-  std::vector<std::uint32_t> component_;
-  std::vector<bool> open_;
-  std::vector<std::uint32_t> pending_;
-  std::vector<std::uint32_t> path_;
-  std::uint32_t last_number_ = 0;
-};
-
-}  // namespace
 
 void GraphDerivation::glue(NodeId a, NodeId b) {
   unite(group_, static_cast<std::uint32_t>(a.index()), static_cast<std::uint32_t>(b.index()));
@@ -211,21 +145,14 @@ void GraphDerivation::close_groups() {
                   [n = 0U](std::uint32_t group) mutable { return group == n++; })) {
     return;
   }
-  Contracted contracted;
-  contracted.starts.assign(count + 1, 0);
-  for (std::uint32_t n = 0; n < count; ++n) {
-    contracted.starts[find_root(group_, n) + 1] += content_.successors.row(n).size();
-  }
-  std::partial_sum(contracted.starts.begin(), contracted.starts.end(), contracted.starts.begin());
-  contracted.items.resize(contracted.starts.back());
-  std::vector<std::size_t> next = contracted.starts;
+  Pairs edges;
   for (std::uint32_t n = 0; n < count; ++n) {
     for (const NodeId to : content_.successors.row(n)) {
-      contracted.items[next[find_root(group_, n)]++] =
-          find_root(group_, static_cast<std::uint32_t>(to.index()));
+      edges.emplace_back(find_root(group_, n),
+                         find_root(group_, static_cast<std::uint32_t>(to.index())));
     }
   }
-  const auto component = StrongComponents(contracted).run();
+  const auto component = strong_components(to_rows(static_cast<std::uint32_t>(count), edges));
   for (std::uint32_t n = 0; n < count; ++n) unite(group_, n, component[find_root(group_, n)]);
 }
 

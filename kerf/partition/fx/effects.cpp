@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <queue>
 
+#include "kerf/base/infinity.h"
+#include "kerf/base/strong_components.h"
+#include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
 
 namespace kerf::partition::fx {
@@ -42,50 +43,14 @@ std::vector<bool> connected(const OpGraph& graph, OpIndex start) {
 // Contracting groups may close cycles; what lies on one belongs together.
 void close(const OpGraph& graph, UnionFind& groups) {
   const auto count = static_cast<OpIndex>(graph.num_nodes());
-  std::vector<std::vector<OpIndex>> next(count);
+  Pairs edges;
   for (OpIndex n = 0; n < count; ++n) {
     for (const OpIndex user : graph.users(n)) {
-      if (groups.find(n) != groups.find(user)) next[groups.find(n)].push_back(groups.find(user));
+      edges.emplace_back(groups.find(n), groups.find(user));
     }
   }
-  // Strongly connected components (Tarjan), with an explicit stack.
-  constexpr OpIndex kFresh = static_cast<OpIndex>(-1);
-  std::vector<OpIndex> index(count, kFresh);
-  std::vector<OpIndex> low(count, 0);
-  std::vector<bool> open(count);
-  std::vector<OpIndex> component;
-  std::vector<std::pair<OpIndex, std::size_t>> stack;
-  OpIndex counter = 0;
-  for (OpIndex start = 0; start < count; ++start) {
-    if (index[start] == kFresh) stack.emplace_back(start, 0);
-    while (!stack.empty()) {
-      auto& [n, at] = stack.back();
-      if (at == 0) {
-        index[n] = low[n] = counter++;
-        open[n] = true;
-        component.push_back(n);
-      }
-      if (at < next[n].size()) {
-        const OpIndex to = next[n][at++];
-        if (index[to] == kFresh) {
-          stack.emplace_back(to, 0);
-        } else if (open[to]) {
-          low[n] = std::min(low[n], index[to]);
-        }
-        continue;
-      }
-      const OpIndex done = n;
-      stack.pop_back();
-      if (!stack.empty()) low[stack.back().first] = std::min(low[stack.back().first], low[done]);
-      if (low[done] != index[done]) continue;
-      for (OpIndex member = kFresh; member != done;) {
-        member = component.back();
-        component.pop_back();
-        open[member] = false;
-        groups.join(member, done);
-      }
-    }
-  }
+  const std::vector<OpIndex> component = strong_components(to_rows(count, edges));
+  for (OpIndex n = 0; n < count; ++n) groups.join(groups.find(n), component[groups.find(n)]);
 }
 
 // Members of the groups that have two or more ops.
@@ -102,37 +67,37 @@ std::vector<std::vector<OpIndex>> listed(const OpGraph& graph, UnionFind& groups
 class Contraction {
  public:
   Contraction(const Request& request, const std::vector<std::vector<OpIndex>>& groups)
-      : request_(request), graph_(request.graph), unit_of_(graph_.num_nodes(), kNone) {
-    std::vector<std::size_t> group_of(graph_.num_nodes(), kNone);
-    for (std::size_t g = 0; g < groups.size(); ++g) {
+      : request_(request), graph_(request.graph), unit_of_(graph_.num_nodes(), kNoIndex) {
+    std::vector<std::uint32_t> group_of(graph_.num_nodes(), kNoIndex);
+    for (std::uint32_t g = 0; g < groups.size(); ++g) {
       for (const OpIndex n : groups[g]) group_of[n] = g;
     }
     for (OpIndex n = 0; n < graph_.num_nodes(); ++n) {
-      if (unit_of_[n] != kNone) continue;
-      units_.push_back(group_of[n] == kNone ? std::vector<OpIndex>{n} : groups[group_of[n]]);
-      for (const OpIndex member : units_.back()) unit_of_[member] = units_.size() - 1;
+      if (unit_of_[n] != kNoIndex) continue;
+      units_.push_back(group_of[n] == kNoIndex ? std::vector<OpIndex>{n} : groups[group_of[n]]);
+      for (const OpIndex member : units_.back()) unit_of_[member] = num_units() - 1;
     }
-    before_.resize(units_.size());
+    Pairs edges;
     for (OpIndex n = 0; n < graph_.num_nodes(); ++n) {
       for (const OpIndex input : graph_.inputs(n)) {
-        if (unit_of_[input] != unit_of_[n]) before_[unit_of_[n]].push_back(unit_of_[input]);
+        if (unit_of_[input] != unit_of_[n]) edges.emplace_back(unit_of_[input], unit_of_[n]);
       }
     }
-    for (std::vector<std::size_t>& list : before_) {
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-    }
+    after_ = to_rows(num_units(), edges);
+    before_ = transpose(after_, num_units());
   }
 
   Contracted run() const {
     Contracted out;
     std::vector<OpNode> nodes;
     std::vector<OpIndex> number(units_.size());
-    for (const std::size_t u : order()) {
+    // A group stands where all it reads is there.
+    for (const std::uint32_t u :
+         least_first_order(num_units(), each_next_of(after_), by_own_number())) {
       number[u] = static_cast<OpIndex>(nodes.size());
       OpNode node = units_[u].size() > 1 ? joined(u) : graph_.node(units_[u].front());
       node.inputs.clear();
-      for (const std::size_t b : before_[u]) node.inputs.push_back(number[b]);
+      for (const std::uint32_t b : before_[u]) node.inputs.push_back(number[b]);
       node.aliases.clear();
       node.mutates.clear();
       nodes.push_back(std::move(node));
@@ -144,30 +109,9 @@ class Contraction {
   }
 
  private:
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::uint32_t num_units() const { return static_cast<std::uint32_t>(units_.size()); }
 
-  // A group stands where all it reads is there.
-  std::vector<std::size_t> order() const {
-    std::vector<std::size_t> waiting(units_.size());
-    std::vector<std::vector<std::size_t>> after(units_.size());
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t u = 0; u < units_.size(); ++u) {
-      waiting[u] = before_[u].size();
-      if (waiting[u] == 0) ready.push(u);
-      for (const std::size_t b : before_[u]) after[b].push_back(u);
-    }
-    std::vector<std::size_t> out;
-    while (!ready.empty()) {
-      out.push_back(ready.top());
-      ready.pop();
-      for (const std::size_t next : after[out.back()]) {
-        if (--waiting[next] == 0) ready.push(next);
-      }
-    }
-    return out;
-  }
-
-  OpNode joined(std::size_t unit) const {
+  OpNode joined(std::uint32_t unit) const {
     const std::vector<OpIndex>& members = units_[unit];
     OpNode node = graph_.node(members.front());
     node.mem_latency = node.computer_latency = latency(members);
@@ -210,8 +154,9 @@ class Contraction {
   const Request& request_;
   const OpGraph& graph_;
   std::vector<std::vector<OpIndex>> units_;
-  std::vector<std::size_t> unit_of_;              // by node
-  std::vector<std::vector<std::size_t>> before_;  // units that a unit reads
+  std::vector<std::uint32_t> unit_of_;  // by node
+  Rows before_;                         // units that a unit reads
+  Rows after_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/union_find.h"
 #include "kerf/partition/fx/serial_latency.h"
 
 namespace kerf::partition::fx {
@@ -69,21 +70,16 @@ class Former {
   }
 
   std::vector<std::vector<std::uint32_t>> components(const std::vector<std::uint32_t>& ops) const {
-    std::vector<Label> root(table_.size(), Placement::kNowhere);
-    for (const std::uint32_t op : ops) root[op] = op;
-    const auto find = [&](std::uint32_t op) {
-      while (root[op] != op) op = root[op] = root[root[op]];
-      return op;
-    };
+    std::vector<bool> inside(table_.size());
+    for (const std::uint32_t op : ops) inside[op] = true;
+    UnionFind joined(table_.size());
     for (const std::uint32_t op : ops) {
       for (const OpTable::Edge& edge : table_.in(op)) {
-        if (root[edge.op] == Placement::kNowhere) continue;
-        const auto [a, b] = std::minmax({find(edge.op), find(op)});
-        root[b] = a;
+        if (inside[edge.op]) joined.join(edge.op, op);
       }
     }
     std::map<std::uint32_t, std::vector<std::uint32_t>> parts;
-    for (const std::uint32_t op : ops) parts[find(op)].push_back(op);
+    for (const std::uint32_t op : ops) parts[joined.find(op)].push_back(op);
     std::vector<std::vector<std::uint32_t>> out;
     for (auto& [key, part] : parts) out.push_back(std::move(part));
     return out;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kerf/partition/fx/growing.h"
 #include "kerf/partition/fx/size.h"
 
 namespace kerf::partition::fx {
@@ -12,7 +13,7 @@ namespace {
 class Greedy {
  public:
   Greedy(const OpGraph& graph, std::span<const Device> devices, bool compat)
-      : graph_(graph), devices_(devices), compat_(compat), open_(graph.num_nodes()) {}
+      : graph_(graph), devices_(devices), compat_(compat), growing_(graph) {}
 
   std::vector<Partition> run() {
     partitions_.emplace_back();
@@ -35,43 +36,19 @@ class Greedy {
   Partition& open() { return partitions_[open_partition_]; }
   bool nothing_in_it() { return compat_ ? open().used_bytes == 0 : open().nodes.empty(); }
 
-  std::int64_t extra(OpIndex n) const {
-    std::int64_t bytes = graph_.node(n).total_size;
-    for (const OpIndex input : graph_.inputs(n)) {
-      if (!open_[input]) bytes += graph_.node(input).output_size;
-    }
-    return bytes;
-  }
-
   void add(OpIndex n) {
-    std::int64_t bytes = extra(n);
     if (nothing_in_it()) {
-      take_device(n);
-    } else if (left_ < bytes) {
+      take(find_device(n));
+    } else if (left_ < growing_.extra_bytes(n)) {
       if (partitions_.size() == devices_.size()) return add_alone(n);
       const std::size_t device = find_device(n);
-      for (const OpIndex member : open().nodes) open_[member] = false;
+      growing_.leave(open());
       open_partition_ = partitions_.size();
       partitions_.emplace_back();
-      bytes = extra(n);
       take(device);
     }
-    std::int64_t more = 0;  // a leaf that is held counts in full; callers may give it two sizes
-    for (const OpIndex input : graph_.inputs(n)) {
-      const OpNode& leaf = graph_.node(input);
-      if (leaf.leaf && join(input)) more += leaf.total_size - leaf.output_size;
-    }
-    join(n);
-    left_ -= bytes;
-    open().used_bytes += bytes + more;
-  }
-
-  // False: it is there already.
-  bool join(OpIndex n) {
-    if (open_[n]) return false;
-    open_[n] = true;
-    open().nodes.push_back(n);
-    return true;
+    left_ -= growing_.extra_bytes(n);
+    growing_.add(open(), n);
   }
 
   void add_alone(OpIndex n) {
@@ -97,7 +74,6 @@ class Greedy {
     throw OriginalError(OriginalError::Kind::runtime,
                         graph_.node(n).name + " is too large to fit any device");
   }
-  void take_device(OpIndex n) { take(find_device(n)); }
   void take(std::size_t device) {
     taken_.push_back(device);
     left_ = devices_[device].memory;
@@ -107,7 +83,7 @@ class Greedy {
   const OpGraph& graph_;
   std::span<const Device> devices_;
   bool compat_;
-  std::vector<bool> open_;  // by node: in the open partition
+  Growing growing_;  // the open partition
   std::size_t open_partition_ = 0;
   std::int64_t left_ = 0;
   std::vector<std::size_t> taken_;

@@ -136,51 +136,21 @@ double comm_latency(const OpGraph& graph, const Partition& parent, const Partiti
 
 double graph_latency(const OpGraph& graph, std::span<const Partition> partitions,
                      std::span<const double> overall, double rate) {
-  // Arrivals over the part that roots reach; a cycle in it never becomes ready. Hand-made relations
-  // may be one-sided: a root may be somebody's child.
-  std::vector<std::size_t> waiting(partitions.size());
-  std::vector<bool> reached(partitions.size());
-  std::vector<bool> seen(partitions.size());
-  std::vector<std::size_t> stack;
-  std::size_t pending = 0;
-  const auto reach = [&](std::size_t p) {
-    if (reached[p]) return;
-    reached[p] = true;
-    ++pending;
-    stack.push_back(p);
-  };
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    seen[p] = partitions[p].parents.empty();
-    if (seen[p]) reach(p);
-  }
-  while (!stack.empty()) {
-    const std::size_t p = stack.back();
-    stack.pop_back();
-    for (const std::size_t child : partitions[p].children) {
-      ++waiting[child];
-      reach(child);
-    }
-  }
-  std::vector<std::size_t> ready;
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    if (reached[p] && waiting[p] == 0) ready.push_back(p);
-  }
+  const ReachedOrder reached = reached_order(partitions);
   std::vector<double> arrival(partitions.size(), 0);
+  std::vector<bool> seen;  // it starts somewhere; hand-made figures may be negative
+  for (const Partition& partition : partitions) seen.push_back(partition.parents.empty());
   double largest = 0;
-  while (!ready.empty()) {
-    const std::size_t p = ready.back();
-    ready.pop_back();
-    --pending;
+  for (const std::size_t p : reached.order) {
     const double end = arrival[p] + overall[p];
     if (partitions[p].children.empty()) largest = std::max(largest, end);
     for (const std::size_t child : partitions[p].children) {
       const double there = end + comm_latency(graph, partitions[p], partitions[child], rate);
       arrival[child] = seen[child] ? std::max(arrival[child], there) : there;
       seen[child] = true;
-      if (--waiting[child] == 0) ready.push_back(child);
     }
   }
-  if (pending != 0) {
+  if (reached.cyclic) {
     throw OriginalError(OriginalError::Kind::recursion, "maximum recursion depth exceeded");
   }
   return largest;

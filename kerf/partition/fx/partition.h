@@ -56,6 +56,14 @@ std::int64_t used_bytes(const OpGraph& graph, std::span<const OpIndex> nodes);
 
 // B is a child of A when a node of A that B does not hold has a user in B.
 void set_relations(const OpGraph& graph, std::vector<Partition>& partitions);
+// The partitions that those without parents reach, each behind all that lead to it. On a cycle, and
+// behind one, there is no such place: they are left out. Roots are those that know no parents:
+// hand-made relations may be one-sided, and a root may be somebody's child.
+struct ReachedOrder {
+  std::vector<std::size_t> order;
+  bool cyclic = false;
+};
+ReachedOrder reached_order(std::span<const Partition> partitions);
 // Longest distance from a partition without parents. Throws OriginalError(endless) on a cycle that
 // can be reached from one.
 void set_levels(std::vector<Partition>& partitions);

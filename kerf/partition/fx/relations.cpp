@@ -63,46 +63,47 @@ void set_relations(const OpGraph& graph, std::vector<Partition>& partitions) {
   }
 }
 
-void set_levels(std::vector<Partition>& partitions) {
-  // Roots are those that know no parents. Hand-made relations may be one-sided: a root that is
-  // somebody's child is reached later too, and its last round counts.
+ReachedOrder reached_order(std::span<const Partition> partitions) {
   std::vector<std::size_t> waiting(partitions.size());
   std::vector<bool> reached(partitions.size());
-  std::vector<std::size_t> stack;
-  std::size_t pending = 0;
+  std::vector<std::size_t> found;
   const auto reach = [&](std::size_t p) {
-    if (reached[p]) return;
+    if (!reached[p]) found.push_back(p);
     reached[p] = true;
-    ++pending;
-    stack.push_back(p);
   };
   for (std::size_t p = 0; p < partitions.size(); ++p) {
     if (partitions[p].parents.empty()) reach(p);
   }
-  while (!stack.empty()) {
-    const std::size_t p = stack.back();
-    stack.pop_back();
-    for (const std::size_t child : partitions[p].children) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const std::size_t child : partitions[found[i]].children) {
       ++waiting[child];
       reach(child);
     }
   }
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    if (reached[p] && waiting[p] == 0) stack.push_back(p);
+  ReachedOrder out;
+  for (const std::size_t p : found) {
+    if (waiting[p] == 0) out.order.push_back(p);
+  }
+  for (std::size_t i = 0; i < out.order.size(); ++i) {
+    for (const std::size_t child : partitions[out.order[i]].children) {
+      if (--waiting[child] == 0) out.order.push_back(child);
+    }
+  }
+  out.cyclic = out.order.size() < found.size();
+  return out;
+}
+
+void set_levels(std::vector<Partition>& partitions) {
+  const ReachedOrder reached = reached_order(partitions);
+  if (reached.cyclic) {
+    throw OriginalError(OriginalError::Kind::endless, "the partitions depend on each other");
   }
   std::vector<std::int64_t> level(partitions.size(), 0);
-  while (!stack.empty()) {
-    const std::size_t p = stack.back();
-    stack.pop_back();
-    --pending;
+  for (const std::size_t p : reached.order) {
     partitions[p].level = level[p];
     for (const std::size_t child : partitions[p].children) {
       level[child] = std::max(level[child], level[p] + 1);
-      if (--waiting[child] == 0) stack.push_back(child);
     }
-  }
-  if (pending != 0) {
-    throw OriginalError(OriginalError::Kind::endless, "the partitions depend on each other");
   }
 }
 

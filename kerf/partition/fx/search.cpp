@@ -19,25 +19,6 @@ namespace {
 constexpr std::size_t kKept = 4;  // placements that become partitions
 constexpr std::uint64_t kSeed = 1;
 
-bool acyclic(std::span<const Partition> partitions) {
-  std::vector<std::size_t> waiting;
-  std::vector<std::size_t> ready;
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    waiting.push_back(partitions[p].parents.size());
-    if (waiting[p] == 0) ready.push_back(p);
-  }
-  std::size_t done = 0;
-  while (!ready.empty()) {
-    const std::size_t p = ready.back();
-    ready.pop_back();
-    ++done;
-    for (const std::size_t child : partitions[p].children) {
-      if (--waiting[child] == 0) ready.push_back(child);
-    }
-  }
-  return done == partitions.size();
-}
-
 // Enough for thorough work on small graphs, linear on large ones.
 std::int64_t default_work(std::int64_t ops, std::int64_t effort) {
   return std::max<std::int64_t>(
@@ -106,7 +87,7 @@ bool is_valid(const Request& request, std::span<const Partition> partitions) {
   }
   std::vector<Partition> related(partitions.begin(), partitions.end());
   set_relations(request.graph, related);
-  if (!acyclic(related)) return false;
+  if (reached_order(related).order.size() < related.size()) return false;  // they wait in a circle
   const std::vector<DeviceBytes> bytes = bytes_by_device(request, partitions);
   for (std::size_t d = 0; d < bytes.size(); ++d) {
     if (used_bytes(request, bytes[d]) > request.devices[d].memory) return false;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <queue>
 
+#include "kerf/base/topological_order.h"
 #include "kerf/simulate/simulate.h"
 
 namespace kerf::partition::fx {
@@ -30,30 +30,21 @@ Cluster cluster_of(const Request& request) {
 
 // Positions of the partitions in the order in which they can run, by first op where there is a
 // choice.
-std::vector<std::size_t> run_order(const OpGraph& graph, std::span<const Partition> partitions) {
+std::vector<std::uint32_t> run_order(const OpGraph& graph, std::span<const Partition> partitions) {
   std::vector<OpIndex> first(partitions.size(), static_cast<OpIndex>(graph.num_nodes()));
-  std::vector<std::size_t> waiting(partitions.size());
   for (std::size_t p = 0; p < partitions.size(); ++p) {
-    waiting[p] = partitions[p].parents.size();
     for (const OpIndex n : partitions[p].nodes) {
       if (!graph.node(n).leaf) first[p] = std::min(first[p], n);
     }
   }
-  using Entry = std::pair<OpIndex, std::size_t>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    if (waiting[p] == 0) ready.emplace(first[p], p);
-  }
-  std::vector<std::size_t> order;
-  while (!ready.empty()) {
-    const std::size_t p = ready.top().second;
-    ready.pop();
-    order.push_back(p);
-    for (const std::size_t child : partitions[p].children) {
-      if (--waiting[child] == 0) ready.emplace(first[child], child);
-    }
-  }
-  return order;
+  return least_first_order(
+      static_cast<std::uint32_t>(partitions.size()),
+      [&](std::uint32_t p, const auto& visit) {
+        for (const std::size_t child : partitions[p].children) {
+          visit(static_cast<std::uint32_t>(child));
+        }
+      },
+      [&](std::uint32_t p) { return first[p]; });
 }
 
 }  // namespace
@@ -62,7 +53,7 @@ double serial_latency(const Request& request, std::span<const Partition> partiti
   const OpGraph& graph = request.graph;
   Plan plan;
   plan.cluster = cluster_of(request);
-  const std::vector<std::size_t> order = run_order(graph, partitions);
+  const std::vector<std::uint32_t> order = run_order(graph, partitions);
   std::vector<StageId> stage_of(graph.num_nodes());
   for (std::size_t s = 0; s < order.size(); ++s) {
     const Partition& partition = partitions[order[s]];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kerf/partition/fx/growing.h"
 #include "kerf/partition/fx/sparse_nn.h"
 
 namespace kerf::partition::fx {
@@ -13,7 +14,7 @@ namespace {
 class Splitter {
  public:
   Splitter(const OpGraph& graph, std::int64_t capacity, bool compat)
-      : graph_(graph), capacity_(capacity), compat_(compat), open_(graph.num_nodes()) {}
+      : graph_(graph), capacity_(capacity), compat_(compat), growing_(graph) {}
 
   SparseParts run(const std::vector<bool>& is_embedding) {
     open_another();
@@ -44,7 +45,7 @@ class Splitter {
   }
   void start_another() {
     finish();
-    for (const OpIndex n : open().nodes) open_[n] = false;
+    growing_.leave(open());
     open_another();
   }
   void open_another() {
@@ -52,35 +53,12 @@ class Splitter {
     parts_.partitions.emplace_back().id = id;
   }
 
-  std::int64_t extra(OpIndex n) const {
-    std::int64_t bytes = graph_.node(n).total_size;
-    for (const OpIndex input : graph_.inputs(n)) {
-      if (!open_[input]) bytes += graph_.node(input).output_size;
-    }
-    return bytes;
-  }
-
   void add(OpIndex n) {
-    std::int64_t bytes = extra(n);
-    if (bytes + open().used_bytes > capacity_) {
+    if (growing_.extra_bytes(n) + open().used_bytes > capacity_) {
       if (compat_ || !nothing_in_it()) start_another();
-      bytes = extra(n);
-      if (bytes > capacity_) too_large(n);
+      if (growing_.extra_bytes(n) > capacity_) too_large(n);
     }
-    std::int64_t more = 0;  // a leaf that is held counts in full; callers may give it two sizes
-    for (const OpIndex input : graph_.inputs(n)) {
-      const OpNode& leaf = graph_.node(input);
-      if (leaf.leaf && join(input)) more += leaf.total_size - leaf.output_size;
-    }
-    join(n);
-    open().used_bytes += bytes + more;
-  }
-  // False: it is there already.
-  bool join(OpIndex n) {
-    if (open_[n]) return false;
-    open_[n] = true;
-    open().nodes.push_back(n);
-    return true;
+    growing_.add(open(), n);
   }
 
   [[noreturn]] void too_large(OpIndex n) const {
@@ -140,7 +118,7 @@ class Splitter {
   std::int64_t capacity_;
   bool compat_;
   bool in_embedding_ = false;
-  std::vector<bool> open_;  // by node: in the open partition
+  Growing growing_;  // the open partition
   SparseParts parts_;
 };
 
