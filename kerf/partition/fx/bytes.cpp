@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/original_error.h"
 #include "kerf/partition/fx/partition.h"
 
@@ -65,8 +66,7 @@ std::int64_t used_bytes(const OpGraph& graph, std::span<const OpIndex> nodes) {
 
 DeviceBytes device_bytes(const OpGraph& graph, std::span<const OpIndex> nodes) {
   std::vector<OpIndex> order(nodes.begin(), nodes.end());
-  std::sort(order.begin(), order.end());
-  order.erase(std::unique(order.begin(), order.end()), order.end());
+  sort_unique(order);
   DeviceBytes bytes;
   if (order.empty()) return bytes;
   bytes.fx = used_bytes(graph, order);

@@ -11,6 +11,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/compat.h"
 
 namespace kerf::partition::fx::compat {
@@ -83,8 +84,7 @@ class Round {
         cell.fetched.emplace_back(owner_[input], graph_.node(input).output_size);
       }
     }
-    std::sort(cell.reads.begin(), cell.reads.end());
-    cell.reads.erase(std::unique(cell.reads.begin(), cell.reads.end()), cell.reads.end());
+    sort_unique(cell.reads);
   }
 
   void find_descendants() {
@@ -134,8 +134,7 @@ class Round {
         both_.fetched.emplace_back(owner_[input], graph_.node(input).output_size);
       }
     }
-    std::sort(both_.reads.begin(), both_.reads.end());
-    both_.reads.erase(std::unique(both_.reads.begin(), both_.reads.end()), both_.reads.end());
+    sort_unique(both_.reads);
   }
 
   static constexpr std::size_t kBoth = static_cast<std::size_t>(-1);

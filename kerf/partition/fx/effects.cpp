@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/base/strong_components.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
@@ -177,8 +178,7 @@ std::vector<std::vector<OpIndex>> inseparable_ops(const OpGraph& graph) {
   for (const OpIndex n : graph.ops()) {
     std::vector<OpIndex> memories{memory.find(n)};
     for (const OpIndex input : graph.inputs(n)) memories.push_back(memory.find(input));
-    std::sort(memories.begin(), memories.end());
-    memories.erase(std::unique(memories.begin(), memories.end()), memories.end());
+    sort_unique(memories);
     for (const OpIndex each : memories) {
       const auto found = touching.find(each);
       if (found != touching.end()) found->second.push_back(n);

@@ -7,6 +7,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/base/union_find.h"
 #include "kerf/partition/fx/serial_latency.h"
 
@@ -119,8 +120,7 @@ class Former {
   // Last, any two partitions of one device, as long as the work allows.
   void join_pairs() {
     std::vector<Label> labels = label_;
-    std::sort(labels.begin(), labels.end());
-    labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
+    sort_unique(labels);
     for (std::size_t i = 0; i < labels.size(); ++i) {
       for (std::size_t j = i + 1; j < labels.size() && work_ > 0;) {
         const bool together = placement_.device(labels[i]) == placement_.device(labels[j]);
@@ -213,8 +213,7 @@ class Former {
         if (--waiting_[to] == 0) ready_.push_back(to);
       }
     }
-    std::sort(sent_.begin(), sent_.end());
-    sent_.erase(std::unique(sent_.begin(), sent_.end()), sent_.end());
+    sort_unique(sent_);
     for (std::size_t i = 0; i < sent_.size();) {
       const Label to = sent_[i].first;
       std::int64_t bytes = leaf_bytes(from, to);
@@ -234,8 +233,7 @@ class Former {
           if (request_.graph.node(input).leaf) out.push_back(input);
         }
       }
-      std::sort(out.begin(), out.end());
-      out.erase(std::unique(out.begin(), out.end()), out.end());
+      sort_unique(out);
     };
     collect(from, leaves_a_);
     collect(to, leaves_b_);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kerf/base/sort_unique.h"
+
 namespace kerf::partition::fx {
 namespace {
 
@@ -98,8 +100,7 @@ class Converter {
         if (!value.scalar && value.origin == Origin::input) op.inputs.push_back(leaf_[id.index()]);
       }
     }
-    std::sort(op.inputs.begin(), op.inputs.end());
-    op.inputs.erase(std::unique(op.inputs.begin(), op.inputs.end()), op.inputs.end());
+    sort_unique(op.inputs);
     op.embedding_by_text = op.embedding;
     op.output_size = output_bytes(unit, number);
     op.total_size = op.output_size;

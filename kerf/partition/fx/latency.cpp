@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/original_error.h"
 #include "kerf/partition/fx/partition.h"
 
@@ -122,8 +123,7 @@ double comm_latency(const OpGraph& graph, const Partition& parent, const Partiti
       if (std::binary_search(held.begin(), held.end(), input)) read.push_back(input);
     }
   }
-  std::sort(read.begin(), read.end());
-  read.erase(std::unique(read.begin(), read.end()), read.end());
+  sort_unique(read);
   std::int64_t bytes = 0;
   for (const OpIndex n : read) {
     if (graph.node(n).output_size != kNoSize) bytes += graph.node(n).output_size;

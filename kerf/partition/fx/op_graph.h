@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "kerf/base/rows.h"
+
 namespace kerf::partition::fx {
 
 using OpIndex = std::uint32_t;  // position of a node in the graph's order
@@ -56,16 +58,13 @@ class OpGraph {
   const std::vector<OpNode>& nodes() const { return nodes_; }
   const OpNode& node(OpIndex n) const { return nodes_[n]; }
   std::span<const OpIndex> inputs(OpIndex n) const { return nodes_[n].inputs; }
-  std::span<const OpIndex> users(OpIndex n) const {
-    return {users_.data() + user_begin_[n], users_.data() + user_begin_[n + 1]};
-  }
+  std::span<const OpIndex> users(OpIndex n) const { return users_[n]; }  // ascending
   // The nodes that run, ascending.
   const std::vector<OpIndex>& ops() const { return ops_; }
 
  private:
   std::vector<OpNode> nodes_;
-  std::vector<std::size_t> user_begin_;
-  std::vector<OpIndex> users_;
+  Rows users_;
   std::vector<OpIndex> ops_;
 };
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/placement.h"
 
 namespace kerf::partition::fx {
@@ -37,17 +38,17 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
     item_bytes.push_back(bytes);
     return static_cast<std::uint32_t>(item_bytes.size() - 1);
   };
+  std::vector<std::uint32_t> held;  // of the op at hand
   const auto use_weights = [&](const OpNode& user) {
     for (const auto& [weight, bytes] : user.weights) {
       const auto [found, fresh] = weight_item.try_emplace(weight, 0);
       if (fresh) found->second = new_item(bytes);
-      shared_items.push_back(found->second);
+      held.push_back(found->second);
     }
   };
 
   std::vector<std::size_t> out_count(node.size() + 1, 0);
   in_begin.push_back(0);
-  shared_begin.push_back(0);
   for (std::uint32_t op = 0; op < node.size(); ++op) {
     const OpNode& self = graph.node(node[op]);
     time.push_back(std::isnan(self.latency()) ? 0 : self.latency());
@@ -58,7 +59,7 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
         const std::int64_t bytes = edge_bytes(graph, input, node[op]);
         double seconds = request.rate > 0 ? static_cast<double>(bytes) / request.rate : 0;
         if (request.cost_model == CostModel::serial) seconds += request.transfer_latency;
-        in_edges.push_back({number[input], bytes, seconds});
+        in_edges.push_back({number[input], seconds});
         ++out_count[number[input] + 1];
       } else if (exact && !graph.node(input).weights.empty()) {
         use_weights(graph.node(input));  // a constant is its own weight
@@ -67,22 +68,21 @@ OpTable::OpTable(const Request& request) : node(request.graph.ops()) {
         if (leaf_item[input] == kNoIndex) {
           leaf_item[input] = new_item(exact ? leaf.output_size : leaf.total_size);
         }
-        shared_items.push_back(leaf_item[input]);
+        held.push_back(leaf_item[input]);
       }
     }
     if (exact) use_weights(self);
-    const auto own = shared_items.begin() + static_cast<std::ptrdiff_t>(shared_begin.back());
-    std::sort(own, shared_items.end());
-    shared_items.erase(std::unique(own, shared_items.end()), shared_items.end());
+    sort_unique(held);
+    shared_items.append(held);
+    held.clear();
     in_begin.push_back(in_edges.size());
-    shared_begin.push_back(shared_items.size());
   }
   for (std::size_t op = 0; op < node.size(); ++op) out_count[op + 1] += out_count[op];
   out_begin = out_count;
   out_edges.resize(in_edges.size());
   for (std::uint32_t op = 0; op < node.size(); ++op) {
     for (const Edge& edge : in(op)) {
-      out_edges[out_count[edge.op]++] = {op, edge.bytes, edge.seconds};
+      out_edges[out_count[edge.op]++] = {op, edge.seconds};
     }
   }
 }

@@ -9,9 +9,8 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/aot.h"
-#include "kerf/partition/fx/cost_aware.h"
+#include "kerf/partition/fx/cost_modes.h"
 #include "kerf/partition/fx/effects.h"
-#include "kerf/partition/fx/kl.h"
 #include "kerf/partition/fx/request.h"
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"

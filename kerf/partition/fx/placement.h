@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kerf/base/rows.h"
 #include "kerf/partition/fx/request.h"
 
 namespace kerf::partition::fx {
@@ -17,9 +18,10 @@ namespace kerf::partition::fx {
 // The graph's ops alone, numbered 0 .. size() in graph order, in flat arrays.
 struct OpTable {
   struct Edge {
-    std::uint32_t op;    // the other end
-    std::int64_t bytes;  // the tensor, and the leaves that both ends read (the original's rule)
-    double seconds;      // bytes over the rate, and the latency that the model counts
+    std::uint32_t op;  // the other end
+    // The tensor, and the leaves that both ends read (the original's rule), over the rate, and the
+    // latency that the model counts.
+    double seconds;
   };
   explicit OpTable(const Request& request);
 
@@ -33,7 +35,7 @@ struct OpTable {
   // What is held once a device, however many of its ops use it: leaves, and weights when counted
   // exactly.
   std::span<const std::uint32_t> shared(std::size_t op) const {
-    return {shared_items.data() + shared_begin[op], shared_items.data() + shared_begin[op + 1]};
+    return shared_items[static_cast<std::uint32_t>(op)];
   }
 
   std::vector<OpIndex> node;  // in the graph
@@ -47,8 +49,7 @@ struct OpTable {
   std::vector<Edge> in_edges;
   std::vector<std::size_t> out_begin;
   std::vector<Edge> out_edges;
-  std::vector<std::size_t> shared_begin;
-  std::vector<std::uint32_t> shared_items;
+  Rows shared_items;
 };
 
 // Which device each op is on, and what that takes of its memory. Bytes are kept up to date and are

@@ -2,49 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kerf/base/rows.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/original_error.h"
 #include "kerf/partition/fx/partition.h"
 
 namespace kerf::partition::fx {
 namespace {
 
-// Which partitions hold a node: leaves may be in several, and hand-made sets may overlap.
-class Holders {
- public:
-  Holders(const OpGraph& graph, std::span<const Partition> partitions)
-      : begin_(graph.num_nodes() + 1) {
-    for (const Partition& partition : partitions) {
-      for (const OpIndex n : partition.nodes) ++begin_[n + 1];
-    }
-    for (std::size_t n = 0; n < graph.num_nodes(); ++n) begin_[n + 1] += begin_[n];
-    holders_.resize(begin_.back());
-    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
-    for (std::size_t p = 0; p < partitions.size(); ++p) {
-      for (const OpIndex n : partitions[p].nodes) holders_[next[n]++] = p;
-    }
-  }
-  std::span<const std::size_t> of(OpIndex n) const {
-    return {holders_.data() + begin_[n], holders_.data() + begin_[n + 1]};
-  }
-  bool holds(std::size_t partition, OpIndex n) const {
-    const auto all = of(n);
-    return std::binary_search(all.begin(), all.end(), partition);
-  }
-
- private:
-  std::vector<std::size_t> begin_;
-  std::vector<std::size_t> holders_;
-};
-
-void sort_unique(std::vector<std::size_t>& list) {
-  std::sort(list.begin(), list.end());
-  list.erase(std::unique(list.begin(), list.end()), list.end());
+// Which partitions hold a node, ascending: leaves may be in several, and hand-made sets may
+// overlap.
+Rows holders_of(const OpGraph& graph, std::span<const Partition> partitions) {
+  Rows nodes;
+  for (const Partition& partition : partitions) nodes.append(partition.nodes);
+  return transpose(nodes, static_cast<std::uint32_t>(graph.num_nodes()));
 }
 
 }  // namespace
 
 void set_relations(const OpGraph& graph, std::vector<Partition>& partitions) {
-  const Holders holders(graph, partitions);
+  const Rows holders = holders_of(graph, partitions);
+  const auto holds = [&](std::uint32_t partition, OpIndex n) {
+    return std::binary_search(holders[n].begin(), holders[n].end(), partition);
+  };
   for (Partition& partition : partitions) {
     partition.parents.clear();
     partition.children.clear();
@@ -53,8 +33,8 @@ void set_relations(const OpGraph& graph, std::vector<Partition>& partitions) {
     std::vector<std::size_t>& children = partitions[p].children;
     for (const OpIndex n : partitions[p].nodes) {
       for (const OpIndex user : graph.users(n)) {
-        for (const std::size_t other : holders.of(user)) {
-          if (other != p && !holders.holds(other, n)) children.push_back(other);
+        for (const std::uint32_t other : holders[user]) {
+          if (other != p && !holds(other, n)) children.push_back(other);
         }
       }
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kerf/base/sort_unique.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/simulate/simulate.h"
 
@@ -77,8 +78,7 @@ double serial_latency(const Request& request, std::span<const Partition> partiti
     for (const OpIndex user : graph.users(n)) {
       if (stage_of[user] != cut.from) cut.to.push_back(stage_of[user]);
     }
-    std::sort(cut.to.begin(), cut.to.end());
-    cut.to.erase(std::unique(cut.to.begin(), cut.to.end()), cut.to.end());
+    sort_unique(cut.to);
     for (const StageId to : cut.to) {
       std::vector<StageId>& after = plan.stages[to.index()].after;
       if (std::find(after.begin(), after.end(), cut.from) == after.end()) after.push_back(cut.from);

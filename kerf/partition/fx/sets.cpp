@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/partition.h"
 
 namespace kerf::partition::fx {
@@ -42,8 +43,7 @@ std::vector<OpIndex> with_leaves(const OpGraph& graph, std::span<const OpIndex> 
       if (graph.node(input).leaf) nodes.push_back(input);
     }
   }
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  sort_unique(nodes);
   return nodes;
 }
 

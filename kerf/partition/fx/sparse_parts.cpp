@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kerf/base/sort_unique.h"
 #include "kerf/partition/fx/growing.h"
 #include "kerf/partition/fx/sparse_nn.h"
 
@@ -98,8 +99,7 @@ class Splitter {
   std::int64_t both_bytes(const Partition& a, const Partition& b) const {
     std::vector<OpIndex> nodes = a.nodes;
     nodes.insert(nodes.end(), b.nodes.begin(), b.nodes.end());
-    std::sort(nodes.begin(), nodes.end());
-    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    sort_unique(nodes);
     return used_bytes(graph_, nodes);
   }
   // The two become one at the end; positions behind them move up.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kerf/base/sort_unique.h"
+
 namespace kerf::partition::fx {
 namespace {
 
@@ -106,12 +108,10 @@ class Clusters {
     };
     add(a);
     if (b != a) add(b);
-    std::sort(items.begin(), items.end());
-    items.erase(std::unique(items.begin(), items.end()), items.end());
+    sort_unique(items);
     for (const std::uint32_t item : items) sum += table_.item_bytes[item];
     if (!table_.charge_every_reader) {
-      std::sort(tensors.begin(), tensors.end());
-      tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+      sort_unique(tensors);
     }
     for (const std::uint32_t op : tensors) sum += table_.output_bytes[op];
     return sum;
