@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/fx/aot.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/compat.h"
+#include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
@@ -63,8 +62,7 @@ void check_devices(const Request& request) {
     }
     std::set<std::int64_t> seen;
     for (const std::int64_t device : found->second) {
-      if (std::none_of(request.devices.begin(), request.devices.end(),
-                       [&](const Device& known) { return known.id == device; })) {
+      if (find_device(request.devices, device) == request.devices.size()) {
         std::vector<std::int64_t> known;
         for (const Device& each : request.devices) known.push_back(each.id);
         refuse(fmt::format("partition {} is on device {}", id, device),

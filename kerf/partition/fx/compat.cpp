@@ -124,12 +124,8 @@ Answer choose(const Request& request) {
   }
   std::int64_t sum = 0;
   for (const Device& device : request.devices) sum += device.memory;
-  const auto largest =
-      std::max_element(request.devices.begin(), request.devices.end(),
-                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  if (total <= largest->memory) {
-    return single(request, total, largest->id);
-  }
+  const Device& largest = request.devices[largest_device(request.devices)];
+  if (total <= largest.memory) return single(request, total, largest.id);
   if (total > sum) {
     throw OriginalError(OriginalError::Kind::runtime,
                         "Devices do not have enough memory for the module");

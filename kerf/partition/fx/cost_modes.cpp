@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/fx/cost_modes.h"
-
 #include "kerf/partition/fx/compat.h"
+#include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
 

@@ -37,6 +37,19 @@ std::int64_t needed(const OpGraph& graph, const OnDevice& device, const Partitio
 
 }  // namespace
 
+std::size_t find_device(std::span<const Device> devices, std::int64_t id) {
+  std::size_t d = 0;
+  while (d < devices.size() && devices[d].id != id) ++d;
+  return d;
+}
+
+std::size_t largest_device(std::span<const Device> devices) {
+  return static_cast<std::size_t>(
+      std::max_element(devices.begin(), devices.end(),
+                       [](const Device& a, const Device& b) { return a.memory < b.memory; }) -
+      devices.begin());
+}
+
 DeviceStats device_stats(std::span<const Partition> partitions, std::span<const Device> devices) {
   DeviceStats stats;
   std::vector<std::size_t> slot(devices.size());

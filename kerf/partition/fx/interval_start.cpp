@@ -95,8 +95,7 @@ std::optional<Placement> intervals(const OpTable& table, std::span<const Device>
   std::vector<std::uint32_t> position(count);
   for (std::uint32_t at = 0; at < count; ++at) position[op_order[at]] = at;
   const std::vector<double> cut = cut_costs(table, op_order, position);
-  std::int64_t largest = 0;
-  for (const std::uint32_t d : device_order) largest = std::max(largest, devices[d].memory);
+  const std::int64_t largest = devices[largest_device(devices)].memory;
 
   // least[s][j]: the first j ops on the first s devices; from[s][j]: where the last one starts.
   std::vector<std::vector<double>> least(stages + 1, std::vector<double>(count + 1, kInfinity));

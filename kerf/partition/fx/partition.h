@@ -70,6 +70,11 @@ void set_levels(std::vector<Partition>& partitions);
 // Does a path of children lead from the partition to itself?
 bool depends_on_itself(std::span<const Partition> partitions, std::size_t which);
 
+// Position of the first device with that id; devices.size() where none has it.
+std::size_t find_device(std::span<const Device> devices, std::int64_t id);
+// Position of the one with most memory, the first of equals. There must be some.
+std::size_t largest_device(std::span<const Device> devices);
+
 // Best fit of every partition that has no device, in list order; false at the first that finds
 // none. `strict`: a partition that fills what is left does not fit (fault K5 of the original).
 bool map_to_devices(const OpGraph& graph, std::vector<Partition>& partitions,

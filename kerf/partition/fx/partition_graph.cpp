@@ -8,13 +8,10 @@
 #include <set>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/fx/aot.h"
-#include "kerf/partition/fx/cost_modes.h"
 #include "kerf/partition/fx/effects.h"
+#include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/request.h"
 #include "kerf/partition/fx/search.h"
-#include "kerf/partition/fx/size.h"
-#include "kerf/partition/fx/sparse_nn.h"
 
 namespace kerf::partition::fx {
 namespace {

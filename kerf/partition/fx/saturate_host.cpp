@@ -13,8 +13,7 @@ namespace {
 
 void check_homes(const Request& request, std::span<const Partition> partitions) {
   const auto known = [&](std::int64_t id) {
-    return std::any_of(request.devices.begin(), request.devices.end(),
-                       [&](const Device& device) { return device.id == id; });
+    return find_device(request.devices, id) < request.devices.size();
   };
   for (const Partition& partition : partitions) {
     const auto& ids = partition.device_ids;

@@ -75,10 +75,7 @@ bool is_valid(const Request& request, std::span<const Partition> partitions) {
   for (const Partition& partition : partitions) {
     if (partition.device_ids.empty()) return false;
     for (const std::int64_t id : partition.device_ids) {
-      if (std::none_of(request.devices.begin(), request.devices.end(),
-                       [&](const Device& device) { return device.id == id; })) {
-        return false;
-      }
+      if (find_device(request.devices, id) == request.devices.size()) return false;
     }
     for (const OpIndex n : partition.nodes) ++times[n];
   }
@@ -124,11 +121,8 @@ Infeasible too_small(const Request& request, std::size_t device, std::int64_t by
 }
 
 Infeasible no_room(const Request& request, const OpTable& table) {
-  const auto largest =
-      std::max_element(request.devices.begin(), request.devices.end(),
-                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
   Placement alone(table, request.devices);
-  const auto device = static_cast<std::uint32_t>(largest - request.devices.begin());
+  const auto device = static_cast<std::uint32_t>(largest_device(request.devices));
   for (std::size_t op = 0; op < table.size(); ++op) {
     alone.move(op, device);
     if (!alone.over(device)) {

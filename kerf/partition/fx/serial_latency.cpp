@@ -59,10 +59,7 @@ double serial_latency(const Request& request, std::span<const Partition> partiti
   for (std::size_t s = 0; s < order.size(); ++s) {
     const Partition& partition = partitions[order[s]];
     Stage stage;
-    const auto device =
-        std::find_if(request.devices.begin(), request.devices.end(),
-                     [&](const Device& d) { return d.id == partition.device_ids.front(); });
-    stage.device = DeviceId{static_cast<std::size_t>(device - request.devices.begin())};
+    stage.device = DeviceId{find_device(request.devices, partition.device_ids.front())};
     for (const OpIndex n : partition.nodes) {
       if (graph.node(n).leaf) continue;
       stage_of[n] = StageId{s};

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kerf/base/error.h"
+#include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
@@ -72,8 +73,7 @@ void add_usual_starts(const Request& request, Search& search) {
 
 void add_last_starts(const Request& request, Search& search) {
   const OpTable& table = search.table();
-  std::int64_t largest = 0;
-  for (const Device& device : request.devices) largest = std::max(largest, device.memory);
+  const std::int64_t largest = request.devices[largest_device(request.devices)].memory;
   constexpr std::size_t kManyOps = 4000;  // clusters take quadratic time
   if (table.size() <= kManyOps) {
     search.add(by_clusters(table, request.devices, largest));
@@ -88,27 +88,21 @@ void add_last_starts(const Request& request, Search& search) {
 }
 
 std::optional<Answer> all_on_one(const Request& request) {
-  const auto largest =
-      std::max_element(request.devices.begin(), request.devices.end(),
-                       [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  return all_on(request, *largest);
+  return all_on(request, request.devices[largest_device(request.devices)]);
 }
 
 Outcome<Answer, Infeasible> single(const Request& request) {
-  const auto device =
-      std::find_if(request.devices.begin(), request.devices.end(),
-                   [&](const Device& known) { return known.id == request.device_id; });
-  if (device == request.devices.end()) {
+  const std::size_t device = find_device(request.devices, request.device_id);
+  if (device == request.devices.size()) {
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.single] everything on device {}; expected a device's "
                             "logical_id",
                             request.device_id));
   }
-  if (auto answer = all_on(request, *device)) return std::move(*answer);
+  if (auto answer = all_on(request, request.devices[device])) return std::move(*answer);
   std::vector<OpIndex> all(request.graph.num_nodes());
   std::iota(all.begin(), all.end(), 0U);
-  return too_small(request, static_cast<std::size_t>(device - request.devices.begin()),
-                   used_bytes(request, device_bytes(request.graph, all)),
+  return too_small(request, device, used_bytes(request, device_bytes(request.graph, all)),
                    "use a larger device, or another mode: this one does not cut");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// size: nodes in graph order into the open partition while it has room; the rest one by one.
+// The greedy behind mode size, and the starts that the searches share.
 #pragma once
 
 #include <optional>
@@ -21,15 +21,11 @@ std::optional<std::vector<Partition>> by_size(const Request& request);
 
 // Everything on the largest device, when it fits: the fewest devices there can be.
 std::optional<Answer> all_on_one(const Request& request);
-// Everything on the device that the request names.
-Outcome<Answer, Infeasible> single(const Request& request);
 
 // The split by size and the intervals of two orders, for the searches.
 class Search;
 void add_usual_starts(const Request& request, Search& search);
 // When those find no room: clusters, single ops where they end soonest or where most room is.
 void add_last_starts(const Request& request, Search& search);
-
-Outcome<Answer, Infeasible> size(const Request& request);
 
 }  // namespace kerf::partition::fx

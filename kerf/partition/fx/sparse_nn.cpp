@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kerf/base/error.h"
+#include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
 

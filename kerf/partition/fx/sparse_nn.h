@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// sparse_nn: embedding tables one device each, everything else replicated beside each of them.
+// The parts of mode sparse_nn.
 #pragma once
 
 #include "kerf/partition/fx/request.h"
@@ -20,7 +20,5 @@ SparseParts split_by_kind(const OpGraph& graph, const std::vector<bool>& is_embe
                           std::int64_t capacity, bool compat);
 // Devices: embedding partition i on device i, dense ones on all that were used.
 void place_by_kind(SparseParts& parts, std::span<const Device> devices, std::int64_t capacity);
-
-Outcome<Answer, Infeasible> sparse_nn(const Request& request);
 
 }  // namespace kerf::partition::fx

@@ -130,13 +130,11 @@ std::optional<Placement> as_given(const OpTable& table, std::span<const Device> 
   std::vector<std::uint32_t> of_node;
   for (const Partition& partition : partitions) {
     if (partition.device_ids.size() != 1) return std::nullopt;
-    const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& d) {
-      return d.id == partition.device_ids.front();
-    });
-    if (device == devices.end()) return std::nullopt;
+    const std::size_t device = find_device(devices, partition.device_ids.front());
+    if (device == devices.size()) return std::nullopt;
     for (const OpIndex n : partition.nodes) {
       if (n >= of_node.size()) of_node.resize(n + 1, Placement::kNowhere);
-      of_node[n] = static_cast<std::uint32_t>(device - devices.begin());
+      of_node[n] = static_cast<std::uint32_t>(device);
     }
   }
   Placement placement(table, devices);
