@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // First placements for the searches to improve. All but least_overflow keep every memory limit;
-// they return nothing when their rule finds no room.
+// they return nothing when their rule finds no room. Each is there because plans get dearer without
+// it (8-wide: of benchmarks/fx_partitioner; random: of tests/partition/random_op_graph.h).
 #pragma once
 
 #include <optional>
@@ -16,22 +17,27 @@ std::optional<Placement> as_given(const OpTable& table, std::span<const Device> 
                                   std::span<const Partition> partitions);
 
 // Intervals of an order of the ops, the devices in theirs: the cut with the least sum of its
-// largest transfers. Exact for that rule; at most work_limit steps, else nothing.
+// largest transfers. Exact for that rule; at most work_limit steps, else nothing. A second order of
+// ops makes 8-wide with 20 ops 6 % cheaper under the serial model, more orders of devices random
+// graphs on unequal devices up to 26 %.
 std::optional<Placement> intervals(const OpTable& table, std::span<const Device> devices,
                                    std::span<const std::uint32_t> op_order,
                                    std::span<const std::uint32_t> device_order,
                                    std::int64_t work_limit);
 
 // Neighbours joined by their dearest transfers while they fit `bytes`, then put on the device that
-// they talk to most of those with room.
+// they talk to most of those with room. 8-wide under the serial model: up to 17 % dearer without;
+// some random graphs fit in no other way. Quadratic in the ops.
 std::optional<Placement> by_clusters(const OpTable& table, std::span<const Device> devices,
                                      std::int64_t bytes);
 
-// Each op where it would end soonest, devices doing one thing at a time.
+// Each op where it would end soonest, devices doing one thing at a time. For graphs that are too
+// large for clusters: without both, 8-wide with 256 ops is 26 % dearer under the serial model.
 std::optional<Placement> by_finish_time(const OpTable& table, std::span<const Device> devices);
 
 // Op after op in graph order, back where there is no room: finds room wherever there is any, unless
-// `work_limit` placements were tried first. Bytes only grow along the order.
+// `work_limit` placements were tried first. Bytes only grow along the order. Some random graphs
+// with little room fit in no other way.
 std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
                                          std::int64_t work_limit);
 
