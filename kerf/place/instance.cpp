@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 
 namespace kerf::place {
 namespace {
@@ -122,14 +123,20 @@ Instance InstanceBuilder::build() && {
 
 Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups) {
   std::vector<Task> tasks(groups);
-  for (std::uint32_t t = 0; t < group.size(); ++t) tasks[group[t]].join(instance.task(t));
+  for (std::uint32_t t = 0; t < group.size(); ++t) {
+    if (group[t] != kNoIndex) tasks[group[t]].join(instance.task(t));
+  }
   InstanceBuilder builder(instance);
   for (const Task& task : tasks) builder.add_task(task);
   std::vector<std::uint32_t> pins;
   for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
     pins.clear();
-    for (const std::uint32_t t : instance.pins[net]) pins.push_back(group[t]);
-    builder.add_net(instance.cost[net], group[instance.source[net]], pins);
+    for (const std::uint32_t t : instance.pins[net]) {
+      if (group[t] != kNoIndex) pins.push_back(group[t]);
+    }
+    if (pins.size() < 2) continue;
+    const std::uint32_t source = group[instance.source[net]];
+    builder.add_net(instance.cost[net], source == kNoIndex ? pins.front() : source, pins);
   }
   return std::move(builder).build_unordered();
 }

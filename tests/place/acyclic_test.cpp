@@ -279,8 +279,8 @@ TEST(Acyclic, BeatsTheBestRunsOfTheNaturalOrder) {
   options.seconds = 0.3;
   const AcyclicAnswer answer = acyclic_partition(groups, options);
   expect_figures(groups, options, answer);
-  const Level level = to_level(groups);
-  const Goal goal = find_goal(level, groups.charging, options);
+  const Instance level = with_parts(groups, options);
+  const Goal goal = find_goal(level, options);
   Rng rng(1);
   double work = 0;
   const Numbers runs =
@@ -441,17 +441,17 @@ TEST(Acyclic, StopsAtTheClock) {
 
 TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
   using namespace acyclic;
-  const Level level = to_level(large_random_groups(500));
+  const Instance level = large_random_groups(500);
   Rng rng(3);
   for (const TwoWayOrder kind :
        {TwoWayOrder::natural, TwoWayOrder::depth_first, TwoWayOrder::least_cut, TwoWayOrder::levels,
         TwoWayOrder::random}) {
     for (const bool backwards : {false, true}) {
       const Numbers order = find_order(level, kind, backwards, rng);
-      ASSERT_EQ(order.size(), level.size());
-      Numbers position(level.size(), 0);
+      ASSERT_EQ(order.size(), level.num_tasks());
+      Numbers position(level.num_tasks(), 0);
       for (std::uint32_t i = 0; i < order.size(); ++i) position[order[i]] = i + 1;
-      for (std::uint32_t v = 0; v < level.size(); ++v) {
+      for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
         EXPECT_GT(position[v], 0U);
         for (const std::uint32_t to : level.successors[v]) EXPECT_LT(position[v], position[to]);
       }
@@ -462,10 +462,10 @@ TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
 TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
   using namespace acyclic;
   const Instance groups = large_random_groups(4000);
-  const Level base = to_level(groups);
   AcyclicOptions options;
   options.parts.resize(4);
-  const Goal goal = find_goal(base, groups.charging, options);
+  const Instance base = with_parts(groups, options);
+  const Goal goal = find_goal(base, options);
   Rng rng(9);
   double work = 0;
   const Numbers part =
@@ -476,26 +476,25 @@ TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
       ASSERT_FALSE(steps.empty());
       Numbers projected = part;
       for (const Contraction& step : steps) {
-        const Level& level = step.level;
-        EXPECT_NEAR(std::accumulate(level.time.begin(), level.time.end(), 0.0), goal.total_time,
-                    1e-6);
-        for (std::uint32_t v = 0; v < level.size(); ++v) {
+        const Instance& level = step.instance;
+        EXPECT_NEAR(level.total_accelerator_time(), goal.total_time, 1e-6);
+        for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
           for (const std::uint32_t to : level.successors[v]) ASSERT_LT(v, to);
         }
         if (inside == nullptr) continue;
-        Numbers coarse(level.size(), 9);
+        Numbers coarse(level.num_tasks(), 9);
         for (std::size_t v = 0; v < projected.size(); ++v) {
-          std::uint32_t& p = coarse[step.coarse_of[v]];
+          std::uint32_t& p = coarse[step.group_of[v]];
           EXPECT_TRUE(p == 9 || p == projected[v]);
           p = projected[v];
         }
         projected = coarse;
       }
-      EXPECT_LE(steps.back().level.size(), 900U);
+      EXPECT_LE(steps.back().instance.num_tasks(), 900U);
       if (inside == nullptr) continue;
       // Same loads and cut as below.
       const PartState fine(base, goal, part);
-      const PartState coarse(steps.back().level, goal, projected);
+      const PartState coarse(steps.back().instance, goal, projected);
       EXPECT_NEAR(fine.cut(), coarse.cut(), 1e-6);
       EXPECT_NEAR(fine.largest_load(), coarse.largest_load(), 1e-6);
     }
@@ -507,20 +506,21 @@ TEST(AcyclicState, KeepsUpWithRandomMoves) {
   for (const Charging charging : {Charging::link, Charging::host_staged}) {
     Rng rng(4);
     const Instance groups = random_groups(rng, 40, charging);
-    const Level level = to_level(groups);
     AcyclicOptions options;
     options.parts.resize(5);
     options.parts[1].slowness = 3;
-    const Goal goal = find_goal(level, charging, options);
-    PartState state(level, goal, Numbers(level.size(), 2));
+    const Instance level = with_parts(groups, options);
+    const Goal goal = find_goal(level, options);
+    PartState state(level, goal, Numbers(level.num_tasks(), 2));
     for (int i = 0; i < 500; ++i) {
-      const auto v = static_cast<std::uint32_t>(rng.below(level.size()));
+      const auto v = static_cast<std::uint32_t>(rng.below(level.num_tasks()));
       const PartState::Range range = state.range_of(v);
       const auto to =
           range.first + static_cast<std::uint32_t>(rng.below(range.last - range.first + 1));
       if (to == state.part()[v]) continue;
       state.move(v, to);
-      const Figures figures = find_figures(groups, options, state.part());
+      const Figures figures =
+          find_figures(groups, options, {state.part().begin(), state.part().end()});
       ASSERT_TRUE(figures.is_acyclic);
       ASSERT_NEAR(state.cut(), figures.cut, 1e-9);
       ASSERT_NEAR(state.largest_load(), figures.largest_load, 1e-9);

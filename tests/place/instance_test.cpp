@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/place/instance.h"
+#include "kerf/place/coarsen/contraction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <limits>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/place/lower_load.h"
 
 namespace kerf::place {
@@ -92,6 +94,27 @@ TEST(AnInstance, IsOneWhenMerged) {
   EXPECT_EQ(loads.busiest, 10);
   EXPECT_EQ(loads.transfer[1], 3);
   EXPECT_TRUE(loads.fits);
+}
+
+// 0 -> 1 -> 2 -> 3, of which 1 is left out and 2 and 3 are one.
+TEST(AnInstance, KeepsItsOrderWhenMerged) {
+  InstanceBuilder builder = three_tasks(Charging::link);
+  builder.add_task({.accelerator_time = 5});
+  builder.add_net(1, 1, {{0, 3}});
+  builder.add_net(2, 1, {{2, 3}});
+  for (std::uint32_t t = 0; t < 3; ++t) builder.add_edge(t, t + 1);
+  builder.add_edge(0, 3);
+  const Instance merged =
+      merge_ordered(std::move(builder).build(), std::vector{0U, kNoIndex, 1U, 1U}, 2);
+  ASSERT_EQ(merged.num_tasks(), 2U);
+  EXPECT_THAT(merged.successors[0], ElementsAre(1));
+  EXPECT_THAT(merged.successors[1], IsEmpty());
+  EXPECT_THAT(merged.predecessors[1], ElementsAre(0));
+  EXPECT_THAT(merged.own_order, ElementsAre(0, 1));
+  ASSERT_EQ(merged.num_nets(), 1U);
+  EXPECT_THAT(merged.pins[0], ElementsAre(0, 1));
+  EXPECT_EQ(merged.source[0], 0U);
+  EXPECT_EQ(merged.cost[0], 1);
 }
 
 // 0 -> 1 forward, 2 -> 3 on the way back: 3 is 0's mate, 2 has none.

@@ -16,8 +16,8 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/bisection.h"
 #include "kerf/place/acyclic/goal.h"
-#include "kerf/place/acyclic/level.h"
 #include "kerf/place/acyclic/multilevel.h"
+#include "kerf/place/instance.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {
@@ -33,7 +33,7 @@ constexpr int kFruitless = 4;  // cycles without a gain before a new start
 // One search from one seed.
 class Lane {
  public:
-  Lane(const Level& base, const Goal& goal, bool multilevel, Rng rng, Budget budget)
+  Lane(const Instance& base, const Goal& goal, bool multilevel, Rng rng, Budget budget)
       : base_(base),
         goal_(goal),
         multilevel_(multilevel),
@@ -69,7 +69,7 @@ class Lane {
  private:
   // Halves look at few nets and at memory in sum; runs look at what counts.
   Found best_of_orders() {
-    const double size = static_cast<double>(base_.size()) + base_.num_nets();
+    const double size = static_cast<double>(base_.num_tasks()) + base_.num_nets();
     const int orders = budget_.most > 600 * size ? 4 : 1;
     Found best = rounds_.from_order();
     for (int i = 1; i < orders; ++i) {
@@ -83,7 +83,7 @@ class Lane {
     if (!multilevel_ || !fits_) return rounds_.from_order();
     const int kind = starts_++ % (goal_.is_cut() ? 4 : 3);
     const double left = budget_.most - budget_.work;
-    const double least = 150.0 * (static_cast<double>(base_.size()) + base_.num_nets());
+    const double least = 150.0 * (static_cast<double>(base_.num_tasks()) + base_.num_nets());
     if (goal_.parts() > 1 && left >= least && (kind == 0 || (kind == 1 && goal_.is_cut()))) {
       Budget part{0, (goal_.is_cut() ? 0.75 : 0.5) * left, budget_.clock};
       Numbers halves = bisect(base_, goal_, rng_, part);
@@ -93,7 +93,7 @@ class Lane {
     return kind == 2 ? rounds_.from_coarse() : rounds_.from_order();
   }
 
-  const Level& base_;
+  const Instance& base_;
   const Goal& goal_;
   bool multilevel_;
   Rng rng_;
@@ -119,8 +119,8 @@ void check(const Instance& groups, const AcyclicOptions& options) {
 }
 
 // As many as the work allows some rounds each.
-std::size_t num_lanes(const Level& base, double work) {
-  const double rounds = 6000.0 * (static_cast<double>(base.size()) + base.num_nets());
+std::size_t num_lanes(const Instance& base, double work) {
+  const double rounds = 6000.0 * (static_cast<double>(base.num_tasks()) + base.num_nets());
   return static_cast<std::size_t>(std::clamp(work / std::max(rounds, 1.0), 1.0, 4.0));
 }
 
@@ -130,8 +130,8 @@ std::size_t num_lanes(const Level& base, double work) {
 AcyclicAnswer acyclic_partition(const Instance& groups, const AcyclicOptions& options) {
   using namespace acyclic;
   check(groups, options);
-  const Level base = to_level(groups);
-  const Goal goal = find_goal(base, groups.charging, options);
+  const Instance base = with_parts(groups, options);
+  const Goal goal = find_goal(base, options);
   std::optional<StopClock> clock;
   if (options.clock > 0) clock.emplace(options.clock);
   const StopClock* const stop = clock ? &*clock : nullptr;

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "kerf/base/infinity.h"
 #include "kerf/place/instance.h"
 #include "kerf/place/load_search.h"  // Minimise
 
@@ -17,7 +17,7 @@ namespace kerf::place {
 
 struct PartLimit {
   double slowness = 1;
-  double memory = std::numeric_limits<double>::infinity();
+  double memory = kInfinity;
 };
 
 struct AcyclicOptions {

@@ -3,9 +3,9 @@
 #include "kerf/place/acyclic/acyclic_split.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
+#include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/acyclic.h"
 #include "kerf/place/order/condense.h"
@@ -60,7 +60,7 @@ LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool
   const Condensed groups = condense(units);
   const std::vector<Split> orders = device_orders(units);
   LoadAnswer out;
-  out.objective = std::numeric_limits<double>::infinity();
+  out.objective = kInfinity;
   double best = out.objective;
   for (const Split& order : orders) {
     AcyclicOptions its;

@@ -20,72 +20,37 @@ namespace kerf::place::acyclic {
 namespace {
 
 // The vertices with half[vertex] == which, and what is among them.
-Level one_half(const Level& level, std::span<const std::uint32_t> half, std::uint32_t which,
-               Numbers& vertices) {
-  Level out;
-  Numbers number(level.size(), kNoIndex);
-  for (std::uint32_t v = 0; v < level.size(); ++v) {
+Instance one_half(const Instance& level, std::span<const std::uint32_t> half, std::uint32_t which,
+                  Numbers& vertices) {
+  Numbers number(level.num_tasks(), kNoIndex);
+  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
     if (half[v] != which) continue;
     number[v] = static_cast<std::uint32_t>(vertices.size());
     vertices.push_back(v);
-    out.time.push_back(level.time[v]);
-    out.bytes.push_back(level.bytes[v]);
   }
-  Numbers row;
-  const auto keep = [&](std::span<const std::uint32_t> from) {
-    row.clear();
-    for (const std::uint32_t v : from) {
-      if (number[v] != kNoIndex) row.push_back(number[v]);
-    }
-  };
-  for (const std::uint32_t v : vertices) {
-    keep(level.successors[v]);
-    out.successors.append(row);
-    keep(level.predecessors[v]);
-    out.predecessors.append(row);
-  }
-  Numbers net_number(level.num_nets(), kNoIndex);
-  for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
-    keep(level.pins[net]);
-    if (row.size() < 2) continue;
-    net_number[net] = out.num_nets();
-    out.pins.append(row);
-    // A source that is elsewhere has a stand-in: cuts do not depend on it.
-    const std::uint32_t source = number[level.source[net]];
-    out.source.push_back(source == kNoIndex ? row[0] : source);
-    out.cost.push_back(level.cost[net]);
-  }
-  for (const std::uint32_t v : vertices) {
-    row.clear();
-    for (const std::uint32_t net : level.nets[v]) {
-      if (net_number[net] != kNoIndex) row.push_back(net_number[net]);
-    }
-    out.nets.append(row);
-  }
-  return out;
+  return merge_ordered(level, number, vertices.size());
 }
 
 class Halving {
  public:
-  Halving(const Goal& goal, Rng& rng, Budget& budget) : goal_(goal), rng_(rng), budget_(budget) {
-    for (std::uint32_t p = 0; p < goal.parts(); ++p) speed_ += 1 / goal.slowness[p];
-  }
+  Halving(const Devices& parts, const Goal& goal, Rng& rng, Budget& budget)
+      : parts_(parts), goal_(goal), rng_(rng), budget_(budget), speed_(speed_of(0, goal.parts())) {}
   // Parts first .. last - 1 for the vertices of the level.
-  Numbers run(const Level& level, std::uint32_t first, std::uint32_t last, double share_of_work) {
-    if (last - first == 1 || level.size() == 0) return Numbers(level.size(), first);
+  Numbers run(Instance level, std::uint32_t first, std::uint32_t last, double share_of_work) {
+    if (last - first == 1 || level.num_tasks() == 0) return Numbers(level.num_tasks(), first);
     const std::uint32_t middle = first + (last - first) / 2;
-    const Goal two = goal_of_halves(level, first, middle, last);
+    const Goal two = set_halves(level, first, middle, last);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
     const double end = budget_.work + share_of_work;
     const Numbers half = find_halves(level, two, share_of_work / depth);
-    Numbers out(level.size());
+    Numbers out(level.num_tasks());
     for (std::uint32_t which = 0; which < 2; ++which) {
       Numbers vertices;
-      const Level part = one_half(level, half, which, vertices);
+      Instance part = one_half(level, half, which, vertices);
       // What one leaves over is there for those that follow.
       const double left = std::max(0.0, end - budget_.work);
-      const Numbers inner =
-          which == 0 ? run(part, first, middle, left / 2) : run(part, middle, last, left);
+      const Numbers inner = which == 0 ? run(std::move(part), first, middle, left / 2)
+                                       : run(std::move(part), middle, last, left);
       for (std::size_t i = 0; i < vertices.size(); ++i) out[vertices[i]] = inner[i];
     }
     return out;
@@ -94,31 +59,34 @@ class Halving {
  private:
   double speed_of(std::uint32_t first, std::uint32_t last) const {
     double out = 0;
-    for (std::uint32_t p = first; p < last; ++p) out += 1 / goal_.slowness[p];
+    for (std::uint32_t p = first; p < last; ++p) out += 1 / parts_.slowness[p];
     return out;
   }
-  // What a part may hold more than its share is spent evenly over the halvings to come.
-  Goal goal_of_halves(const Level& level, std::uint32_t first, std::uint32_t middle,
-                      std::uint32_t last) const {
+  // The level's devices become the two halves. What a part may hold more than its share is spent
+  // evenly over the halvings to come.
+  Goal set_halves(Instance& level, std::uint32_t first, std::uint32_t middle,
+                  std::uint32_t last) const {
     Goal out;
     out.minimise = Minimise::edge_cut;
-    out.charging = goal_.charging;
-    out.total_time = std::accumulate(level.time.begin(), level.time.end(), 0.0);
+    out.total_time = level.total_accelerator_time();
     out.total_bytes = std::accumulate(level.bytes.begin(), level.bytes.end(), 0.0);
     const double speed = speed_of(first, last);
-    const double part_limit = goal_.is_cut() ? goal_.limit[first] * goal_.slowness[first] * speed_
+    const double part_limit = goal_.is_cut() ? goal_.limit[first] * parts_.slowness[first] * speed_
                                              : goal_.total_time * 1.02;
     const double room = part_limit / speed_ * speed / std::max(out.total_time, 1e-300);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
     const double ratio = std::max(1.0005, std::pow(std::max(room, 1.0), 1.0 / depth));
+    level.cpu = level.num_devices = 2;
+    level.slowness.clear();
+    level.memory.clear();
     for (const auto& [from, to] : {std::pair{first, middle}, std::pair{middle, last}}) {
       const double part_speed = speed_of(from, to);
-      out.slowness.push_back(1 / part_speed);
+      level.slowness.push_back(1 / part_speed);
       out.limit.push_back(ratio * out.total_time * part_speed / speed);
       double memory = 0;
-      for (std::uint32_t p = from; p < to; ++p) memory += goal_.memory[p];
+      for (std::uint32_t p = from; p < to; ++p) memory += parts_.memory[p];
       // Several parts are seldom filled to the brim.
-      out.memory.push_back(to - from > 1 ? memory * 0.97 : memory);
+      level.memory.push_back(to - from > 1 ? memory * 0.97 : memory);
       out.memory_binds = out.memory_binds || memory < out.total_bytes;
     }
     out.least_load = out.total_time / speed;
@@ -126,10 +94,10 @@ class Halving {
   }
   static bool differs(const Score& a, const Score& b) { return is_better(a, b) || is_better(b, a); }
   // Candidates before any moves, those that promise most first.
-  std::vector<Found> find_candidates(const Level& level, const Goal& two, Rounds& rounds,
+  std::vector<Found> find_candidates(const Instance& level, const Goal& two, Rounds& rounds,
                                      Budget& budget) {
     std::vector<Found> out;
-    const double size = static_cast<double>(level.size()) + level.num_nets();
+    const double size = static_cast<double>(level.num_tasks()) + level.num_nets();
     const double effort = 30 * size;
     const bool is_short = budget.most < 4 * effort;
     const int orders = is_short ? 1 : 4;
@@ -157,7 +125,7 @@ class Halving {
         out, [&](const Found& a, const Found& b) { return is_better(promise(a), promise(b)); });
     return out;
   }
-  Numbers find_halves(const Level& level, const Goal& two, double share_of_work) {
+  Numbers find_halves(const Instance& level, const Goal& two, double share_of_work) {
     Budget budget{0, share_of_work, budget_.clock};
     Rounds rounds(level, two, rng_, budget);
     const std::vector<Found> candidates = find_candidates(level, two, rounds, budget);
@@ -182,16 +150,17 @@ class Halving {
     return best.part;
   }
 
+  const Devices& parts_;
   const Goal& goal_;
   Rng& rng_;
   Budget& budget_;
-  double speed_ = 0;
+  double speed_;
 };
 
 }  // namespace
 
-Numbers bisect(const Level& level, const Goal& goal, Rng& rng, Budget& budget) {
-  return Halving(goal, rng, budget)
+Numbers bisect(const Instance& level, const Goal& goal, Rng& rng, Budget& budget) {
+  return Halving(level, goal, rng, budget)
       .run(level, 0, goal.parts(), std::max(0.0, budget.most - budget.work));
 }
 

@@ -22,12 +22,16 @@
 #include <numeric>
 #include <utility>
 
+#include "kerf/base/error.h"
+#include "kerf/base/topological_order.h"
+#include "kerf/base/union_find.h"
+#include "kerf/place/acyclic/orders.h"
 namespace kerf::place::acyclic {
 namespace {
 
 // How vertices of a level may join.
 struct Joining {
-  const Level& level;
+  const Instance& level;
   std::vector<double> weight;     // by vertex, a share of the whole
   double most = 1;                // of a cluster
   const Numbers* part = nullptr;  // of the level
@@ -38,17 +42,15 @@ struct Joining {
   }
 };
 
-// cluster[vertex] is the vertex that began it.
+// A cluster is called like the vertex that began it.
 class Clusters {
  public:
   explicit Clusters(const Joining& joining)
       : joining_(joining),
-        cluster_(joining.level.size()),
+        sets_(joining.level.num_tasks()),
         weight_(joining.weight),
-        members_(joining.level.size(), 1) {
-    std::iota(cluster_.begin(), cluster_.end(), 0U);
-  }
-  std::uint32_t of(std::uint32_t v) const { return cluster_[v]; }
+        members_(joining.level.num_tasks(), 1) {}
+  std::uint32_t of(std::uint32_t v) { return sets_.find(v); }
   std::uint32_t members(std::uint32_t cluster) const { return members_[cluster]; }
   double weight(std::uint32_t cluster) const { return weight_[cluster]; }
   // v is alone.
@@ -57,31 +59,33 @@ class Clusters {
            weight_[cluster] + joining_.weight[v] <= joining_.most;
   }
   void take(std::uint32_t cluster, std::uint32_t v) {
-    cluster_[v] = cluster;
+    sets_.join_to(cluster, v);
     weight_[cluster] += joining_.weight[v];
     ++members_[cluster];
-    ++joined_;
   }
-  std::uint32_t joined() const { return joined_; }
-  const Numbers& numbers() const { return cluster_; }
+  std::size_t joined() const { return sets_.size() - sets_.num_sets(); }
+  struct Numbering {
+    Numbers of;  // by vertex; empty: none
+    std::uint32_t count = 0;
+  };
+  Numbering numbering() { return {sets_.numbers(), static_cast<std::uint32_t>(sets_.num_sets())}; }
 
  private:
   const Joining& joining_;
-  Numbers cluster_;
+  UnionFind sets_;
   std::vector<double> weight_;
   Numbers members_;
-  std::uint32_t joined_ = 0;
 };
 
 // By vertex: grows along every edge, by one along some edge into (from the end: out of) it.
-std::vector<std::int64_t> find_heights(const Level& level, bool from_end) {
-  std::vector<std::int64_t> out(level.size(), 0);
+std::vector<std::int64_t> find_heights(const Instance& level, bool from_end) {
+  std::vector<std::int64_t> out(level.num_tasks(), 0);
   if (from_end) {
-    for (std::uint32_t v = level.size(); v-- > 0;) {
+    for (std::uint32_t v = level.num_tasks(); v-- > 0;) {
       for (const std::uint32_t to : level.successors[v]) out[v] = std::min(out[v], out[to] - 1);
     }
   } else {
-    for (std::uint32_t v = 0; v < level.size(); ++v) {
+    for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
       for (const std::uint32_t from : level.predecessors[v]) {
         out[v] = std::max(out[v], out[from] + 1);
       }
@@ -97,11 +101,11 @@ class LevelRule {
         level_(joining.level),
         clusters_(clusters),
         height_(find_heights(level_, from_end)),
-        low_(level_.size(), 0),
-        rating_(level_.size(), 0) {}
+        low_(level_.num_tasks(), 0),
+        rating_(level_.num_tasks(), 0) {}
 
   void run(Rng& rng) {
-    Numbers visits(level_.size());
+    Numbers visits(level_.num_tasks());
     std::iota(visits.begin(), visits.end(), 0U);
     for (std::size_t i = visits.size(); i > 1; --i) {
       std::swap(visits[i - 1], visits[rng.below(i)]);
@@ -112,7 +116,7 @@ class LevelRule {
   }
 
  private:
-  bool is_alone(std::uint32_t v) const { return clusters_.of(v) == v && clusters_.members(v) == 1; }
+  bool is_alone(std::uint32_t v) { return clusters_.of(v) == v && clusters_.members(v) == 1; }
   void rate(std::uint32_t u, double by) {
     if (rating_[u] == 0) candidates_.push_back(u);
     rating_[u] += by;
@@ -145,10 +149,10 @@ class LevelRule {
     }
     if (best != v) join(v, best);
   }
-  std::int64_t low_with(std::uint32_t v, std::uint32_t u) const {
+  std::int64_t low_with(std::uint32_t v, std::uint32_t u) {
     return is_alone(u) ? std::min(height_[u], height_[v]) : low_[clusters_.of(u)];
   }
-  bool may_join(std::uint32_t v, std::uint32_t u) const {
+  bool may_join(std::uint32_t v, std::uint32_t u) {
     const std::int64_t low = low_with(v, u);
     if (height_[v] < low || height_[v] > low + 1) return false;
     if (!is_alone(u)) return is_safe(v, low, clusters_.of(u));
@@ -156,7 +160,7 @@ class LevelRule {
     return is_safe(v, low, v) && is_safe(u, low, u);
   }
   // No edge between the low side of one cluster and the high side of another with the same low.
-  bool is_safe(std::uint32_t v, std::int64_t low, std::uint32_t own) const {
+  bool is_safe(std::uint32_t v, std::int64_t low, std::uint32_t own) {
     const bool is_low = height_[v] == low;
     const Rows& rows = is_low ? level_.successors : level_.predecessors;
     const std::int64_t other_side = is_low ? low + 1 : low;
@@ -174,7 +178,7 @@ class LevelRule {
   }
 
   const Joining& joining_;
-  const Level& level_;
+  const Instance& level_;
   Clusters& clusters_;
   std::vector<std::int64_t> height_;
   std::vector<std::int64_t> low_;  // by cluster of several, all of which have two heights
@@ -183,7 +187,7 @@ class LevelRule {
 };
 
 void join_only_predecessors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = 0; v < joining.level.size(); ++v) {
+  for (std::uint32_t v = 0; v < joining.level.num_tasks(); ++v) {
     const auto before = joining.level.predecessors[v];
     if (before.size() != 1) continue;
     const std::uint32_t cluster = clusters.of(before[0]);
@@ -192,7 +196,7 @@ void join_only_predecessors(const Joining& joining, Clusters& clusters) {
 }
 
 void join_only_successors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = joining.level.size(); v-- > 0;) {
+  for (std::uint32_t v = joining.level.num_tasks(); v-- > 0;) {
     const auto after = joining.level.successors[v];
     if (after.size() != 1) continue;
     const std::uint32_t cluster = clusters.of(after[0]);
@@ -214,18 +218,18 @@ void join_neighbours_in_order(const Joining& joining, Clusters& clusters, Rng& r
   }
 }
 
-std::vector<double> find_weights(const Level& level, const Goal& goal) {
-  std::vector<double> out(level.size(), 0);
-  for (std::uint32_t v = 0; v < level.size(); ++v) {
-    if (goal.total_time > 0) out[v] = level.time[v] / goal.total_time;
+std::vector<double> find_weights(const Instance& level, const Goal& goal) {
+  std::vector<double> out(level.num_tasks(), 0);
+  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+    if (goal.total_time > 0) out[v] = level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out[v] = std::max(out[v], level.bytes[v] / goal.total_bytes);
   }
   return out;
 }
 
 // Clusters by the first rule that shrinks the level, from `rule` on; empty: none does.
-Numbers cluster_level(Joining& joining, std::uint32_t& rule, Rng& rng, double& work) {
-  const std::uint32_t size = joining.level.size();
+Clusters::Numbering cluster_level(Joining& joining, std::uint32_t& rule, Rng& rng, double& work) {
+  const std::uint32_t size = joining.level.num_tasks();
   const double effort = 2.0 * (static_cast<double>(size) + joining.level.num_nets());
   for (std::uint32_t tried = 0; tried < 5; ++tried, ++rule) {
     const std::uint32_t kind = tried == 4 ? 4 : rule % 4;
@@ -238,35 +242,39 @@ Numbers cluster_level(Joining& joining, std::uint32_t& rule, Rng& rng, double& w
     if (kind == 4) join_neighbours_in_order(joining, clusters, rng);
     if (clusters.joined() > size / 8) {
       ++rule;
-      return clusters.numbers();
+      return clusters.numbering();
     }
   }
   return {};
 }
 
-Numbers project_up(const Contraction& step, const Numbers& part) {
-  Numbers out(step.level.size(), 0);
-  for (std::size_t v = 0; v < part.size(); ++v) out[step.coarse_of[v]] = part[v];
-  return out;
+// The clusters must form no cycle; they are numbered in a topological order.
+Contraction contract(const Instance& level, Clusters::Numbering clusters) {
+  const Rows edges = between_groups(level.successors, clusters.of, clusters.count);
+  const Numbers order = first_come_order(clusters.count, each_next_of(edges));
+  KERF_CHECK(order.size() == clusters.count, "[partition.acyclic] clusters form a cycle");
+  const Numbers place = places_in(order);
+  for (std::uint32_t& c : clusters.of) c = place[c];
+  return {merge_ordered(level, clusters.of, clusters.count), std::move(clusters.of)};
 }
 
 }  // namespace
 
-std::vector<Contraction> coarsen(const Level& base, const Goal& goal, const CoarsenOptions& options,
-                                 Rng& rng, double& work) {
+std::vector<Contraction> coarsen(const Instance& base, const Goal& goal,
+                                 const CoarsenOptions& options, Rng& rng, double& work) {
   std::vector<Contraction> out;
   Numbers part = options.part == nullptr ? Numbers{} : *options.part;
   auto rule = static_cast<std::uint32_t>(rng.below(4));
-  const Level* level = &base;
-  while (level->size() > options.target) {
+  const Instance* level = &base;
+  while (level->num_tasks() > options.target) {
     Joining joining{*level, find_weights(*level, goal), 2.0 / options.target,
                     options.part == nullptr ? nullptr : &part};
-    const Numbers clusters = cluster_level(joining, rule, rng, work);
-    if (clusters.empty()) break;
-    work += 6.0 * (static_cast<double>(level->size()) + level->num_nets());
-    out.push_back(contract(*level, clusters, goal.charging == Charging::link));
-    if (options.part != nullptr) part = project_up(out.back(), part);
-    level = &out.back().level;
+    Clusters::Numbering clusters = cluster_level(joining, rule, rng, work);
+    if (clusters.of.empty()) break;
+    work += 6.0 * (static_cast<double>(level->num_tasks()) + level->num_nets());
+    out.push_back(contract(*level, std::move(clusters)));
+    if (options.part != nullptr) part = out.back().to_coarse(part);
+    level = &out.back().instance;
   }
   return out;
 }

@@ -6,7 +6,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/place/acyclic/goal.h"
-#include "kerf/place/acyclic/level.h"
+#include "kerf/place/coarsen/contraction.h"
 
 namespace kerf::place::acyclic {
 
@@ -16,7 +16,7 @@ struct CoarsenOptions {
 };
 
 // Ever coarser levels, the first contracted from `base`. Adds what it did to `work`.
-std::vector<Contraction> coarsen(const Level& base, const Goal& goal, const CoarsenOptions& options,
-                                 Rng& rng, double& work);
+std::vector<Contraction> coarsen(const Instance& base, const Goal& goal,
+                                 const CoarsenOptions& options, Rng& rng, double& work);
 
 }  // namespace kerf::place::acyclic

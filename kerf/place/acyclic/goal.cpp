@@ -3,21 +3,31 @@
 #include "kerf/place/acyclic/goal.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+
+#include "kerf/base/infinity.h"
 
 namespace kerf::place::acyclic {
 
-Goal find_goal(const Level& level, Charging charging, const AcyclicOptions& options) {
-  Goal out;
-  out.minimise = options.minimise;
-  out.charging = charging;
-  out.total_time = std::accumulate(level.time.begin(), level.time.end(), 0.0);
-  out.total_bytes = std::accumulate(level.bytes.begin(), level.bytes.end(), 0.0);
-  double speed = 0;
+Instance with_parts(const Instance& groups, const AcyclicOptions& options) {
+  Instance out = groups;
+  out.cpu = out.num_devices = static_cast<std::uint32_t>(options.parts.size());
+  out.slowness.clear();
+  out.memory.clear();
   for (const PartLimit& part : options.parts) {
     out.slowness.push_back(part.slowness);
     out.memory.push_back(part.memory);
+  }
+  return out;
+}
+
+Goal find_goal(const Instance& level, const AcyclicOptions& options) {
+  Goal out;
+  out.minimise = options.minimise;
+  out.total_time = level.total_accelerator_time();
+  out.total_bytes = std::accumulate(level.bytes.begin(), level.bytes.end(), 0.0);
+  double speed = 0;
+  for (const PartLimit& part : options.parts) {
     out.memory_binds = out.memory_binds || part.memory < out.total_bytes;
     speed += 1 / part.slowness;
   }
@@ -25,8 +35,7 @@ Goal find_goal(const Level& level, Charging charging, const AcyclicOptions& opti
     const double share = out.total_time / part.slowness / speed;
     // Sums in another order must not fall on the wrong side.
     constexpr double kRounding = 1 + 1e-9;
-    out.limit.push_back(out.is_cut() ? share * (1 + options.imbalance) * kRounding
-                                     : std::numeric_limits<double>::infinity());
+    out.limit.push_back(out.is_cut() ? share * (1 + options.imbalance) * kRounding : kInfinity);
   }
   out.least_load = out.total_time / speed;
   return out;

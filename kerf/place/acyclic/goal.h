@@ -9,26 +9,27 @@
 #include <vector>
 
 #include "kerf/place/acyclic/acyclic.h"
-#include "kerf/place/acyclic/level.h"
 
 namespace kerf::place::acyclic {
 
+using Numbers = std::vector<std::uint32_t>;
+
+// Of an instance whose devices are the parts.
 struct Goal {
   Minimise minimise = Minimise::stage_time;
-  Charging charging = Charging::host_staged;
-  std::vector<double> slowness;  // by part
-  std::vector<double> memory;    // by part
-  std::vector<double> limit;     // by part, of its time at slowness 1; infinite for stage_time
+  std::vector<double> limit;  // by part, of its time at slowness 1; infinite for stage_time
   double total_time = 0;
   double total_bytes = 0;
   double least_load = 0;  // the largest load of the best balance, tensors left out
   bool memory_binds = false;
 
-  std::uint32_t parts() const { return static_cast<std::uint32_t>(slowness.size()); }
+  std::uint32_t parts() const { return static_cast<std::uint32_t>(limit.size()); }
   bool is_cut() const { return minimise == Minimise::edge_cut; }
 };
 
-Goal find_goal(const Level& level, Charging charging, const AcyclicOptions& options);
+// The groups as an instance of their parts: device i is part i, and none is a CPU.
+Instance with_parts(const Instance& groups, const AcyclicOptions& options);
+Goal find_goal(const Instance& level, const AcyclicOptions& options);
 
 // Smaller is better, the first that differs decides.
 struct Score {

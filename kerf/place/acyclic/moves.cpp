@@ -24,7 +24,7 @@ constexpr double kRepair = 1e18;  // a gain of what lessens an excess: before al
 
 class Pass {
  public:
-  Pass(const Level& level, const Goal& goal, PartState& state, int sharpness,
+  Pass(const Instance& level, const Goal& goal, PartState& state, int sharpness,
        const MoveOptions& options, Rng& rng, double& work)
       : level_(level),
         goal_(goal),
@@ -33,11 +33,12 @@ class Pass {
         work_(work),
         sharpness_(sharpness),
         most_work_(options.most_work),
-        patience_(200 + std::min(3000.0, options.patience * level.size())),
-        stamp_(level.size(), 0),
-        is_done_(level.size(), false),
-        seen_(level.size(), kNoIndex) {
-    const double heaviest = level.time.empty() ? 0 : *std::ranges::max_element(level.time);
+        patience_(200 + std::min(3000.0, options.patience * level.num_tasks())),
+        stamp_(level.num_tasks(), 0),
+        is_done_(level.num_tasks(), false),
+        seen_(level.num_tasks(), kNoIndex) {
+    const double heaviest =
+        level.accelerator_time.empty() ? 0 : *std::ranges::max_element(level.accelerator_time);
     slack_ = std::min(heaviest, 0.25 * goal.total_time / goal.parts());
     best_ = state.score();
     scale_ = 1 / std::max(state.largest_load(), 1e-300);
@@ -103,14 +104,10 @@ class Pass {
   }
   void fill() {
     const bool all = best_.memory > 0 || best_.time > 0 || best_.empty > 0;
-    for (std::uint32_t v = 0; v < level_.size(); ++v) {
-      const auto nets = level_.nets[v];
-      if (all || nets.empty() ||
-          std::ranges::any_of(nets, [&](std::uint32_t net) { return state_.spread(net) > 1; })) {
-        consider(v);
-      }
+    for (std::uint32_t v = 0; v < level_.num_tasks(); ++v) {
+      if (all || level_.nets[v].empty() || state_.is_at_border(v)) consider(v);
     }
-    work_ += level_.size();
+    work_ += level_.num_tasks();
   }
   double power(double load) const {
     double x = load * scale_;
@@ -152,17 +149,18 @@ class Pass {
     const double memory = state_.memory_excess_change(v, to);
     if (memory > 0) return {};
     const double time = state_.time_excess_change(v, to);
-    if (time > 0 && memory >= 0 && state_.time(to) + level_.time[v] > goal_.limit[to] + slack_) {
+    if (time > 0 && memory >= 0 &&
+        state_.time(to) + level_.accelerator_time[v] > goal_.limit[to] + slack_) {
       return {};
     }
-    const PartState::Change change = state_.change_of(v, to);
     double gain = 0;
     if (goal_.is_cut()) {
-      gain = -change.cut;
+      gain = -state_.cut_change(v, to);
     } else {
       const std::uint32_t from = state_.part()[v];
-      const double left = state_.load(from) + change.from - goal_.slowness[from] * level_.time[v];
-      const double entered = state_.load(to) + change.to + goal_.slowness[to] * level_.time[v];
+      const SplitState::Change change = state_.change_of(v, to);
+      const double left = state_.load(from) + change.from;
+      const double entered = state_.load(to) + change.to;
       gain = power(state_.load(from)) + power(state_.load(to)) - power(left) - power(entered);
     }
     const bool fills = goal_.is_cut() && state_.count(to) == 0;
@@ -196,7 +194,7 @@ class Pass {
 
   static constexpr double kManyNeighbours = 400;
   static constexpr std::size_t kManyPins = 200;
-  const Level& level_;
+  const Instance& level_;
   const Goal& goal_;
   PartState& state_;
   Rng& rng_;
@@ -216,11 +214,11 @@ class Pass {
 
 }  // namespace
 
-void improve(const Level& level, const Goal& goal, const MoveOptions& options, Numbers& part,
+void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Numbers& part,
              Rng& rng, const StopClock* clock, double& work) {
-  if (goal.parts() < 2 || level.size() < 2) return;
-  PartState state(level, goal, std::move(part));
-  work += 2.0 * (static_cast<double>(level.size()) + level.num_nets());
+  if (goal.parts() < 2 || level.num_tasks() < 2) return;
+  PartState state(level, goal, part);
+  work += 2.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
   int failures = 0;
   for (int i = 0; i < options.passes && failures < (goal.is_cut() ? 1 : 2); ++i) {
     if (work >= options.most_work) break;
@@ -229,7 +227,7 @@ void improve(const Level& level, const Goal& goal, const MoveOptions& options, N
     Pass pass(level, goal, state, sharpness, options, rng, work);
     failures = pass.run(clock) ? 0 : failures + 1;
   }
-  part = state.part();
+  part.assign(state.part().begin(), state.part().end());
 }
 
 }  // namespace kerf::place::acyclic

@@ -15,14 +15,14 @@ namespace kerf::place::acyclic {
 
 std::uint32_t Rounds::target() const { return std::clamp(60 * goal_.parts(), 400U, 3000U); }
 
-Found Rounds::judged(const Level& level, Numbers part) const {
+Found Rounds::judged(const Instance& level, Numbers part) const {
   Found out;
   out.score = PartState(level, goal_, part).score();
   out.part = std::move(part);
   return out;
 }
 
-void Rounds::refine(const Level& level, Numbers& part) {
+void Rounds::refine(const Instance& level, Numbers& part) {
   MoveOptions options;
   // The last level of all may go a little further: what is found there is kept.
   options.most_work = budget_.most * (&level == &base_ ? 1.1 : 1.0);
@@ -51,7 +51,7 @@ Found Rounds::with_moved_borders(Found from) {
   return gained ? improved(std::move(from.part)) : from;
 }
 
-Found Rounds::runs_of_order(const Level& level) {
+Found Rounds::runs_of_order(const Instance& level) {
   static constexpr std::array kKinds = {
       std::pair{TwoWayOrder::levels, true},       std::pair{TwoWayOrder::natural, false},
       std::pair{TwoWayOrder::least_cut, false},   std::pair{TwoWayOrder::levels, false},
@@ -59,11 +59,11 @@ Found Rounds::runs_of_order(const Level& level) {
       std::pair{TwoWayOrder::depth_first, true},  std::pair{TwoWayOrder::random, false}};
   const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
   const Numbers order = find_order(level, kind, backwards, rng_);
-  budget_.work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
+  budget_.work += 4.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
   return judged(level, cut_order(level, goal_, order, budget_.work));
 }
 
-Found Rounds::from_order(const Level& level) {
+Found Rounds::from_order(const Instance& level) {
   Numbers part = runs_of_order(level).part;
   refine(level, part);
   return judged(level, std::move(part));
@@ -72,7 +72,7 @@ Found Rounds::from_order(const Level& level) {
 Found Rounds::from_coarse() {
   const std::vector<Contraction> steps =
       coarsen(base_, goal_, {target(), nullptr}, rng_, budget_.work);
-  const Level& top = steps.empty() ? base_ : steps.back().level;
+  const Instance& top = steps.empty() ? base_ : steps.back().instance;
   constexpr int kTries = 8;
   const double until = budget_.work + 0.2 * budget_.most;
   Found best = from_order(top);
@@ -87,23 +87,16 @@ Found Rounds::again(const Found& from) {
   const std::vector<Contraction> steps =
       coarsen(base_, goal_, {target(), &from.part}, rng_, budget_.work);
   Numbers part = from.part;
-  for (const Contraction& step : steps) {
-    Numbers coarse(step.level.size(), 0);
-    for (std::size_t v = 0; v < part.size(); ++v) coarse[step.coarse_of[v]] = part[v];
-    part = std::move(coarse);
-  }
-  refine(steps.empty() ? base_ : steps.back().level, part);
+  for (const Contraction& step : steps) part = step.to_coarse(part);
+  refine(steps.empty() ? base_ : steps.back().instance, part);
   return walk_back(steps, std::move(part));
 }
 
 // From a partition of the coarsest level to one of the base.
 Found Rounds::walk_back(const std::vector<Contraction>& steps, Numbers part) {
   for (std::size_t i = steps.size(); i-- > 0;) {
-    Numbers fine;
-    fine.reserve(steps[i].coarse_of.size());
-    for (const std::uint32_t c : steps[i].coarse_of) fine.push_back(part[c]);
-    part = std::move(fine);
-    refine(i == 0 ? base_ : steps[i - 1].level, part);
+    part = steps[i].to_fine(part);
+    refine(i == 0 ? base_ : steps[i - 1].instance, part);
   }
   return judged(base_, std::move(part));
 }

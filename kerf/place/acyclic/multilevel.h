@@ -10,7 +10,7 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/coarsen.h"
 #include "kerf/place/acyclic/goal.h"
-#include "kerf/place/acyclic/level.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place::acyclic {
 
@@ -29,7 +29,7 @@ struct Budget {
 
 class Rounds {
  public:
-  Rounds(const Level& base, const Goal& goal, Rng& rng, Budget& budget)
+  Rounds(const Instance& base, const Goal& goal, Rng& rng, Budget& budget)
       : base_(base), goal_(goal), rng_(rng), budget_(budget) {}
 
   // The next kind of order of the base, cut into runs.
@@ -47,13 +47,13 @@ class Rounds {
 
  private:
   std::uint32_t target() const;
-  Found judged(const Level& level, Numbers part) const;
-  void refine(const Level& level, Numbers& part);
-  Found runs_of_order(const Level& level);
-  Found from_order(const Level& level);
+  Found judged(const Instance& level, Numbers part) const;
+  void refine(const Instance& level, Numbers& part);
+  Found runs_of_order(const Instance& level);
+  Found from_order(const Instance& level);
   Found walk_back(const std::vector<Contraction>& steps, Numbers part);
 
-  const Level& base_;
+  const Instance& base_;
   const Goal& goal_;
   Rng& rng_;
   Budget& budget_;

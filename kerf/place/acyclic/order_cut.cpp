@@ -25,11 +25,11 @@ struct Stretch {
 
 class RunTable {
  public:
-  RunTable(const Level& level, const Goal& goal, std::span<const std::uint32_t> order)
+  RunTable(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order)
       : level_(level),
         goal_(goal),
         order_(order),
-        n_(level.size()),
+        n_(level.num_tasks()),
         k_(goal.parts()),
         first_(level.num_nets(), n_),
         held_(level.num_nets(), 0),
@@ -106,14 +106,14 @@ class RunTable {
   bool enter(const Run& run, std::uint32_t part, std::uint32_t a, std::uint32_t b) {
     const double before = value_[at(part, a)];
     if (before == kInfinity) return false;
-    if (run.bytes > goal_.memory[part] * stretch_.memory) return false;
+    if (run.bytes > level_.memory[part] * stretch_.memory) return false;
     if (goal_.is_cut()) {
       if (run.timed > 1 && run.time > goal_.limit[part] * stretch_.time) return false;
       offer(part + 1, b, before + run.cut, a);
       return true;
     }
     const double bound = goal_.least_load * stretch_.time;
-    const double time = goal_.slowness[part] * run.time;
+    const double time = level_.slowness[part] * run.time;
     if (time > bound && stretch_.time < kInfinity) return false;
     const double load = time + run.transfer;
     if (load <= bound || stretch_.time == kInfinity) {
@@ -122,9 +122,9 @@ class RunTable {
     return true;
   }
   void extend(Run& run, std::uint32_t v, std::uint32_t a) {
-    run.time += level_.time[v];
+    run.time += level_.accelerator_time[v];
     run.bytes += level_.bytes[v];
-    if (level_.time[v] > 0) ++run.timed;
+    if (level_.accelerator_time[v] > 0) ++run.timed;
     for (const std::uint32_t net : level_.nets[v]) {
       if (held_at_[net] != a) {
         held_at_[net] = a;
@@ -133,7 +133,7 @@ class RunTable {
       const double cost = level_.cost[net];
       const bool is_first = ++held_[net] == 1;
       if (is_first && first_[net] < a) run.cut += cost;
-      if (goal_.charging == Charging::host_staged) {
+      if (level_.charging == Charging::host_staged) {
         if (is_first) run.transfer += cost;
         if (held_[net] == level_.pins[net].size()) run.transfer -= cost;
       } else if (level_.source[net] == v) {
@@ -144,7 +144,7 @@ class RunTable {
     }
   }
 
-  const Level& level_;
+  const Instance& level_;
   const Goal& goal_;
   std::span<const std::uint32_t> order_;
   std::uint32_t n_;
@@ -172,16 +172,16 @@ constexpr std::array<Stretch, 14> kStretches = {{{1.0001, 1},
                                                  {kInfinity, 2.5},
                                                  {kInfinity, kInfinity}}};
 
-Numbers cut_exactly(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+Numbers cut_exactly(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
                     double& work) {
   RunTable table(level, goal, order);
   Numbers ends;
   for (std::size_t i = goal.is_cut() ? 0 : 1; ends.empty(); ++i) {
     ends = table.solve(kStretches.at(i), work);
   }
-  Numbers part(level.size(), 0);
+  Numbers part(level.num_tasks(), 0);
   std::uint32_t p = 0;
-  for (std::uint32_t i = 0; i < level.size(); ++i) {
+  for (std::uint32_t i = 0; i < level.num_tasks(); ++i) {
     while (ends[p] <= i) ++p;
     part[order[i]] = p;
   }
@@ -189,7 +189,7 @@ Numbers cut_exactly(const Level& level, const Goal& goal, std::span<const std::u
 }
 
 // By position: the cost of the nets that are open there.
-std::vector<double> open_costs(const Level& level, std::span<const std::uint32_t> order) {
+std::vector<double> open_costs(const Instance& level, std::span<const std::uint32_t> order) {
   std::vector<double> out;
   out.reserve(order.size() + 1);
   Numbers placed(level.num_nets(), 0);
@@ -207,12 +207,12 @@ std::vector<double> open_costs(const Level& level, std::span<const std::uint32_t
 }
 
 // run[vertex]: about `blocks` runs of about equal weight, each ending where few nets are open.
-Numbers find_blocks(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
                     std::uint32_t blocks) {
   const std::vector<double> open = open_costs(level, order);
   const auto weight_of = [&](std::uint32_t v) {
-    double out = 1.0 / static_cast<double>(level.size());
-    if (goal.total_time > 0) out += level.time[v] / goal.total_time;
+    double out = 1.0 / static_cast<double>(level.num_tasks());
+    if (goal.total_time > 0) out += level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out += level.bytes[v] / goal.total_bytes;
     return out;
   };
@@ -250,36 +250,36 @@ Numbers find_blocks(const Level& level, const Goal& goal, std::span<const std::u
 }
 
 // Two parts: what a position cuts is what is open there. Empty: no position keeps the limits.
-Numbers cut_once(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+Numbers cut_once(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
                  double& work) {
   const std::vector<double> open = open_costs(level, order);
-  work += 2.0 * (static_cast<double>(level.size()) + level.num_nets());
+  work += 2.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
   double time = 0;
   double bytes = 0;
   std::size_t best = 0;
   double fewest = kInfinity;
   for (std::size_t i = 1; i < order.size(); ++i) {
-    time += level.time[order[i - 1]];
+    time += level.accelerator_time[order[i - 1]];
     bytes += level.bytes[order[i - 1]];
     if (time > goal.limit[0] || goal.total_time - time > goal.limit[1]) continue;
-    if (bytes > goal.memory[0] || goal.total_bytes - bytes > goal.memory[1]) continue;
+    if (bytes > level.memory[0] || goal.total_bytes - bytes > level.memory[1]) continue;
     if (open[i] >= fewest) continue;
     fewest = open[i];
     best = i;
   }
   if (best == 0) return {};
-  Numbers part(level.size(), 0);
+  Numbers part(level.num_tasks(), 0);
   for (std::size_t i = best; i < order.size(); ++i) part[order[i]] = 1;
   return part;
 }
 
 // run[vertex] for an order of part after part.
-Numbers find_zoned_blocks(const Level& level, std::span<const std::uint32_t> part,
+Numbers find_zoned_blocks(const Instance& level, std::span<const std::uint32_t> part,
                           std::span<const std::uint32_t> along, double zone) {
   constexpr double kSmall = 12;  // blocks at each end of a part
   constexpr double kLarge = 12;  // in its middle
-  const auto weight_of = [&](std::uint32_t v) { return level.time[v]; };
-  Numbers out(level.size(), 0);
+  const auto weight_of = [&](std::uint32_t v) { return level.accelerator_time[v]; };
+  Numbers out(level.num_tasks(), 0);
   std::uint32_t block = 0;
   for (std::size_t begin = 0; begin < along.size(); ++block) {
     std::size_t end = begin;
@@ -307,34 +307,35 @@ Numbers find_zoned_blocks(const Level& level, std::span<const std::uint32_t> par
   return out;
 }
 
-Numbers cut_blocks(const Level& level, const Goal& goal, const Numbers& run, double& work) {
-  const Contraction blocks = contract_runs(level, run, goal.charging == Charging::link);
-  work += 4.0 * (static_cast<double>(level.size()) + level.num_nets());
-  Numbers along(blocks.level.size());
+Numbers cut_blocks(const Instance& level, const Goal& goal, const Numbers& run, double& work) {
+  const std::uint32_t count = run.empty() ? 0 : *std::ranges::max_element(run) + 1;
+  const Instance blocks = merge(level, run, count);
+  work += 4.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
+  Numbers along(count);
   std::iota(along.begin(), along.end(), 0U);
-  const Numbers of_block = cut_exactly(blocks.level, goal, along, work);
-  Numbers part(level.size());
-  for (std::uint32_t v = 0; v < level.size(); ++v) part[v] = of_block[run[v]];
+  const Numbers of_block = cut_exactly(blocks, goal, along, work);
+  Numbers part(level.num_tasks());
+  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) part[v] = of_block[run[v]];
   return part;
 }
 
 }  // namespace
 
-Numbers cut_again(const Level& level, const Goal& goal, std::span<const std::uint32_t> part,
+Numbers cut_again(const Instance& level, const Goal& goal, std::span<const std::uint32_t> part,
                   std::span<const std::uint32_t> order, double zone, double& work) {
   Numbers along(order.begin(), order.end());
   std::ranges::stable_sort(along, {}, [&](std::uint32_t v) { return part[v]; });
   return cut_blocks(level, goal, find_zoned_blocks(level, part, along, zone), work);
 }
 
-Numbers cut_order(const Level& level, const Goal& goal, std::span<const std::uint32_t> order,
+Numbers cut_order(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
                   double& work) {
   if (goal.is_cut() && goal.parts() == 2) {
     Numbers part = cut_once(level, goal, order, work);
     if (!part.empty()) return part;
   }
   const std::uint32_t most = std::max(1000U, 40 * goal.parts());
-  if (level.size() <= 2 * most) return cut_exactly(level, goal, order, work);
+  if (level.num_tasks() <= 2 * most) return cut_exactly(level, goal, order, work);
   return cut_blocks(level, goal, find_blocks(level, goal, order, most), work);
 }
 

@@ -1,28 +1,27 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A partition of a level, with loads and cut kept up as vertices move.
+// A SplitState of parts in an order: it knows the cut, the limits of the goal, and where a vertex
+// may go without an edge leading back.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "kerf/place/acyclic/goal.h"
-#include "kerf/place/acyclic/level.h"
+#include "kerf/place/refine/split_state.h"
 
 namespace kerf::place::acyclic {
 
 class PartState {
  public:
-  PartState(const Level& level, const Goal& goal, Numbers part);
+  // `level` and `goal` must outlive it.
+  PartState(const Instance& level, const Goal& goal, std::span<const std::uint32_t> part);
 
-  struct Change {
-    double cut = 0;
-    double from = 0;  // what the part left pays for tensors
-    double to = 0;    // what the part entered pays
-  };
-  Change change_of(std::uint32_t v, std::uint32_t to) const;
+  SplitState::Change change_of(std::uint32_t v, std::uint32_t to) const {
+    return state_.peek(v, to);
+  }
+  double cut_change(std::uint32_t v, std::uint32_t to) const;
   void move(std::uint32_t v, std::uint32_t to);
 
   // Parts v may go to: [first, last].
@@ -32,42 +31,29 @@ class PartState {
   };
   Range range_of(std::uint32_t v) const;
 
-  const Numbers& part() const { return part_; }
-  double load(std::uint32_t p) const { return goal_.slowness[p] * time_[p] + transfer_[p]; }
+  std::span<const std::uint32_t> part() const { return state_.devices(); }
+  double load(std::uint32_t p) const { return state_.load(p); }
   double time(std::uint32_t p) const { return time_[p]; }
-  double bytes(std::uint32_t p) const { return bytes_[p]; }
   std::uint32_t count(std::uint32_t p) const { return count_[p]; }
   double cut() const { return cut_; }
-  double largest_load() const;
-  double memory_excess(std::uint32_t p, double bytes) const;
-  // With `timed` vertices that take time: one alone may take more than its share.
-  double time_excess(std::uint32_t p, double time, std::uint32_t timed) const;
+  double largest_load() const { return state_.busiest(); }
   // Of both parts, after less before.
   double memory_excess_change(std::uint32_t v, std::uint32_t to) const;
   double time_excess_change(std::uint32_t v, std::uint32_t to) const;
   Score score() const;
-  // Parts that hold pins of a net.
-  std::uint32_t spread(std::uint32_t net) const { return spread_[net]; }
+  // Whether another part holds pins of one of its nets.
+  bool is_at_border(std::uint32_t v) const;
 
  private:
-  struct Slot {
-    std::uint32_t part = 0;
-    std::uint32_t pins = 0;
-  };
-  std::uint32_t pins_in(std::uint32_t net, std::uint32_t part) const;
-  void leave(std::uint32_t net, std::uint32_t part);
-  void enter(std::uint32_t net, std::uint32_t part);
-  Change change_of_net(std::uint32_t net, std::uint32_t v, std::uint32_t to) const;
-  void charge_all();
+  double memory_excess(std::uint32_t p, double bytes) const;
+  // With `timed` vertices that take time: one alone may take more than its share.
+  double time_excess(std::uint32_t p, double time, std::uint32_t timed) const;
 
-  const Level& level_;
+  const Instance& level_;
   const Goal& goal_;
-  Numbers part_;
-  std::vector<double> time_, bytes_, transfer_;  // by part
-  Numbers count_, timed_;                        // by part
-  std::vector<std::size_t> first_slot_;          // by net
-  std::vector<Slot> slots_;                      // those of a net that are used come first
-  Numbers spread_;                               // by net, how many are used
+  SplitState state_;
+  std::vector<double> time_;  // by part, slowness 1
+  Numbers count_, timed_;     // by part
   double cut_ = 0;
 };
 

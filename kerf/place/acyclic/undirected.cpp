@@ -14,10 +14,10 @@ namespace kerf::place::acyclic {
 namespace {
 
 // A net as a star from its source; weights in whole numbers.
-KwayGraph to_kway(const Level& level, const Goal& goal) {
+KwayGraph to_kway(const Instance& level, const Goal& goal) {
   const double mean_cost =
       std::accumulate(level.cost.begin(), level.cost.end(), 0.0) / std::max(1U, level.num_nets());
-  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.size());
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.num_tasks());
   for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
     const auto pins = level.pins[net];
     const double each =
@@ -33,14 +33,15 @@ KwayGraph to_kway(const Level& level, const Goal& goal) {
   KwayGraph out;
   out.first.push_back(0);
   const double total = std::max(goal.total_time, 1e-300);
-  const double scale = std::min(1e8, 1e4 * level.size());
-  for (std::uint32_t v = 0; v < level.size(); ++v) {
+  const double scale = std::min(1e8, 1e4 * level.num_tasks());
+  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
     for (const auto& [to, weight] : rows[v]) {
       out.neighbours.push_back(to);
       out.edge_weights.push_back(weight);
     }
     out.first.push_back(static_cast<std::int32_t>(out.neighbours.size()));
-    out.vertex_weights.push_back(static_cast<std::int32_t>(level.time[v] / total * scale));
+    out.vertex_weights.push_back(
+        static_cast<std::int32_t>(level.accelerator_time[v] / total * scale));
   }
   return out;
 }
@@ -55,8 +56,8 @@ Numbers halve(const KwayGraph& graph, const KwayOptions& options) {
 
 }  // namespace
 
-Numbers pulled_up(const Level& level, Numbers half) {
-  for (std::uint32_t v = level.size(); v-- > 0;) {
+Numbers pulled_up(const Instance& level, Numbers half) {
+  for (std::uint32_t v = level.num_tasks(); v-- > 0;) {
     if (half[v] == 0) continue;
     const auto after = level.successors[v];
     if (std::ranges::any_of(after, [&](std::uint32_t to) { return half[to] == 0; })) half[v] = 0;
@@ -64,8 +65,8 @@ Numbers pulled_up(const Level& level, Numbers half) {
   return half;
 }
 
-Numbers pushed_down(const Level& level, Numbers half) {
-  for (std::uint32_t v = 0; v < level.size(); ++v) {
+Numbers pushed_down(const Instance& level, Numbers half) {
+  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
     if (half[v] == 1) continue;
     const auto before = level.predecessors[v];
     if (std::ranges::any_of(before, [&](std::uint32_t u) { return half[u] == 1; })) half[v] = 1;
@@ -73,11 +74,12 @@ Numbers pushed_down(const Level& level, Numbers half) {
   return half;
 }
 
-std::vector<Numbers> undirected_halves(const Level& level, const Goal& goal, std::uint64_t seed) {
-  if (!has_metis() || goal.parts() != 2 || level.size() < 4) return {};
+std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal,
+                                       std::uint64_t seed) {
+  if (!has_metis() || goal.parts() != 2 || level.num_tasks() < 4) return {};
   KwayOptions options;
-  const double speed = 1 / goal.slowness[0] + 1 / goal.slowness[1];
-  options.shares = {1 / goal.slowness[0] / speed, 1 / goal.slowness[1] / speed};
+  const double speed = 1 / level.slowness[0] + 1 / level.slowness[1];
+  options.shares = {1 / level.slowness[0] / speed, 1 / level.slowness[1] / speed};
   // A little less than is allowed: what is mended afterwards may add to it.
   const double room = goal.limit[0] / (options.shares[0] * std::max(goal.total_time, 1e-300));
   options.imbalance = std::clamp(0.7 * (room - 1), 0.001, 0.5);

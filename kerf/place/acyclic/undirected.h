@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "kerf/place/acyclic/goal.h"
-#include "kerf/place/acyclic/level.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place::acyclic {
 
 // Halves of a goal of two parts as METIS finds them without regard to directions, as they are and
 // with the other one first. None without METIS.
-std::vector<Numbers> undirected_halves(const Level& level, const Goal& goal, std::uint64_t seed);
+std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal, std::uint64_t seed);
 
 // Without edges from half 1 to half 0: who leads into half 0 goes there.
-Numbers pulled_up(const Level& level, Numbers half);
+Numbers pulled_up(const Instance& level, Numbers half);
 // The same: who follows half 1 goes there.
-Numbers pushed_down(const Level& level, Numbers half);
+Numbers pushed_down(const Instance& level, Numbers half);
 
 }  // namespace kerf::place::acyclic

@@ -20,14 +20,12 @@ namespace {
 class MemoryMender {
  public:
   MemoryMender(const Instance& units, const std::vector<std::uint32_t>& device)
-      : units_(units), state_(units, device), bytes_(units.num_devices) {
-    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) bytes_[device[u]] += units.bytes[u];
-  }
+      : units_(units), state_(units, device) {}
 
   // False: there is no room, or no time.
   bool mend(const StopClock& clock) {
     for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
-      while (bytes_[d] > units_.memory[d]) {
+      while (state_.bytes(d) > units_.memory[d]) {
         if (clock.struck() || !move_cheapest(d)) return false;
       }
     }
@@ -55,14 +53,11 @@ class MemoryMender {
     }
     if (best_to == from) return false;
     state_.move(best, best_to);
-    bytes_[from] -= units_.bytes[best];
-    bytes_[best_to] += units_.bytes[best];
     return true;
   }
 
   const Instance& units_;
   SplitState state_;
-  std::vector<double> bytes_;
 };
 
 }  // namespace

@@ -5,8 +5,9 @@
 #include "kerf/place/refine/latency_enumeration.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
+
+#include "kerf/base/infinity.h"
 
 namespace kerf::place {
 namespace {
@@ -23,7 +24,7 @@ class Enumeration {
         device_(units_.num_tasks(), units_.cpu),
         node_device_(lowered.task_of.size(), units_.cpu),
         bytes_(units_.num_devices, 0) {
-    best_.objective = std::numeric_limits<double>::infinity();
+    best_.objective = kInfinity;
   }
 
   LoadAnswer run() {

@@ -3,7 +3,6 @@
 #include "kerf/place/refine/latency_timer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "kerf/base/infinity.h"
@@ -162,7 +161,7 @@ double LatencyTimer::longest_path() {
     }
     if (after_[g] != kNoIndex) release(after_[g]);
   }
-  return done == head_.size() ? latency : std::numeric_limits<double>::infinity();
+  return done == head_.size() ? latency : kInfinity;
 }
 
 }  // namespace kerf::place

@@ -20,11 +20,11 @@
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/place/coarsen/contract.h"
 #include "kerf/place/cut/cut_order.h"
 #include "kerf/place/order/grow.h"
 #include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
-#include "kerf/place/refine/contract.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {
@@ -210,7 +210,7 @@ class Refiner {
   Found cycle(const Found& from, double share, Rng& rng) const {
     if (clock_.struck()) return {};
     const Instance& problem = uncut_->problem();
-    Found best{to_coarse(uncut_->contraction, from.device), kInfinity, 0};
+    Found best{uncut_->contraction.to_coarse(from.device), kInfinity, 0};
     best.objective = objective_of(problem, best.device);
     // The split may hold apart what only equally good ones can; merged, it may not fit.
     if (best.objective == kInfinity) return {};
@@ -244,7 +244,7 @@ class Refiner {
     const Contraction coarse =
         coarsen(uncut_->problem(), target, mean_load_, best.device, clock_, rng);
     if (clock_.struck()) return;
-    Annealed found = annealed(coarse.instance, to_coarse(coarse, best.device), schedule, rng);
+    Annealed found = annealed(coarse.instance, coarse.to_coarse(best.device), schedule, rng);
     found.device = coarse.to_fine(found.device);
     improve(best, std::move(found));
   }

@@ -68,6 +68,12 @@ void SplitState::refresh() {
 
 double SplitState::busiest() const { return *std::max_element(load_.begin(), load_.end()); }
 
+std::uint32_t SplitState::spread(std::uint32_t net) const {
+  std::uint32_t out = 0;
+  for (std::uint32_t d = 0; d < units_.num_devices; ++d) out += pins_on(net, d) > 0 ? 1 : 0;
+  return out;
+}
+
 // What the unit's move makes two devices pay more for its net at `place`. Searches spend their time
 // here.
 template <Charging kCharging>

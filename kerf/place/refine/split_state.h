@@ -24,7 +24,13 @@ class SplitState {
   std::span<const std::uint32_t> devices() const { return device_; }
   std::uint32_t device(std::uint32_t unit) const { return device_[unit]; }
   double load(std::uint32_t device) const { return load_[device]; }
+  double bytes(std::uint32_t device) const { return bytes_[device]; }
   double busiest() const;
+  // Units of a net on a device, and devices that hold some.
+  std::uint32_t pins_on(std::uint32_t net, std::uint32_t device) const {
+    return count_[net * std::size_t{units_.num_devices} + device];
+  }
+  std::uint32_t spread(std::uint32_t net) const;
   bool fits(std::uint32_t unit, std::uint32_t to) const {
     return units_.runs_on(unit, to) && bytes_[to] + units_.bytes[unit] <= units_.memory[to];
   }

@@ -11,16 +11,9 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/instance.h"
+#include "kerf/place/coarsen/contraction.h"
 
 namespace kerf::place {
-
-struct Contraction {
-  Instance instance;                  // may be without precedence: nobody asks here
-  std::vector<std::uint32_t> merged;  // by task of the instance it came from
-
-  std::vector<std::uint32_t> to_fine(std::span<const std::uint32_t> device) const;
-};
 
 // Merges what every split with a max load below `limit` keeps together: two units that, held apart,
 // bring the device of one of them to the limit by their times and the tensors they share, whichever
@@ -33,9 +26,5 @@ Contraction contract_uncuttable(const Instance& problem, double limit, const Sto
 // For coarse searches: good plans may be lost.
 Contraction coarsen(const Instance& problem, std::size_t target, double most,
                     std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng);
-
-// A split that keeps every merged unit on one device.
-std::vector<std::uint32_t> to_coarse(const Contraction& contraction,
-                                     std::span<const std::uint32_t> device);
 
 }  // namespace kerf::place

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/place/refine/contract.h"
+#include "kerf/place/coarsen/contract.h"
 
 #include <algorithm>
 #include <numeric>
@@ -112,8 +112,8 @@ double largest_memory(const Instance& problem, bool on_accelerator) {
 Contraction unchanged(const Instance& problem) {
   Contraction out;
   out.instance = problem;
-  out.merged.resize(problem.num_tasks());
-  std::iota(out.merged.begin(), out.merged.end(), 0U);
+  out.group_of.resize(problem.num_tasks());
+  std::iota(out.group_of.begin(), out.group_of.end(), 0U);
   return out;
 }
 
@@ -122,14 +122,14 @@ class Merger {
  public:
   explicit Merger(const Instance& problem) : start_(problem) {}
 
-  const Instance& problem() const { return out_.merged.empty() ? start_ : out_.instance; }
-  bool merged() const { return !out_.merged.empty(); }
+  const Instance& problem() const { return out_.group_of.empty() ? start_ : out_.instance; }
+  bool merged() const { return !out_.group_of.empty(); }
   const Contraction& contraction() const { return out_; }
   void merge_groups(UnionFind& groups) {
     std::vector<std::uint32_t> number = groups.numbers();
     Instance after = merge(problem(), number, groups.num_sets());
-    for (std::uint32_t& unit : out_.merged) unit = number[unit];
-    if (out_.merged.empty()) out_.merged = std::move(number);
+    for (std::uint32_t& unit : out_.group_of) unit = number[unit];
+    if (out_.group_of.empty()) out_.group_of = std::move(number);
     out_.instance = std::move(after);
   }
   Contraction take() { return merged() ? std::move(out_) : unchanged(start_); }
@@ -140,19 +140,6 @@ class Merger {
 };
 
 }  // namespace
-
-std::vector<std::uint32_t> Contraction::to_fine(std::span<const std::uint32_t> device) const {
-  std::vector<std::uint32_t> out;
-  for (const std::uint32_t unit : merged) out.push_back(device[unit]);
-  return out;
-}
-
-std::vector<std::uint32_t> to_coarse(const Contraction& contraction,
-                                     std::span<const std::uint32_t> device) {
-  std::vector<std::uint32_t> out(contraction.instance.num_tasks(), 0);
-  for (std::size_t u = 0; u < device.size(); ++u) out[contraction.merged[u]] = device[u];
-  return out;
-}
 
 Contraction contract_uncuttable(const Instance& problem, double limit, const StopClock& clock) {
   const Separability below(problem, limit);
@@ -209,7 +196,7 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
     }
     if (groups.num_sets() == units.num_tasks() || clock.struck()) break;
     merger.merge_groups(groups);
-    if (!held.empty()) held = to_coarse(merger.contraction(), device);
+    if (!held.empty()) held = merger.contraction().to_coarse(device);
   }
   return merger.take();
 }

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// An Instance whose tasks are groups of another's tasks, and the way between splits of the two.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kerf/place/instance.h"
+
+namespace kerf::place {
+
+struct Contraction {
+  Instance instance;
+  std::vector<std::uint32_t> group_of;  // by task of the instance it came from
+
+  // A split of the instance it came from that keeps every group on one device, as one of the
+  // groups, and back.
+  std::vector<std::uint32_t> to_coarse(std::span<const std::uint32_t> device) const;
+  std::vector<std::uint32_t> to_fine(std::span<const std::uint32_t> device) const;
+};
+
+// Edges among groups from edges among their tasks; a task of no group (kNoIndex) has none.
+Rows between_groups(const Rows& successors, std::span<const std::uint32_t> group,
+                    std::size_t groups);
+
+// merge with the edges among the groups, which may form cycles, and their own order by number.
+Instance merge_ordered(const Instance& instance, std::span<const std::uint32_t> group,
+                       std::size_t groups);
+
+}  // namespace kerf::place
