@@ -28,7 +28,6 @@ class BorderClimber {
   }
 
   void run(const StopClock& clock) {
-    constexpr std::int64_t kWorkOfAStep = 3;
     while (steps_ > 0 && !clock.struck()) {
       const std::int64_t before = steps_;
       const std::uint32_t busiest = busiest_device();

@@ -63,7 +63,6 @@ class Annealer {
 
   Annealed run(const AnnealSchedule& schedule, double good_enough, const StopClock& clock) {
     constexpr std::int64_t kRoundProposals = 1024;
-    constexpr std::int64_t kWorkOfAStep = 3;
     // Seldom enough that large problems do not spend their time on it.
     const std::size_t sums = units_.num_nets() * units_.num_devices;
     const int rounds_between = static_cast<int>(std::clamp<std::size_t>(sums / 256, 128, 1 << 20));

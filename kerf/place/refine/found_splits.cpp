@@ -5,17 +5,51 @@
 #include <algorithm>
 #include <utility>
 
+#include "kerf/place/refine/tasks.h"
+
 namespace kerf::place {
 
-void keep_found(std::vector<Found>& splits, Found found) {
-  if (found.objective == std::numeric_limits<double>::infinity()) return;
-  for (const Found& other : splits) {
+void FoundSplits::keep(Found found) {
+  work_ += found.work;
+  if (found.objective == kInfinity) return;
+  for (const Found& other : splits_) {
     if (other.device == found.device) return;
   }
   const auto place =
-      std::upper_bound(splits.begin(), splits.end(), found,
+      std::upper_bound(splits_.begin(), splits_.end(), found,
                        [](const Found& a, const Found& b) { return a.objective < b.objective; });
-  splits.insert(place, std::move(found));
+  splits_.insert(place, std::move(found));
+}
+
+const std::vector<Found>& FoundSplits::keep_best(std::size_t count) {
+  splits_.resize(std::min(splits_.size(), count));
+  return splits_;
+}
+
+Rng FoundSplits::rng_of(std::uint64_t task) const {
+  Rng mixed(options_.seed ^ task * 0xd1342543de82ef95ULL);
+  return Rng(mixed.next());
+}
+
+void FoundSplits::run(std::size_t tasks, const std::function<Found(std::size_t, Rng&)>& task) {
+  std::vector<Found> results(tasks);
+  const std::size_t counted = run_tasks(tasks, options_.threads, [&](std::size_t i) {
+    Rng rng = rng_of(next_task_ + i);
+    results[i] = task(i, rng);
+    return is_good(results[i].objective);
+  });
+  next_task_ += tasks;
+  for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
+}
+
+LoadAnswer FoundSplits::answer(bool proved, const StopClock& clock) const {
+  LoadAnswer out;
+  out.work = work_;
+  out.objective = objective();
+  if (!empty()) out.device = splits_.front().device;
+  out.optimal = is_good() || (proved && !empty());
+  out.truncated = !proved && !out.optimal && clock.has_struck();
+  return out;
 }
 
 }  // namespace kerf::place

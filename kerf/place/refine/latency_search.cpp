@@ -8,23 +8,19 @@
 // holders of a tensor, or what hangs together on a device, so that borders of pieces wander and
 // whole pieces change places. O(edges) a proposal; not optimal in general.
 #include "kerf/place/refine/latency_search.h"
-#include "kerf/base/infinity.h"
-#include "kerf/base/stop_clock.h"
-#include "kerf/place/refine/found_splits.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
-#include "kerf/place/refine/anneal.h"
+#include "kerf/base/stop_clock.h"
+#include "kerf/place/refine/found_splits.h"
 #include "kerf/place/refine/latency_enumeration.h"
 #include "kerf/place/refine/latency_starts.h"
 #include "kerf/place/refine/latency_timer.h"
-#include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {
 namespace {
@@ -34,7 +30,6 @@ using Split = std::vector<std::uint32_t>;
 constexpr double kWorkPerSecond = 5e7;       // about 0.5 s of a core of 2.8 GHz
 constexpr double kWorkPerSquaredUnit = 3e3;  // before the first restart
 constexpr std::int64_t kWorkPerSplit = 16;   // what does not grow with the edges
-constexpr double kEqual = 1e-9;
 
 struct Heat {
   double first;
@@ -246,7 +241,10 @@ class LatencyAnnealer {
 class LatencySearch {
  public:
   LatencySearch(const LoadProblem& problem, const LoadOptions& options, bool serial)
-      : options_(options), clock_(options.safety_stop()), setting_(make_setting(problem, serial)) {
+      : options_(options),
+        clock_(options.safety_stop()),
+        setting_(make_setting(problem, serial)),
+        found_(options) {
     work_ = kWorkPerSecond * std::clamp(options.time_budget, 0.0, 1e6);
   }
 
@@ -257,7 +255,7 @@ class LatencySearch {
     }
     if (may_try_all()) {
       try_all();
-      return answer();
+      return found_.answer(tried_all_, clock_);
     }
     const auto count = static_cast<double>(setting_.lowered.instance.num_tasks());
     const double first = std::min(work_, kWorkPerSquaredUnit * count * count);
@@ -266,7 +264,7 @@ class LatencySearch {
     cool(3, 0.3 * first, {1e-3, 1e-5});
     cool(2, 0.3 * first, {3e-4, 1e-6});
     while (!over()) restart();
-    return answer();
+    return found_.answer(tried_all_, clock_);
   }
 
  private:
@@ -286,16 +284,9 @@ class LatencySearch {
     return find_latency(setting_.problem, setting_.lowered.to_nodes(device), setting_.serial);
   }
 
-  bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
-
   void add_start(Split start) {
     const double objective = latency(start);
-    keep({std::move(start), objective, 0});
-  }
-
-  void keep(Found found) {
-    work_done_ += found.work;
-    keep_found(found_, std::move(found));
+    found_.keep({std::move(start), objective, 0});
   }
 
   bool may_try_all() const {
@@ -306,54 +297,45 @@ class LatencySearch {
   }
 
   void try_all() {
-    if (!found_.empty() && good(found_.front().objective)) return;
+    if (found_.is_good()) return;
     LatencyTimer timer(setting_.problem, setting_.serial);
     LoadAnswer all = try_all_splits(setting_.lowered, timer, options_.good_enough, clock_);
     tried_all_ = all.optimal;
     Found best{std::move(all.device), all.objective, all.work};
     if (!best.device.empty()) check(best);
-    keep(std::move(best));
+    found_.keep(std::move(best));
   }
 
   bool over() const {
-    return found_.empty() || good(found_.front().objective) ||
-           static_cast<double>(work_done_) >= work_ || clock_.struck();
+    return found_.empty() || found_.is_good() || found_.work() >= work_ || clock_.struck();
   }
 
   // The best `kept` again.
   void cool(std::size_t kept, double work, Heat heat) {
     if (over()) return;
-    found_.resize(std::min(found_.size(), kept));
     std::vector<Attempt> attempts;
-    for (const Found& found : found_) attempts.push_back({found.device, heat});
+    for (const Found& found : found_.keep_best(kept)) attempts.push_back({found.device, heat});
     round(attempts, work);
   }
 
   // From the best two with heats that let go of a little or of nearly everything; ever longer.
   void restart() {
     constexpr double kHeats[] = {0.3, 0.1, 0.03, 0.01};
-    found_.resize(std::min<std::size_t>(found_.size(), 2));
     std::vector<Attempt> attempts;
-    for (const Found& found : found_) {
+    for (const Found& found : found_.keep_best(2)) {
       for (const double heat : kHeats) attempts.push_back({found.device, {heat, 1e-3 * heat}});
     }
-    const auto done = static_cast<double>(work_done_);
-    round(attempts, std::min(work_ - done, 0.5 * done));
+    round(attempts, std::min(work_ - found_.work(), 0.5 * found_.work()));
   }
 
   void round(const std::vector<Attempt>& attempts, double work) {
-    std::vector<Found> results(attempts.size());
     const auto each = static_cast<std::int64_t>(work / static_cast<double>(attempts.size())) + 1;
-    const std::size_t counted = run_tasks(attempts.size(), options_.threads, [&](std::size_t i) {
-      Rng mixed(options_.seed ^ (next_task_ + i) * 0xd1342543de82ef95ULL);
-      Rng rng(mixed.next());
+    found_.run(attempts.size(), [&](std::size_t i, Rng& rng) {
       LatencyAnnealer annealer(setting_, attempts[i].start, rng);
-      results[i] = annealer.run(each, attempts[i].heat, options_.good_enough, clock_);
-      check(results[i]);
-      return good(results[i].objective);
+      Found found = annealer.run(each, attempts[i].heat, options_.good_enough, clock_);
+      check(found);
+      return found;
     });
-    next_task_ += attempts.size();
-    for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
   }
 
   // The objective from scratch; the timer must agree.
@@ -364,24 +346,12 @@ class LatencySearch {
     found.objective = objective;
   }
 
-  LoadAnswer answer() const {
-    LoadAnswer out;
-    out.work = work_done_;
-    out.objective = found_.empty() ? kInfinity : found_.front().objective;
-    if (!found_.empty()) out.device = found_.front().device;
-    out.optimal = !found_.empty() && (tried_all_ || good(out.objective));
-    out.truncated = !tried_all_ && !out.optimal && clock_.has_struck();
-    return out;
-  }
-
   const LoadOptions& options_;
   StopClock clock_;
   Setting setting_;
+  FoundSplits found_;
   double work_;
-  std::int64_t work_done_ = 0;
   bool tried_all_ = false;
-  std::uint64_t next_task_ = 1;
-  std::vector<Found> found_;  // best first
 };
 
 }  // namespace

@@ -8,16 +8,14 @@
 // most of the work. What no split below the incumbent can separate is merged first. Not optimal in
 // general.
 #include "kerf/place/refine/refine.h"
-#include "kerf/base/infinity.h"
-#include "kerf/place/refine/found_splits.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/base/infinity.h"
 #include "kerf/base/rng.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/coarsen/contract.h"
@@ -25,6 +23,7 @@
 #include "kerf/place/order/grow.h"
 #include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
+#include "kerf/place/refine/found_splits.h"
 #include "kerf/place/refine/tasks.h"
 
 namespace kerf::place {
@@ -37,7 +36,6 @@ constexpr double kSizeInCache = 1e5;         // larger problems take longer for 
 constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
 constexpr double kLeastWork = 2e6;
 constexpr double kWorkPerCycleUnit = 12e3;  // of one cycle
-constexpr double kEqual = 1e-9;             // relative; objectives this close count as equal
 // What takes time beside the annealing, for each unit and each unit of a net; in work.
 constexpr double kWorkOfOrder = 250;
 constexpr double kWorkOfContraction = 60;
@@ -55,8 +53,7 @@ bool is_split(const Instance& problem, const Split& device) {
 
 // What is not annealing, in steps as clocks count them.
 void count_work(double work_each, double size) {
-  constexpr double kWorkOfAStep = 3;
-  count_steps(static_cast<std::int64_t>(work_each * size / kWorkOfAStep));
+  count_steps(static_cast<std::int64_t>(work_each * size) / kWorkOfAStep);
 }
 
 // Infinite when it does not fit.
@@ -80,6 +77,7 @@ class Refiner {
       : problem_(problem),
         options_(options),
         clock_(options.safety_stop()),
+        found_(options),
         mean_load_(problem.total_accelerator_time() / std::max(problem.cpu, 1U)) {
     const auto count = static_cast<double>(problem.num_tasks());
     size_ = count + static_cast<double>(problem.pins.num_values());
@@ -89,7 +87,7 @@ class Refiner {
   }
 
   LoadAnswer run(std::span<const Split> starts) {
-    for (const Split& start : starts) keep({start, objective_of(problem_, start), 0});
+    for (const Split& start : starts) found_.keep({start, objective_of(problem_, start), 0});
     add_own_starts();
     if (!done()) coarse_starts(0.25);
     struct Round {
@@ -100,32 +98,25 @@ class Refiner {
     for (const Round round : {Round{6, 0.2}, Round{3, 0.15}, Round{2, 0.2}, Round{2, 0.2}}) {
       if (!done()) cycles(round.kept, round.share);
     }
-    return answer();
+    return found_.answer(false, clock_);
   }
 
  private:
-  bool good(double objective) const { return objective <= options_.good_enough * (1 + kEqual); }
-  bool done() const { return found_.empty() || good(found_.front().objective) || clock_.struck(); }
-
-  void keep(Found found) {
-    work_done_ += found.work;
-    keep_found(found_, std::move(found));
-  }
+  bool done() const { return found_.empty() || found_.is_good() || clock_.struck(); }
 
   void add_order(const std::vector<std::uint32_t>& order) {
-    const double limit = found_.empty() ? kInfinity : found_.front().objective;
     count_work(kWorkOfOrder, size_);
-    if (auto split = cut_order(problem_, order, limit, clock_)) {
+    if (auto split = cut_order(problem_, order, found_.objective(), clock_)) {
       const double objective = objective_of(problem_, *split);
-      keep({*std::move(split), objective, 0});
+      found_.keep({*std::move(split), objective, 0});
     }
   }
 
   void add_own_starts() {
-    Rng rng = rng_of(0);
+    Rng rng = found_.next_rng();
     if (auto filled = fill_memory(problem_, clock_, rng)) {
       const double objective = objective_of(problem_, *filled);
-      keep({*std::move(filled), objective, 0});
+      found_.keep({*std::move(filled), objective, 0});
     }
     if (problem_.num_tasks() == 0 || clock_.struck()) return;
     const std::uint32_t end = far_unit(problem_, 0);
@@ -140,12 +131,6 @@ class Refiner {
         add_order(grow_order(problem_, first, noise, clock_, rng));
       }
     }
-  }
-
-  // Random numbers of a task: the same whichever thread runs it.
-  Rng rng_of(std::uint64_t task) const {
-    Rng mixed(options_.seed ^ (task + 1) * 0xd1342543de82ef95ULL);
-    return Rng(mixed.next());
   }
 
   // Anneals coarse problems from random splits.
@@ -165,7 +150,7 @@ class Refiner {
     double total = 0;
     for (std::size_t i = 0; i < count; ++i) total += kKinds[i].fraction;
     contract();
-    round(count, [&](std::size_t i, Rng& rng) {
+    found_.run(count, [&](std::size_t i, Rng& rng) {
       const Kind& kind = kKinds[i];
       return coarse_start(kind.fraction, kind.sharp, share * kind.fraction / total, rng);
     });
@@ -199,9 +184,8 @@ class Refiner {
     const double worth = share * work_ / (kWorkPerAnnealedUnit * std::max(size_, 1.0));
     kept = static_cast<std::size_t>(std::clamp(worth, 1.0, static_cast<double>(kept)));
     contract();
-    found_.resize(std::min(found_.size(), kept));
-    const std::vector<Found> from = found_;
-    round(from.size(), [&](std::size_t i, Rng& rng) {
+    const std::vector<Found> from = found_.keep_best(kept);
+    found_.run(from.size(), [&](std::size_t i, Rng& rng) {
       return cycle(from[i], share / static_cast<double>(from.size()), rng);
     });
   }
@@ -225,7 +209,7 @@ class Refiner {
     schedule.first_heat *= cooler;
     schedule.last_heat *= cooler;
     while (static_cast<double>(best.work) < work && !clock_.struck() && schedule.work > 0 &&
-           !good(best.objective)) {
+           !found_.is_good(best.objective)) {
       if (merges) {
         improve_coarse(best, schedule, rng);
       } else {
@@ -286,44 +270,20 @@ class Refiner {
 
   // What every split better than the best has together; large problems in little time go without.
   void contract() {
-    const double limit = found_.front().objective * (1 - kEqual);
+    const double limit = found_.objective() * (1 - kEqual);
     const bool affordable = kWorkOfContraction * size_ < 0.02 * work_;
     if (uncut_ && (!affordable || uncut_->limit == limit)) return;
     if (affordable) count_work(kWorkOfContraction, size_);
     uncut_ = Uncut{contract_uncuttable(problem_, affordable ? limit : kInfinity, clock_), limit};
   }
 
-  template <typename Task>
-  void round(std::size_t count, const Task& task) {
-    std::vector<Found> results(count);
-    const std::size_t counted = run_tasks(count, options_.threads, [&](std::size_t i) {
-      Rng rng = rng_of(next_task_ + i);
-      results[i] = task(i, rng);
-      return good(results[i].objective);
-    });
-    next_task_ += count;
-    for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
-  }
-
-  LoadAnswer answer() const {
-    LoadAnswer out;
-    out.work = work_done_;
-    out.objective = found_.empty() ? kInfinity : found_.front().objective;
-    if (!found_.empty()) out.device = found_.front().device;
-    out.optimal = !found_.empty() && good(out.objective);
-    out.truncated = !out.optimal && clock_.has_struck();
-    return out;
-  }
-
   const Instance& problem_;
   const LoadOptions& options_;
   StopClock clock_;
+  FoundSplits found_;
   double mean_load_;
   double work_;  // to be done in all
   double size_;  // units and units of nets
-  std::int64_t work_done_ = 0;
-  std::uint64_t next_task_ = 1;
-  std::vector<Found> found_;  // best first
   std::optional<Uncut> uncut_;
 };
 

@@ -16,6 +16,9 @@
 
 namespace kerf::place {
 
+// Nets that a search over it looks at in one of the steps that clocks count.
+inline constexpr std::int64_t kWorkOfAStep = 3;
+
 class SplitState {
  public:
   // `units` must outlive the state.
