@@ -3,6 +3,7 @@
 #include "kerf/driver/compare.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 

@@ -14,11 +14,11 @@
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/partition/registry/registry.h"
 #include "kerf/place/bound/published_bounds.h"
-#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/lower_bound.h"
 #include "kerf/place/lower_load.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/mincut/prove.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "tests/place/random_load.h"
 
 namespace kerf::place {

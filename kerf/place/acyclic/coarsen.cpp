@@ -10,12 +10,10 @@
 //   cycle leads from m to m + 1, from the low side of one cluster to the high side of the next. It
 //   is enough to allow no such edge.
 // - Trees. In a cluster where all but one vertex have their only predecessor in the cluster, that
-// one
-//   reaches all others, and all edges enter there: a cycle of clusters would be one of vertices.
-//   The same for only successors.
+//   one reaches all others, and all edges enter there: a cycle of clusters would be one of
+//   vertices. The same for only successors.
 // - Runs of a topological order.
 #include "kerf/place/acyclic/coarsen.h"
-#include "kerf/place/order/two_way_orders.h"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +23,8 @@
 #include "kerf/base/error.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
-#include "kerf/place/acyclic/orders.h"
+#include "kerf/place/order/two_way_orders.h"
+
 namespace kerf::place::acyclic {
 namespace {
 

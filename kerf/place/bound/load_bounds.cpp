@@ -13,8 +13,8 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/place/bound/cut_bounds.h"
-#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/mincut/prove.h"
+#include "kerf/place/pack/cost_scale.h"
 
 namespace kerf::place {
 namespace {
@@ -144,8 +144,8 @@ std::vector<LowerBound> find_load_bounds(const Instance& unscaled, double time_b
   const CostScale scale = find_cost_scale(unscaled);
   const Instance problem = scale_costs(unscaled, scale);
   const SearchBudget all = SearchBudget::of(time_budget);
-  std::vector<LowerBound> bounds = {work_bound(problem), unit_bound(problem), {},
-                                    memory_bound(problem)};
+  std::vector<LowerBound> bounds = {
+      work_bound(problem), unit_bound(problem), {}, memory_bound(problem)};
   CutBounds cuts(problem, all);
   bounds.push_back(cuts.cut());
   bounds.push_back(cuts.pair());

@@ -11,10 +11,10 @@
 #include <optional>
 
 #include "kerf/base/infinity.h"
-#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/fuse.h"
 #include "kerf/place/mincut/half_split.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/search_budget.h"
 
 namespace kerf::place {

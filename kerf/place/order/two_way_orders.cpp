@@ -11,48 +11,48 @@
 namespace kerf::place {
 namespace {
 
-Waiting waiting_in(const Flow& flow, bool backwards) {
-  return backwards ? Waiting(flow.predecessors, flow.successors)
-                   : Waiting(flow.successors, flow.predecessors);
+Waiting waiting_in(const Instance& instance, bool backwards) {
+  return backwards ? Waiting(instance.predecessors, instance.successors)
+                   : Waiting(instance.successors, instance.predecessors);
 }
 
-Order depth_first(const Flow& flow, bool backwards, Rng& rng) {
-  Waiting waiting = waiting_in(flow, backwards);
+Order depth_first(const Instance& instance, bool backwards, Rng& rng) {
+  Waiting waiting = waiting_in(instance, backwards);
   return take_in_turn(waiting, waiting.first_shuffled(rng), {}, last_of);
 }
 
-Order random_order(const Flow& flow, bool backwards, Rng& rng) {
-  Waiting waiting = waiting_in(flow, backwards);
+Order random_order(const Instance& instance, bool backwards, Rng& rng) {
+  Waiting waiting = waiting_in(instance, backwards);
   return take_in_turn(waiting, waiting.first_shuffled(rng), {},
                       [&](const Order& ready) { return rng.below(ready.size()); });
 }
 
 // By vertex, the longest path to it; backwards: from it.
-Order find_heights(const Flow& flow, bool backwards) {
-  const std::uint32_t n = flow.size();
+Order find_heights(const Instance& instance, bool backwards) {
+  const std::uint32_t n = instance.num_tasks();
   Order height(n, 0);
   const auto raise = [&](std::uint32_t v, const Rows& before) {
     for (const std::uint32_t u : before[v]) height[v] = std::max(height[v], height[u] + 1);
   };
   if (backwards) {
-    for (std::uint32_t v = n; v-- > 0;) raise(v, flow.successors);
+    for (std::uint32_t v = n; v-- > 0;) raise(v, instance.successors);
   } else {
-    for (std::uint32_t v = 0; v < n; ++v) raise(v, flow.predecessors);
+    for (std::uint32_t v = 0; v < n; ++v) raise(v, instance.predecessors);
   }
   return height;
 }
 
 // Slices of equal height, each as numbered or depth first.
-Order by_levels(const Flow& flow, bool backwards, Rng& rng) {
+Order by_levels(const Instance& instance, bool backwards, Rng& rng) {
   Order out;
   if (rng.below(2) == 0) {
-    out = depth_first(flow, backwards, rng);
+    out = depth_first(instance, backwards, rng);
   } else {
-    out.resize(flow.size());
+    out.resize(instance.num_tasks());
     std::iota(out.begin(), out.end(), 0U);
     if (backwards) std::ranges::reverse(out);
   }
-  const Order height = find_heights(flow, backwards);
+  const Order height = find_heights(instance, backwards);
   std::ranges::stable_sort(out, {}, [&](std::uint32_t v) { return height[v]; });
   return out;
 }
@@ -61,16 +61,16 @@ Order by_levels(const Flow& flow, bool backwards, Rng& rng) {
 // least and closes most; of equals one that became cheaper lately, to stay in one place.
 class LeastCut {
  public:
-  LeastCut(const Flow& flow, bool backwards, Rng& rng)
-      : flow_(flow),
+  LeastCut(const Instance& instance, bool backwards, Rng& rng)
+      : instance_(instance),
         rng_(rng),
-        waiting_(waiting_in(flow, backwards)),
-        placed_(flow.num_nets(), 0),
-        price_(flow.size(), 0),
-        is_placed_(flow.size(), false),
-        stamp_(flow.size(), 0) {
-    for (std::uint32_t v = 0; v < flow.size(); ++v) {
-      for (const std::uint32_t net : flow.nets[v]) price_[v] += flow.cost[net];
+        waiting_(waiting_in(instance, backwards)),
+        placed_(instance.num_nets(), 0),
+        price_(instance.num_tasks(), 0),
+        is_placed_(instance.num_tasks(), false),
+        stamp_(instance.num_tasks(), 0) {
+    for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) {
+      for (const std::uint32_t net : instance.nets[v]) price_[v] += instance.cost[net];
     }
     for (const std::uint32_t v : waiting_.first_shuffled(rng)) push(v);
   }
@@ -102,25 +102,25 @@ class LeastCut {
     ready_.push({price_[v], clock_ * 4 + rng_.below(16), v, ++stamp_[v]});
   }
   void cheapen(std::uint32_t net) {
-    for (const std::uint32_t pin : flow_.pins[net]) {
+    for (const std::uint32_t pin : instance_.pins[net]) {
       if (is_placed_[pin]) continue;
-      price_[pin] -= flow_.cost[net];
+      price_[pin] -= instance_.cost[net];
       if (waiting_.is_ready(pin)) push(pin);
     }
   }
   void place(std::uint32_t v) {
     ++clock_;
     is_placed_[v] = true;
-    for (const std::uint32_t net : flow_.nets[v]) {
+    for (const std::uint32_t net : instance_.nets[v]) {
       const std::uint32_t placed = ++placed_[net];
       // Opened: the others no longer do. One is left: it will close it.
       if (placed == 1) cheapen(net);
-      if (placed + 1 == flow_.pins[net].size()) cheapen(net);
+      if (placed + 1 == instance_.pins[net].size()) cheapen(net);
     }
     waiting_.place(v, [&](std::uint32_t to) { push(to); });
   }
 
-  const Flow flow_;
+  const Instance& instance_;
   Rng& rng_;
   Waiting waiting_;
   Order placed_;               // by net
@@ -133,50 +133,51 @@ class LeastCut {
 
 // By vertex: 0 in half 0 with all before it, 2 in half 1 with all after it, else 1. Never falls
 // along an edge.
-Order find_sides(const Flow& flow, std::span<const std::uint32_t> half) {
-  const std::uint32_t n = flow.size();
+Order find_sides(const Instance& instance, std::span<const std::uint32_t> half) {
+  const std::uint32_t n = instance.num_tasks();
   Order out(n, 1);
   const auto all = [&](std::span<const std::uint32_t> row, std::uint32_t side) {
     return std::ranges::all_of(row, [&](std::uint32_t u) { return out[u] == side; });
   };
   for (std::uint32_t v = 0; v < n; ++v) {
-    if (half[v] == 0 && all(flow.predecessors[v], 0)) out[v] = 0;
+    if (half[v] == 0 && all(instance.predecessors[v], 0)) out[v] = 0;
   }
   for (std::uint32_t v = n; v-- > 0;) {
-    if (half[v] == 1 && all(flow.successors[v], 2)) out[v] = 2;
+    if (half[v] == 1 && all(instance.successors[v], 2)) out[v] = 2;
   }
   return out;
 }
 
 }  // namespace
 
-Order order_by_halves(const Flow& flow, std::span<const std::uint32_t> half, bool backwards) {
-  const Order side = find_sides(flow, half);
-  const Order height = find_heights(flow, backwards);
+Order order_by_halves(const Instance& instance, std::span<const std::uint32_t> half,
+                      bool backwards) {
+  const Order side = find_sides(instance, half);
+  const Order height = find_heights(instance, backwards);
   const std::uint32_t heights = height.empty() ? 0 : *std::ranges::max_element(height) + 1;
   const auto place_of = [&](std::uint32_t v) {
     const std::uint32_t along = backwards ? heights - 1 - height[v] : height[v];
     return std::size_t{side[v]} * heights + along;
   };
   std::vector<std::uint32_t> next(std::size_t{3} * heights + 1, 0);
-  for (std::uint32_t v = 0; v < flow.size(); ++v) ++next[place_of(v) + 1];
+  for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) ++next[place_of(v) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
-  Order out(flow.size());
-  for (std::uint32_t v = 0; v < flow.size(); ++v) out[next[place_of(v)]++] = v;
+  Order out(instance.num_tasks());
+  for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) out[next[place_of(v)]++] = v;
   return out;
 }
 
-Order find_order(const Flow& flow, TwoWayOrder kind, bool backwards, Rng& rng) {
+Order find_order(const Instance& instance, TwoWayOrder kind, bool backwards, Rng& rng) {
   Order out;
   switch (kind) {
     case TwoWayOrder::natural:
-      out.resize(flow.size());
+      out.resize(instance.num_tasks());
       std::iota(out.begin(), out.end(), 0U);
       return out;
-    case TwoWayOrder::depth_first: out = depth_first(flow, backwards, rng); break;
-    case TwoWayOrder::least_cut: out = LeastCut(flow, backwards, rng).run(); break;
-    case TwoWayOrder::levels: out = by_levels(flow, backwards, rng); break;
-    case TwoWayOrder::random: out = random_order(flow, backwards, rng); break;
+    case TwoWayOrder::depth_first: out = depth_first(instance, backwards, rng); break;
+    case TwoWayOrder::least_cut: out = LeastCut(instance, backwards, rng).run(); break;
+    case TwoWayOrder::levels: out = by_levels(instance, backwards, rng); break;
+    case TwoWayOrder::random: out = random_order(instance, backwards, rng); break;
   }
   if (backwards) std::ranges::reverse(out);
   return out;

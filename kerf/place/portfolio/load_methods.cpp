@@ -12,9 +12,9 @@
 #include "kerf/base/error.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/bound/published_bounds.h"
-#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/lower_bound.h"
 #include "kerf/place/lower_load.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/portfolio/split_driver.h"
 #include "kerf/place/refine/latency_search.h"
 

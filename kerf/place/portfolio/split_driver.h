@@ -10,9 +10,9 @@
 #include <span>
 
 #include "kerf/base/stop_clock.h"
-#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/load_search.h"
 #include "kerf/place/lower_bound.h"
+#include "kerf/place/pack/cost_scale.h"
 #include "kerf/place/portfolio/split_method.h"
 
 namespace kerf::place {
