@@ -195,7 +195,6 @@ void Decision::grow(Choice choice, std::uint32_t rank, std::size_t device_class)
   const Choice next = choice + weight_[device_class];
   const Window& window = windows_[next];
   const double left_after = held_by(num_choices_ - 1 - next);
-  const bool has_cpu_left = groups_.has_cpu() && has_left(next, weight_.size() - 1);
   const auto reach = [&](std::uint32_t ideal, double load) {
     const std::uint32_t to = rank_of_[ideal];
     if (!window.holds(to)) return;
@@ -203,7 +202,7 @@ void Decision::grow(Choice choice, std::uint32_t rank, std::size_t device_class)
     load = std::max(load, load_before);
     if (load_[state] <= load) return;
     const double rest = capacity_.total() - figures_.accelerator_time[ideal];
-    if (!capacity_.can_hold(rest, figures_.crossing[ideal], left_after, has_cpu_left)) return;
+    if (!capacity_.can_hold(rest, left_after)) return;
     load_[state] = load;
     from_[state] = start;
     by_[state] = static_cast<std::uint8_t>(device_class);

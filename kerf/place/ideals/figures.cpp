@@ -23,7 +23,6 @@ std::vector<double> least_times(const Groups& groups) {
 struct Change {
   double opened = 0;  // nets that the rest of its stage comes to pay for
   double closed = 0;  // nets that nobody after it pays for
-  double crossing = 0;
 };
 
 Change host_staged_change(const Groups& groups, const std::vector<std::uint32_t>& inside,
@@ -33,7 +32,6 @@ Change host_staged_change(const Groups& groups, const std::vector<std::uint32_t>
     if (inside[net] == 0) out.opened += groups.cost[net];
     if (inside[net] + 1 == groups.pins[net].size()) out.closed += groups.cost[net];
   }
-  out.crossing = out.opened - out.closed;
   return out;
 }
 
@@ -50,16 +48,13 @@ Change link_change(const Groups& groups, const std::vector<std::uint32_t>& insid
     const bool is_last = !makes && readers + 1 == all_readers && (inside[net] & kMaker) != 0;
     if (is_last) out.closed += groups.cost[net];
   }
-  out.crossing = out.opened - out.closed;
   return out;
 }
 
 }  // namespace
 
 IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, StepClock& clock)
-    : accelerator_time(lattice.size(), 0),
-      crossing(lattice.size(), 0),
-      is_better_start(lattice.num_links(), false) {
+    : accelerator_time(lattice.size(), 0), is_better_start(lattice.num_links(), false) {
   const bool is_link = groups.charging == Charging::link;
   const std::vector<double> least_time = least_times(groups);
   std::vector<std::uint32_t> inside(groups.num_nets(), 0);
@@ -81,7 +76,6 @@ IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, StepClo
                                     : host_staged_change(groups, inside, link.group);
       is_better_start[at++] = change.opened <= least_time[link.group] + change.closed;
       accelerator_time[link.to] = accelerator_time[ideal] + groups.accelerator_time[link.group];
-      crossing[link.to] = crossing[ideal] + change.crossing;
       if (clock.is_late_after(1 + groups.nets[link.group].size())) return;
     }
   }
@@ -91,19 +85,10 @@ Capacity::Capacity(const Groups& groups)
     : groups_(groups),
       total_(groups.total_accelerator_time()),
       slack_(1e-9 * total_),
-      slowness_(groups.greatest_slowness()),
       of_class_(groups.classes.size(), 0) {
-  for (const double cost : groups.cost) slack_ += 1e-12 * cost / slowness_;
-  if (!groups.has_cpu()) return;
-  std::vector<double> compute;
-  std::vector<double> all;
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
-    compute.push_back(groups.accelerator_time[g]);
-    all.push_back(compute.back());
-    for (const std::uint32_t net : groups.nets[g]) all.back() += groups.cost[net] / slowness_;
-  }
-  compute_ = by_rate(compute, groups.classes.back().time);
-  if (groups.charging == Charging::host_staged) all_ = by_rate(all, groups.classes.back().time);
+  const double slowness = groups.greatest_slowness();
+  for (const double cost : groups.cost) slack_ += 1e-12 * cost / slowness;
+  if (groups.has_cpu()) compute_ = by_rate(groups.accelerator_time, groups.classes.back().time);
 }
 
 Capacity::Items Capacity::by_rate(const std::vector<double>& gain,
@@ -150,10 +135,6 @@ void Capacity::set_limit(double limit) {
     const double fits = device.slowness > 0 ? limit / device.slowness : kInfinity;
     of_class_[c] = device.is_cpu ? fill(compute_, limit) : fits;
   }
-  if (!groups_.has_cpu()) return;
-  // A CPU that is charged for nets may pay for some instead of computing.
-  const bool is_link = groups_.charging == Charging::link;
-  cpu_nets_ = is_link ? limit / slowness_ : fill(all_, limit) - of_class_.back();
 }
 
 }  // namespace kerf::place::ideals

@@ -15,7 +15,6 @@ namespace kerf::place::ideals {
 struct IdealFigures {
   IdealFigures(const Groups& groups, const Lattice& lattice, StepClock& clock);
   std::vector<double> accelerator_time;  // by ideal, slowness 1
-  std::vector<double> crossing;          // by ideal, cost of nets that later stages pay for
   // By link: whatever plan goes on from the ideal, the same plan goes on from the link's end, with
   // the group left out, and no load rises.
   std::vector<bool> is_better_start;
@@ -32,11 +31,7 @@ class Capacity {
   // Compute that one device of the class can take.
   double of(std::size_t device_class) const { return of_class_[device_class]; }
   // `left` is what the devices left can take, nets aside.
-  bool can_hold(double time, double crossing, double left, bool has_cpu_left) const {
-    if (time > left + slack_) return false;
-    return time + crossing / slowness_ * (1 - 1e-9) <=
-           left + slack_ + (has_cpu_left ? cpu_nets_ : 0);
-  }
+  bool can_hold(double time, double left) const { return time <= left + slack_; }
   // What a device of the class can pay for nets when it is the next of those that can take `left`
   // and have to take `time`.
   double max_shared(std::size_t device_class, double time, double left) const;
@@ -53,12 +48,9 @@ class Capacity {
   const Groups& groups_;
   double total_ = 0;
   double slack_ = 0;  // for rounding
-  double slowness_ = 1;
   double limit_ = 0;
-  double cpu_nets_ = 0;  // that the CPU can take off the others, beside what it computes
   std::vector<double> of_class_;
-  Items compute_;  // what the CPU gains by a group
-  Items all_;      // the same with the group's nets
+  Items compute_;  // what the CPU takes off the others by a group
 };
 
 }  // namespace kerf::place::ideals
