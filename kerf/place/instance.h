@@ -110,8 +110,10 @@ class InstanceBuilder {
   std::vector<std::uint32_t> row_;
 };
 
-// The tasks of one group become one: group[task] in 0 .. groups - 1. Without precedence, which most
-// searches over contractions do not ask for.
+// The tasks of one group become one: group[task] in 0 .. groups - 1. Tasks of no group (kNoIndex)
+// are left out, and of the nets what they held; a net whose maker is left out has another pin stand
+// in. Without precedence, which most searches over contractions do not ask for; with it:
+// merge_ordered in coarsen/contraction.h.
 Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups);
 
 // The same figures as find_loads of a LoadProblem has: what searches keep up incrementally is

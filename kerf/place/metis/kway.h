@@ -11,7 +11,8 @@ namespace kerf::place {
 
 bool has_metis();
 
-// Undirected, every edge in both directions.
+// METIS' own form: it takes no Instance, but arrays of whole numbers. Undirected, every edge in
+// both directions.
 struct KwayGraph {
   std::vector<std::int32_t> first;         // by vertex, and one more
   std::vector<std::int32_t> neighbours;    // edges of vertex v: first[v] .. first[v + 1] - 1

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Search for the split with the least latency of one sample (find_latency).
+// Search for the split with the least latency of one sample (find_latency). It takes the
+// LoadProblem beside its Instance: a latency is made of nodes. The nodes of a colour class, which
+// an Instance has as one task, run at different times, forward ones before backward ones, and
+// classes would wait for each other in circles.
 #pragma once
 
 #include "kerf/place/load_problem.h"
