@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -46,14 +45,6 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
   return out;
 }
 
-// METIS has state of its own.
-std::mutex metis_mutex;
-
-Numbers halve(const KwayGraph& graph, const KwayOptions& options) {
-  const std::scoped_lock lock(metis_mutex);
-  return metis_kway(graph, options);
-}
-
 }  // namespace
 
 Numbers pulled_up(const Instance& level, Numbers half) {
@@ -85,12 +76,12 @@ std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal,
   options.imbalance = std::clamp(0.7 * (room - 1), 0.001, 0.5);
   options.seed = seed;
   const KwayGraph graph = to_kway(level, goal);
-  Numbers half = halve(graph, options);
+  Numbers half = metis_kway(graph, options);
   if (half.empty()) return {};
   Numbers turned = half;
   if (options.shares[0] != options.shares[1]) {
     std::swap(options.shares[0], options.shares[1]);
-    turned = halve(graph, options);
+    turned = metis_kway(graph, options);
     if (turned.empty()) return {};
   }
   for (std::uint32_t& h : turned) h = 1 - h;

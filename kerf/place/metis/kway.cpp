@@ -26,7 +26,7 @@ namespace {
 class SilentStdout {
  public:
 #ifdef __GLIBC__
-  SilentStdout() : lock_(mutex()) {
+  SilentStdout() {
     static std::FILE* const nowhere = std::fopen("/dev/null", "w");
     if (nowhere == nullptr) return;
     shown_ = stdout;
@@ -39,11 +39,6 @@ class SilentStdout {
   SilentStdout& operator=(const SilentStdout&) = delete;
 
  private:
-  static std::mutex& mutex() {
-    static std::mutex one;
-    return one;
-  }
-  std::scoped_lock<std::mutex> lock_;
   std::FILE* shown_ = nullptr;
 #endif
 };
@@ -69,6 +64,8 @@ std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions&
   idx_t constraints = 1;
   idx_t parts = options.parts;
   idx_t cut = 0;
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
   const SilentStdout silent;
   const int status = METIS_PartGraphKway(&vertices, &constraints, first.data(), neighbours.data(),
                                          vertex_weights.data(), nullptr, edge_weights.data(),

@@ -26,8 +26,8 @@ struct KwayOptions {
   std::uint64_t seed = 0;
 };
 
-// The part of every vertex, few edges cut. Empty without METIS, or when METIS gives up. Not to be
-// called from two threads at once: METIS has state of its own.
+// The part of every vertex, few edges cut. Empty without METIS, or when METIS gives up. One
+// thread at a time is let in: METIS has state of its own.
 std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions& options);
 
 }  // namespace kerf::place
