@@ -29,7 +29,7 @@ build: install ## everything, tests included, in build/release
 
 test: build ## all tests: C++ (ctest), then Python (pytest, against the installed package)
 	ctest --preset release
-	$(PYTHON) -m pytest -q tests/python
+	$(PYTHON) -m pytest -q -n $(JOBS) tests/python
 
 format: setup ## format all sources in place
 	tools/format

@@ -15,13 +15,13 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct CompareOptions {
   ProblemOptions problem;
   std::string methods = "all";
   bool json = false;
 };
 
-int run(const Options& options) {
+int run_compare(const CompareOptions& options) {
   const Problem problem = load_problem(options.problem, "compare");
   const Comparison comparison = [&] {
     constexpr double kSearching = 4;  // methods that take the whole budget
@@ -43,13 +43,13 @@ int run(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* verb = app.add_subcommand("compare", "Plan with several methods and compare the plans");
   add_problem_options(*verb, options->problem);
   verb->add_option("--methods", options->methods, "all, or comma-separated names")
       ->capture_default_str();
   verb->add_flag("--json", options->json, "print JSON and nothing else");
-  verb->callback([options, &exit_code] { exit_code = run(*options); });
+  verb->callback([options, &exit_code] { exit_code = run_compare(*options); });
 }
 
 }  // namespace kerf::cli

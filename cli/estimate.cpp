@@ -13,14 +13,14 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct EstimateOptions {
   std::string graph;
   std::string device_kind = "cpu";
   std::int64_t batch = 0;
   std::string out;
 };
 
-void run(const Options& options) {
+void run_estimate(const EstimateOptions& options) {
   const Graph graph = load_graph(options.graph);
   const Profile profile = estimate(graph, device_kind(options.device_kind), options.batch);
   save_profile(profile, graph, options.out);
@@ -35,14 +35,14 @@ void run(const Options& options) {
 }  // namespace
 
 void add_estimate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EstimateOptions>();
   CLI::App* verb = app.add_subcommand("estimate", "Estimate the cost of every node from shapes");
   verb->add_option("graph", options->graph, "model.graph")->required();
   verb->add_option("--device-kind", options->device_kind, "a device kind")->capture_default_str();
   verb->add_option("--batch", options->batch, "batch size; default: the traced example's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb->add_option("--out", options->out, "profile.json to write")->required();
-  verb->callback([options] { run(*options); });
+  verb->callback([options] { run_estimate(*options); });
 }
 
 }  // namespace kerf::cli

@@ -16,7 +16,7 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   ProblemOptions problem;
   std::string method{kDefaultMethod};
   std::string assignment;
@@ -28,7 +28,7 @@ struct Options {
   bool serial = false;
 };
 
-int run(const Options& options) {
+int run_plan(const PlanOptions& options) {
   if (options.contiguous || options.serial) {
     throw Error(ErrorKind::invalid_argument,
                 "[kerf.plan] --contiguous or --serial without --from; expected a published "
@@ -53,7 +53,7 @@ int run(const Options& options) {
   return kOk;
 }
 
-int run_published(const Options& options, const CLI::App& verb) {
+int run_published(const PlanOptions& options, const CLI::App& verb) {
   const ProblemOptions& given = options.problem;
   if (!given.devices.empty() || !given.cluster.empty() || !given.profile.empty()) {
     throw Error(ErrorKind::invalid_argument,
@@ -85,7 +85,7 @@ int run_published(const Options& options, const CLI::App& verb) {
 }  // namespace
 
 void add_plan(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   CLI::App* verb = app.add_subcommand("plan", "Cut a graph into stages and place them on devices");
   add_problem_options(*verb, options->problem);
   verb->add_option("--method", options->method, "planning method, see kerf --help")
@@ -115,7 +115,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   published->add_flag("--serial", options->serial,
                       "latency: run the pieces of a device one after the other");
   verb->callback([options, verb, &exit_code] {
-    exit_code = options->from.empty() ? run(*options) : run_published(*options, *verb);
+    exit_code = options->from.empty() ? run_plan(*options) : run_published(*options, *verb);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <memory>
 #include <optional>
@@ -20,7 +21,7 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::string plan;
   std::string graph;
   bool json = false;
@@ -28,7 +29,7 @@ struct Options {
   std::string trace;
 };
 
-void run(const Options& options) {
+void run_report(const ReportOptions& options) {
   const Plan plan = load_plan(options.plan);
   std::optional<Graph> graph;
   if (!options.graph.empty()) graph = load_graph(options.graph);
@@ -50,7 +51,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* verb = app.add_subcommand("report", "Print a plan as a table or as JSON");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--graph", options->graph,
@@ -60,7 +61,7 @@ void add_report(CLI::App& app) {
                    "timeline.json of a run, drawn and compared with the prediction");
   verb->add_option("--trace", options->trace,
                    "trace to write, for chrome://tracing or ui.perfetto.dev");
-  verb->callback([options] { run(*options); });
+  verb->callback([options] { run_report(*options); });
 }
 
 }  // namespace kerf::cli

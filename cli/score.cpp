@@ -13,7 +13,7 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct ScoreOptions {
   std::string problem;
   std::string from = "dnn-partitioning";
   std::string split;
@@ -34,7 +34,7 @@ bool check_claim(const SplitClaim& claim, const std::vector<double>& costs) {
   return false;
 }
 
-int run(const Options& options) {
+int run_score(const ScoreOptions& options) {
   const LoadProblem problem = load_dnn_partitioning(options.problem);
   const std::string text = read_file(options.split);
   const auto device = parse_split(problem, text, options.split);
@@ -65,7 +65,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_score(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScoreOptions>();
   CLI::App* verb =
       app.add_subcommand("score", "Compute the cost of a split of a published problem");
   verb->add_option("problem", options->problem, "problem.json")->required();
@@ -74,7 +74,7 @@ void add_score(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--split", options->split, "split.json: an assignment, or the published output")
       ->required();
-  verb->callback([options, &exit_code] { exit_code = run(*options); });
+  verb->callback([options, &exit_code] { exit_code = run_score(*options); });
 }
 
 }  // namespace kerf::cli

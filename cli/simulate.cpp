@@ -12,13 +12,13 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   std::string plan;
   int n_microbatches = 0;
   std::string out;
 };
 
-void run(const Options& options) {
+void run_simulate(const SimulateOptions& options) {
   const Plan plan = load_plan(options.plan);
   const Timeline timeline =
       options.n_microbatches > 0 ? simulate(plan, options.n_microbatches) : simulate(plan);
@@ -29,14 +29,14 @@ void run(const Options& options) {
 }  // namespace
 
 void add_simulate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   CLI::App* verb = app.add_subcommand("simulate", "Predict one step of a plan, event by event");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--n-microbatches,--chunks", options->n_microbatches,
                    "another number of micro-batches of the same size")
       ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--out", options->out, "timeline.json to write");
-  verb->callback([options] { run(*options); });
+  verb->callback([options] { run_simulate(*options); });
 }
 
 }  // namespace kerf::cli

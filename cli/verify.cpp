@@ -12,13 +12,13 @@
 namespace kerf::cli {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   std::string plan;
   std::string graph;
   std::string profile;
 };
 
-int run(const Options& options) {
+int run_verify(const VerifyOptions& options) {
   const Graph graph = load_graph(options.graph);
   const Plan plan = load_plan(options.plan);
   std::optional<Profile> profile;
@@ -40,13 +40,13 @@ int run(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* verb =
       app.add_subcommand("verify", "Derive everything a plan claims from its graph and compare");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--graph", options->graph, "model.graph")->required();
   verb->add_option("--profile", options->profile, "profile.json; checks the stages' times too");
-  verb->callback([options, &exit_code] { exit_code = run(*options); });
+  verb->callback([options, &exit_code] { exit_code = run_verify(*options); });
 }
 
 }  // namespace kerf::cli

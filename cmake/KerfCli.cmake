@@ -19,6 +19,7 @@ endfunction()
 file(GLOB cli_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cli/*.cpp")
 if(cli_sources)
   kerf_program(kerf_cli kerf ${cli_sources})
+  kerf_unity(kerf_cli 5)
 endif()
 
 file(GLOB cli_torch_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cli/torch/*.cpp")

@@ -50,6 +50,7 @@ function(kerf_tests folder)
     set_tests_properties(libtorch PROPERTIES LABELS libtorch
                                              ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   else()
+    kerf_unity(${target} 4)
     gtest_discover_tests(${target} TEST_PREFIX "${folder}." DISCOVERY_MODE PRE_TEST
                          DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
                          PROPERTIES LABELS ${folder})

@@ -4,6 +4,7 @@
 // Planning. Long calls let other Python threads run and answer signals.
 #include <fmt/format.h>
 #include <pybind11/stl.h>
+#include <nlohmann/json.hpp>
 
 #include <map>
 #include <variant>

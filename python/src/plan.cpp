@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
+#include <nlohmann/json.hpp>
 
 #include "kerf/emit/report/report_json.h"
 #include "kerf/emit/report/table.h"

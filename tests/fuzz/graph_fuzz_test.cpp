@@ -16,7 +16,7 @@
 namespace kerf::fuzz {
 namespace {
 
-const std::vector<std::string>& words() {
+const std::vector<std::string>& graph_words() {
   static const std::vector<std::string> kWords{"kerf-graph 1.1\n",
                                                "graph ",
                                                "batch ",
@@ -113,7 +113,7 @@ TEST(ADamagedGraph, IsRefusedOrExact) {
   std::uint64_t accepted = 0;
   const std::uint64_t tried = run([&](std::uint64_t seed) {
     const GraphData data = random_graph_data(seed % 97, {.num_nodes = 1 + seed % 12});
-    Mutator mutator(seed, words());
+    Mutator mutator(seed, graph_words());
     const std::string text = mutator.mutate(print_graph(Graph::freeze(data)));
     try {
       parse_graph(text);

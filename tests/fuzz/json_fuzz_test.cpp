@@ -27,7 +27,7 @@ constexpr const char* kText = R"({
 }
 )";
 
-const std::vector<std::string>& words() {
+const std::vector<std::string>& json_words() {
   static const std::vector<std::string> kWords{
       "{",       "}",       "[",           "]",     ":",     ",",  "\"",  "\\", "\\u00",
       "\\ud800", "null",    "true",        "false", "1e999", "-",  ".",   "e",  "\"version\":",
@@ -58,7 +58,7 @@ void walk(const JsonDocument& document) {
 TEST(DamagedJson, IsRefusedWithAKerfErrorOrRead) {
   std::uint64_t parsed = 0;
   const std::uint64_t tried = run([&](std::uint64_t seed) {
-    const std::string text = Mutator(seed, words()).mutate(kText);
+    const std::string text = Mutator(seed, json_words()).mutate(kText);
     try {
       const JsonDocument document = parse_json(text, "fuzz", ErrorKind::invalid_plan);
       ++parsed;
@@ -106,9 +106,9 @@ void expect_same_reading(const std::string& text, std::uint64_t seed) {
 
 TEST(DamagedJson, IsTakenAndRefusedAsByAnotherReader) {
   run([&](std::uint64_t seed) {
-    expect_same_reading(Mutator(seed, words()).mutate(kText), seed);
-    expect_same_reading(Mutator(seed, words()).mutate(R"(["\ud83d\ude00 \u0000", -0.5e-3, 1E+2])"),
-                        seed);
+    expect_same_reading(Mutator(seed, json_words()).mutate(kText), seed);
+    expect_same_reading(
+        Mutator(seed, json_words()).mutate(R"(["\ud83d\ude00 \u0000", -0.5e-3, 1E+2])"), seed);
     return !testing::Test::HasFailure();
   });
 }

@@ -15,21 +15,21 @@
 namespace kerf {
 namespace {
 
-Graph graph_of(const std::string& lines, bool training = false) {
+Graph batch_graph(const std::string& lines, bool training = false) {
   return parse_graph("kerf-graph 1.0\n" + std::string(training ? "graph \"m\" training\n" : "") +
                      "batch 2\ninput %x: f32[B, 3, 4] = \"args.0\"\n" +
                      "weight @w: f32[4, 4] = parameter \"w\"\n" + lines);
 }
 
 std::string verdict_of(const std::string& lines, const std::set<std::string>& reduced = {}) {
-  const Graph graph = graph_of(lines);
+  const Graph graph = batch_graph(lines);
   const BatchVerdict verdict = judge_batch(graph, analyse_batch(graph), reduced);
   return std::string(to_string(verdict.kind)) +
          (verdict.by.valid() ? " " + graph.node(verdict.by).name : "");
 }
 
 BatchState state_of(const std::string& lines, const std::string& name) {
-  const Graph graph = graph_of(lines);
+  const Graph graph = batch_graph(lines);
   const BatchFlow flow = analyse_batch(graph);
   for (std::size_t v = 0; v < graph.num_values(); ++v) {
     if (graph.value(ValueId(v)).name == name) return flow.states[v];
@@ -176,11 +176,11 @@ TEST(AnOpaqueBlock, IsNotLookedIntoUnlessTheUserVouchesForIt) {
   const std::string lines = R"(%y: f32[B, 3, 4] = opaque(%x)
 output "y" = %y
 )";
-  const Graph graph = graph_of(lines);
+  const Graph graph = batch_graph(lines);
   EXPECT_EQ(judge_batch(graph, analyse_batch(graph)).kind, Independence::opaque);
   EXPECT_EQ(judge_batch(graph, analyse_batch(graph, OpaqueBlocks::separate)).kind,
             Independence::proved);
-  const Graph mixing = graph_of(R"(%o: f32[B, 3, 4] = opaque(%x)
+  const Graph mixing = batch_graph(R"(%o: f32[B, 3, 4] = opaque(%x)
 %s: f32[3, 4] = aten.mean.dim(%o, [0])
 %y: f32[B, 3, 4] = aten.sub.Tensor(%o, %s)
 output "y" = %y
@@ -195,14 +195,14 @@ TEST(BatchNorm, OfTheBatchMixesInEvalModeAndIsNotedInTrainMode) {
 output "y" = %y
 )";
   EXPECT_EQ(verdict_of(lines), "mixes y");
-  const Graph train = graph_of(lines, true);
+  const Graph train = batch_graph(lines, true);
   const BatchVerdict verdict = judge_batch(train, analyse_batch(train));
   EXPECT_EQ(verdict.kind, Independence::proved);
   EXPECT_EQ(verdict.batch_norms.size(), 1U);
 }
 
 LossKind loss_of(const std::string& lines) {
-  const Graph graph = graph_of("input %t: i64[B] = \"args.1\"\n" + lines);
+  const Graph graph = batch_graph("input %t: i64[B] = \"args.1\"\n" + lines);
   const auto* id = graph.outputs()[0].leaf.find<ValueId>();
   return loss_shape(graph, analyse_batch(graph), *id).kind;
 }

@@ -69,7 +69,7 @@ std::string refused_sizes(const std::string& line, std::int64_t batch, int parts
 
 TEST(ACondition, IsCheckedForTheBatchAndForEachMicroBatch) {
   EXPECT_EQ(refused_sizes("B % 2 == 0", 8, 4), "");
-  EXPECT_THAT(refused_sizes("B % 2 == 0", 7, 1), HasSubstr("[here] a batch of 7, where"));
+  EXPECT_THAT(refused_sizes("B % 2 == 0", 7, 1), HasSubstr("[here] a batch of 7, but"));
   EXPECT_THAT(refused_sizes("B < 10", 16, 4), HasSubstr("a batch of 16"));
   EXPECT_THAT(refused_sizes("1 < B", 4, 4), HasSubstr("a micro-batch of 1"));
   EXPECT_THAT(refused_sizes("1 < B", 5, 3), HasSubstr("a micro-batch of 1")) << "2, 2, 1";

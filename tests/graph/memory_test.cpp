@@ -12,7 +12,7 @@
 namespace kerf {
 namespace {
 
-Graph graph_of(const std::string& lines) { return parse_graph("kerf-graph 1.0\n" + lines); }
+Graph text_graph(const std::string& lines) { return parse_graph("kerf-graph 1.0\n" + lines); }
 
 std::string order(const Graph& graph) {
   std::string out;
@@ -42,7 +42,7 @@ std::string names(const Graph& graph, std::span<const NodeId> nodes) {
 // ----------------------------------------------------------------------------------------
 
 TEST(OrderEdges, AreNotNeededWithoutWrites) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %a: f32[4] = op(%x)
 %v: f32[4] in %a = op.view(%a)
 %b: f32[4] = op(%v)
@@ -52,7 +52,7 @@ TEST(OrderEdges, AreNotNeededWithoutWrites) {
 }
 
 TEST(OrderEdges, PutAReaderBeforeTheNextWriter) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %a: f32[4] = op.add(%h, 1)
 %r: f32[4] in %h = op.relu_(&%h)
@@ -62,7 +62,7 @@ TEST(OrderEdges, PutAReaderBeforeTheNextWriter) {
 }
 
 TEST(OrderEdges, PutAWriterBeforeItsReaders) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %r: f32[4] in %h = op.relu_(&%h)
 %a: f32[4] = op.add(%h, 1)
@@ -73,7 +73,7 @@ TEST(OrderEdges, PutAWriterBeforeItsReaders) {
 }
 
 TEST(OrderEdges, KeepWritersInSequence) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %a: f32[4] in %h = op.add_(&%h, %x)
 %b: f32[4] in %h = op.mul_(&%a, %x)
@@ -85,7 +85,7 @@ output "c" = %c
 }
 
 TEST(OrderEdges, FollowWritesThroughViews) {
-  const Graph graph = graph_of(R"(input %x: f32[2] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[2] = "args.0"
 %base: f32[4] = op.zeros()
 %s: f32[2] in %base + 8 = op.slice(%base)
 %t: f32[2] in %base = op.slice(%base)
@@ -105,15 +105,15 @@ TEST(OrderEdges, FollowWhatMayAlias) {
 %a: f32[4] = op.neg(%h)
 %w: f32[4] in %u = op.relu_(&%u)
 )";
-  EXPECT_EQ(order(graph_of(lines)), "u>w, a>w");
-  EXPECT_EQ(glue(graph_of(lines)), "");
-  const Graph later = graph_of(std::string(lines) + "%b: f32[4] = op.neg(%h)\n");
+  EXPECT_EQ(order(text_graph(lines)), "u>w, a>w");
+  EXPECT_EQ(glue(text_graph(lines)), "");
+  const Graph later = text_graph(std::string(lines) + "%b: f32[4] = op.neg(%h)\n");
   EXPECT_EQ(order(later), "u>w, a>w, w>b");
   EXPECT_EQ(glue(later), "u w b") << "whether b sees the write is known where u is made";
 }
 
 TEST(OrderEdges, JoinEverythingAliasedInAChain) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %u: f32[4] = op.reshape(~%h)
 %v: f32[4] = op.contiguous(~%u)
@@ -129,7 +129,7 @@ TEST(OrderEdges, JoinEverythingAliasedInAChain) {
 }
 
 TEST(OrderEdges, CountAScalarsReadToo) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %s: scalar f64 = op.item(%h)
 %r: f32[4] in %h = op.relu_(&%h)
@@ -139,7 +139,7 @@ TEST(OrderEdges, CountAScalarsReadToo) {
 }
 
 TEST(OrderEdges, CanBeLeftOutToShowWhyTheyMustNot) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %a: f32[4] = op.neg(%h)
 %r: f32[4] in %h = op.relu_(&%h)
@@ -151,7 +151,7 @@ TEST(OrderEdges, CanBeLeftOutToShowWhyTheyMustNot) {
 }
 
 TEST(Edges, OfBothKindsAreListedTogether) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %a: f32[4] = op.neg(%h)
 %r: f32[4] in %h = op.relu_(&%h, %h, [%h, %x])
@@ -169,7 +169,7 @@ TEST(Edges, OfBothKindsAreListedTogether) {
 // -------------------------------------------------------------------------------------------
 
 TEST(Glue, HoldsEverythingThatTouchesAWrittenWeight) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 weight @mean: f32[4] = buffer "bn.running_mean"
 weight @scale: f32[4] = parameter "bn.weight"
 %a: f32[4] = op.neg(@mean)
@@ -185,7 +185,7 @@ weight @scale: f32[4] = parameter "bn.weight"
 }
 
 TEST(Glue, HoldsEverythingThatTouchesAWrittenInput) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %v: f32[2] in %x + 8 = op.slice(%x)
 %y: f32[4] = op.neg(%x)
 %w: f32[2] in %x + 8 = op.relu_(&%v)
@@ -196,7 +196,7 @@ TEST(Glue, HoldsEverythingThatTouchesAWrittenInput) {
 }
 
 TEST(Glue, HoldsTiedWeightsWhenOneIsWritten) {
-  const Graph graph = graph_of(R"(weight @w: f32[4] = parameter "a"
+  const Graph graph = text_graph(R"(weight @w: f32[4] = parameter "a"
 weight @p: f32[2] in @w = parameter "b"
 %a: f32[2] = op.neg(@p)
 () = op.fill_(&@w) ; name="w"
@@ -209,13 +209,13 @@ TEST(Glue, HoldsAResultReadThroughAnOlderName) {
 %h: f32[4] = op.linear(%x)
 %r: f32[4] in %h = op.relu_(&%h)
 )";
-  EXPECT_EQ(glue(graph_of(std::string(lines) + "output \"r\" = %r\n")), "");
-  EXPECT_EQ(glue(graph_of(std::string(lines) + "output \"h\" = %h\n")), "h r");
-  EXPECT_EQ(glue(graph_of(std::string(lines) + "output \"l\" = [none, [%h]]\n")), "h r");
+  EXPECT_EQ(glue(text_graph(std::string(lines) + "output \"r\" = %r\n")), "");
+  EXPECT_EQ(glue(text_graph(std::string(lines) + "output \"h\" = %h\n")), "h r");
+  EXPECT_EQ(glue(text_graph(std::string(lines) + "output \"l\" = [none, [%h]]\n")), "h r");
 }
 
 TEST(Glue, HoldsAResultThatWasTakenBeforeTheWrite) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %v: f32[4] in %h = op.view(%h)
 %r: f32[4] in %h = op.relu_(&%h)
@@ -227,7 +227,7 @@ output "u" = %u
 }
 
 TEST(Glue, LetsViewsOfAResultBeCut) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %r: f32[4] in %h = op.relu_(&%h)
 %v: f32[2] in %h = op.slice(%r)
@@ -239,7 +239,7 @@ output "a" = %a
 }
 
 TEST(Glue, HoldsAViewOfAnOlderNameButNotItsReaders) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %r: f32[4] in %h = op.relu_(&%h)
 %v: f32[4] in %h = op.view(%h)
@@ -249,7 +249,7 @@ TEST(Glue, HoldsAViewOfAnOlderNameButNotItsReaders) {
 }
 
 TEST(Glue, KeepsIndependentGroupsOfOneMemoryApart) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %w1: f32[4] in %h = op.add_(&%h)
 %a: f32[4] = op.neg(%h)
@@ -260,7 +260,7 @@ TEST(Glue, KeepsIndependentGroupsOfOneMemoryApart) {
 }
 
 TEST(Glue, HoldsAWriterWithoutAResultToItsReaders) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 () = op.fill_(&%h) ; name="w"
 %a: f32[4] = op.neg(%h)
@@ -269,7 +269,7 @@ TEST(Glue, HoldsAWriterWithoutAResultToItsReaders) {
 }
 
 TEST(Glue, TakesInWhatLiesBetween) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %h: f32[4] = op.linear(%x)
 %w: f32[4] in %h = op.relu_(&%h)
 %m: f32[4] = op.neg(%w)
@@ -281,7 +281,7 @@ output "free" = %free
 }
 
 TEST(Glue, JoinsGroupsThatNeedEachOther) {
-  const Graph graph = graph_of(R"(input %x: f32[4] = "args.0"
+  const Graph graph = text_graph(R"(input %x: f32[4] = "args.0"
 %g: f32[4] = op.linear(%x)
 %h: f32[4] = op.linear(%x)
 () = op.fill_(&%g) ; name="wg"
@@ -302,9 +302,9 @@ TEST(Glue, IsQuickOnAMemoryThatIsWrittenAgainAndAgain) {
     lines += "%h" + std::to_string(i) + ": f32[4] in %h0 = op.add_(&%h" + std::to_string(i - 1) +
              ", %x)\n";
   }
-  EXPECT_EQ(graph_of(lines).glued().size(), 0U);
+  EXPECT_EQ(text_graph(lines).glued().size(), 0U);
   lines += "%a: f32[4] = op.neg(%h" + std::to_string(count / 2) + ")\n";
-  const Graph graph = graph_of(lines);
+  const Graph graph = text_graph(lines);
   ASSERT_EQ(graph.glued().size(), 1U);
   EXPECT_EQ(graph.glued()[0].size(), count / 2 + 1U);
 }

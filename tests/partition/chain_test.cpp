@@ -12,7 +12,7 @@
 #include "kerf/partition/lower/contiguous.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/registry/solve.h"
-#include "kerf/verify/verify_plan.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -114,9 +114,7 @@ bool in_given_order(const Plan& plan) {
 }
 
 void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
-  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << "seed " << seed << ": " << violation.rule << ": " << violation.message;
-  }
+  expect_verified(problem, plan, seed);
   EXPECT_TRUE(plan.contiguous);
   EXPECT_FALSE(plan.lower_bound.argument.empty());
   for (const LowerBound& bound : partition::lower_bounds(problem)) {

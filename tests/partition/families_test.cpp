@@ -17,7 +17,7 @@
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/registry/solve.h"
 #include "kerf/simulate/make_plan.h"
-#include "kerf/verify/verify_plan.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/limited_problem.h"
 
 namespace kerf {
@@ -36,9 +36,7 @@ Problem make_problem(const families::Model& model, const std::string& devices) {
 }
 
 void expect_sound(const Problem& problem, const Plan& plan) {
-  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << plan.method << ": " << violation.rule << ": " << violation.message;
-  }
+  expect_verified(problem, plan);
   EXPECT_FALSE(find_overflow(plan)) << plan.method;
   EXPECT_LE(plan.lower_bound.value, plan.objective_value() * (1 + kRounding)) << plan.method;
 }

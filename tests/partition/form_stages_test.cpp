@@ -16,7 +16,7 @@
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/registry/solve.h"
 #include "kerf/place/metis/kway.h"
-#include "kerf/verify/verify_plan.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -55,9 +55,7 @@ TEST(OneStageEach, IsWhatEveryMethodGivesOrRefuses) {
         ++plans;
         EXPECT_FALSE(has_mixed_stages(*outcome));
         EXPECT_FALSE(find_overflow(*outcome));
-        for (const Violation& violation : verify_plan(problem.graph, &problem.profile, *outcome)) {
-          ADD_FAILURE() << violation.rule << ": " << violation.message;
-        }
+        expect_verified(problem, *outcome);
       } catch (const Error& error) {
         ++refused;
         EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);

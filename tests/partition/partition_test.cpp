@@ -11,6 +11,7 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/verify/verify_plan.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -29,10 +30,7 @@ Problem limited_problem(std::uint64_t seed, const RandomProblemOptions& options)
 }
 
 void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
-  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << "seed " << seed << ", " << plan.method << ": " << violation.rule << ": "
-                  << violation.message;
-  }
+  expect_verified(problem, plan, seed);
   EXPECT_FALSE(plan.truncated);
   EXPECT_FALSE(plan.lower_bound.argument.empty());
   for (const LowerBound& bound : partition::lower_bounds(problem)) {

@@ -17,8 +17,8 @@
 #include "kerf/partition/search/methods.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/place/metis/metis_starts.h"
-#include "kerf/verify/verify_plan.h"
 #include "tests/support/best_of_all.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/random_problem.h"
 
 namespace kerf {
@@ -57,13 +57,6 @@ Problem make_problem(std::uint64_t seed, const Case& wanted) {
   return problem;
 }
 
-void expect_sound(const Problem& problem, const Plan& plan, std::uint64_t seed) {
-  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << "seed " << seed << ", " << plan.method << ": " << violation.rule << ": "
-                  << violation.message;
-  }
-}
-
 struct Tally {
   int feasible = 0;
   int solved = 0;  // `auto` found the best
@@ -89,7 +82,7 @@ void check_methods(std::uint64_t seed, const Problem& problem, Tally& tally) {
       continue;
     }
     ASSERT_TRUE(best.has_value()) << seed << ' ' << method;
-    expect_sound(problem, *outcome, seed);
+    expect_verified(problem, *outcome, seed);
     const double value = outcome->objective_value();
     EXPECT_GE(value, *best * (1 - kRounding)) << seed << ' ' << method;
     EXPECT_LE(outcome->lower_bound.value, *best * (1 + kRounding)) << seed << ' ' << method;
@@ -161,7 +154,7 @@ TEST(Planners, MinimiseEveryObjective) {
         options.time_budget = method == "exact" ? 20 : 0.1;
         const auto outcome = partition::solve(problem, method, options);
         ASSERT_TRUE(static_cast<bool>(outcome)) << seed;
-        expect_sound(problem, *outcome, seed);
+        expect_verified(problem, *outcome, seed);
         // Other methods may form a device's stages in other ways still.
         EXPECT_GE(outcome->objective_value(), outcome->lower_bound.value * (1 - kRounding));
         if (method == "exact") {

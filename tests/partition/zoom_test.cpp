@@ -19,7 +19,7 @@
 #include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/traced_search.h"
 #include "kerf/place/portfolio/split_methods.h"
-#include "kerf/verify/verify_plan.h"
+#include "tests/support/expect_verified.h"
 #include "tests/support/limited_problem.h"
 
 namespace kerf {
@@ -39,9 +39,7 @@ Problem make_problem(std::string_view family, std::size_t nodes, const std::stri
 
 // Sound, within memory, no bound above it, and what the engine says of the same stages afresh.
 void expect_true(const Problem& problem, const Plan& plan) {
-  for (const Violation& violation : verify_plan(problem.graph, &problem.profile, plan)) {
-    ADD_FAILURE() << violation.rule << ": " << violation.message;
-  }
+  expect_verified(problem, plan);
   EXPECT_FALSE(find_overflow(plan));
   EXPECT_LE(plan.lower_bound.value, plan.objective_value() * (1 + kRounding));
   const auto again = replace_problem(plan, problem);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-struct Shape {
+struct LoadShape {
   std::size_t nodes = 7;
   int accelerators = 2;
   int cpus = 1;
@@ -40,7 +40,7 @@ struct Shape {
   bool tight_cpu_memory = false;  // else endless
 };
 
-LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
+LoadProblem random_problem(std::mt19937& random, const LoadShape& shape) {
   const auto up_to = [&](double most) {
     return std::round(std::uniform_real_distribution<double>(0, most)(random) * 8) / 8;
   };
@@ -76,8 +76,8 @@ LoadProblem random_problem(std::mt19937& random, const Shape& shape) {
   return problem;
 }
 
-std::vector<Shape> shapes() {
-  std::vector<Shape> out;
+std::vector<LoadShape> shapes() {
+  std::vector<LoadShape> out;
   for (const int accelerators : {1, 2, 3}) {
     for (const int cpus : {0, 1}) {
       for (const double transfer : {0.0, 0.5, 6.0}) {
@@ -137,7 +137,7 @@ Proof prove_it(const Instance& units, const LoadAnswer& incumbent,
 template <typename Check>
 void for_random_problems(unsigned rounds, const Check& check) {
   unsigned seed = 0;
-  for (const Shape& shape : shapes()) {
+  for (const LoadShape& shape : shapes()) {
     for (unsigned i = 0; i < rounds; ++i) {
       std::mt19937 random(++seed);
       SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-class Search {
+class Enumerator {
  public:
-  Search(const Problem& problem, const SplitModel& model, BestPlan& best,
-         const EnumerateLimits& limits)
+  Enumerator(const Problem& problem, const SplitModel& model, BestPlan& best,
+             const EnumerateLimits& limits)
       : problem_(problem),
         graph_(problem.graph),
         cluster_(problem.cluster),
@@ -172,7 +172,7 @@ bool is_enumerable(const SplitModel& model) {
 
 Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
                              const EnumerateLimits& limits) {
-  return Search(problem, model, best, limits).run();
+  return Enumerator(problem, model, best, limits).run();
 }
 
 LowerBound tried_all(const Plan& plan) {
