@@ -86,7 +86,7 @@ void InstanceBuilder::add_nets() {
       out_.cost.back() += cost_[net];
       continue;
     }
-    KERF_CHECK(pins_[net].back() < out_.num_tasks(), "a net of a task that there is not");
+    KERF_CHECK(pins_[net].back() < out_.num_tasks(), "a net names a task that does not exist");
     out_.pins.append(pins_[net]);
     out_.source.push_back(source_[net]);
     out_.cost.push_back(cost_[net]);
@@ -108,7 +108,7 @@ Instance InstanceBuilder::build_unordered() && {
 Instance InstanceBuilder::build() && {
   const std::uint32_t count = out_.num_tasks();
   for (const auto& [from, to] : edges_) {
-    KERF_CHECK(from < count && to < count, "an edge of a task that there is not");
+    KERF_CHECK(from < count && to < count, "an edge names a task that does not exist");
   }
   out_.successors = to_rows(count, edges_);
   out_.predecessors = transpose(out_.successors, count);
@@ -116,7 +116,7 @@ Instance InstanceBuilder::build() && {
     out_.own_order.resize(count);
     std::iota(out_.own_order.begin(), out_.own_order.end(), 0U);
   }
-  KERF_CHECK(out_.own_order.size() == count, "an order of other tasks");
+  KERF_CHECK(out_.own_order.size() == count, "the order is not a permutation of the tasks");
   add_nets();
   return std::move(out_);
 }

@@ -99,11 +99,10 @@ std::vector<std::string> find_faults(const LoadProblem& problem,
     const LoadNode& node = problem.nodes[n];
     if (device[n] != problem.cpu() && !node.on_accelerator) {
       faults.push_back(
-          fmt::format("node {} is on accelerator {} and runs on CPUs alone", node.id, device[n]));
+          fmt::format("node {} is on accelerator {} and runs only on CPUs", node.id, device[n]));
     }
     if (device[n] == problem.cpu() && !node.on_cpu) {
-      faults.push_back(
-          fmt::format("node {} is on the CPU and runs on accelerators alone", node.id));
+      faults.push_back(fmt::format("node {} is on the CPU and runs only on accelerators", node.id));
     }
     if (node.colour == LoadNode::kNoColour) continue;
     const std::size_t other = first.try_emplace(node.colour, n).first->second;

@@ -32,10 +32,10 @@ void check_has_device(const LoadProblem& problem, const LoadNode& node) {
            "at least one kind of device for every node");
   }
   if (problem.num_cpus == 0 && !node.on_accelerator) {
-    refuse(fmt::format("node {} runs on CPUs alone and there are none", node.id), "a CPU");
+    refuse(fmt::format("node {} runs only on CPUs and there are none", node.id), "a CPU");
   }
   if (problem.num_accelerators == 0 && !node.on_cpu) {
-    refuse(fmt::format("node {} runs on accelerators alone and there are none", node.id),
+    refuse(fmt::format("node {} runs only on accelerators and there are none", node.id),
            "an accelerator");
   }
 }
@@ -85,7 +85,7 @@ void check_acyclic(const LoadProblem& problem) {
       }
       cycle.push_back(problem.nodes[to].id);
       refuse(fmt::format("the nodes {} form a cycle", fmt::join(cycle, " -> ")),
-             "edges that lead nowhere back");
+             "edges without a cycle");
     }
   }
 }
@@ -116,7 +116,7 @@ void check_load_problem(const LoadProblem& problem) {
   for (const std::vector<double>* list : {&problem.slowness, &problem.memories}) {
     if (!list->empty() && list->size() != accelerators) {
       refuse(fmt::format("{} figures for {} accelerators", list->size(), accelerators),
-             "one each, or none");
+             "one per accelerator, or none");
     }
   }
   for (const LoadNode& node : problem.nodes) {

@@ -27,8 +27,8 @@ void check_bound(const LowerBound& bound, double value) {
   if (bound.value <= value * (1 + kRounding)) return;
   throw Error(ErrorKind::internal,
               fmt::format("[partition.check_bound] the lower bound '{}' of {} is above the value "
-                          "of a plan, {}; expected no plan below a bound; this is a fault of "
-                          "Kerf's: please report it with the problem that was planned",
+                          "of a plan, {}; expected no plan below a bound; this is a bug in Kerf, "
+                          "please report it with the problem that was planned",
                           bound.name, bound.value, value));
 }
 

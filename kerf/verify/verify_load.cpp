@@ -56,9 +56,9 @@ class LoadVerifier {
         add("device", "node {} is on device {}, there are {}", node.id, device(n),
             problem_.num_devices());
       } else if (!on_cpu(n) && !node.on_accelerator) {
-        add("device", "node {} is on accelerator {} and runs on CPUs alone", node.id, device(n));
+        add("device", "node {} is on accelerator {} and runs only on CPUs", node.id, device(n));
       } else if (on_cpu(n) && !node.on_cpu) {
-        add("device", "node {} is on a CPU and runs on accelerators alone", node.id);
+        add("device", "node {} is on a CPU and runs only on accelerators", node.id);
       }
     }
   }

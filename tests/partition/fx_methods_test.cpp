@@ -127,7 +127,7 @@ TEST_F(AnAotPlan, MustNotWaitForItself) {
     options_.node_to_partition[problem_.graph.node(node).name] = 5;
     break;
   }
-  EXPECT_THAT(refusal(), HasSubstr("wait for each other: "));
+  EXPECT_THAT(refusal(), HasSubstr("wait for each other in a cycle: "));
 }
 TEST_F(AnAotPlan, KeepsTheMemoryLimits) {
   for (Device& device : problem_.cluster.devices) {

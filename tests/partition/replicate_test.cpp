@@ -125,7 +125,7 @@ TEST(SaturateHost, FillsTheHostWithCopiesAfterAnyMethod) {
 TEST(SaturateHost, SaysWhenThereIsNoRoom) {
   const Plan plan = saturated(small_problem("cuda:0=1MiB,cuda:1=20KiB"), "single");
   EXPECT_THAT(plan.replicas, IsEmpty());
-  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("no room for a copy")));
+  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("no room for a replica")));
 }
 
 TEST(SaturateHost, TakesAnyDeviceWithoutALimit) {

@@ -214,7 +214,7 @@ class Nothing(nn.Module):
 def test_no_operations(mode):
     module = symbolic_trace(Nothing())
     get_size_of_all_nodes(module, [torch.rand(4)])
-    refused("nothing runs", module=module, mode=mode, latencies={})
+    refused("a graph without operations", module=module, mode=mode, latencies={})
 
 
 def test_a_node_larger_than_any_device_with_bytes_and_device():

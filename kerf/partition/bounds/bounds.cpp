@@ -54,9 +54,9 @@ LowerBound work_bound(const Problem& problem, double total) {
   for (const Device& device : problem.cluster.devices) speed += device.speed;
   return {
       "work", total / speed,
-      fmt::format("all nodes take {} on a device of speed 1, and the {} devices have speed {:.4g} "
-                  "together",
-                  to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
+      fmt::format(
+          "all nodes take {} on a device of speed 1, and the {} devices together have speed {:.4g}",
+          to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
 }
 
 LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units) {
@@ -131,8 +131,8 @@ LowerBound receive_bound(const Problem& problem, double total) {
     bound.value = std::min(bound.value, (total + receiving * least) / fastest);
   }
   bound.argument = fmt::format(
-      "all nodes take {}; {} can do without a tensor from another device, and each of the rest "
-      "receives at least {}",
+      "all nodes take {}; {} can start without a tensor from another device, and every other "
+      "device receives for at least {}",
       to_string(Nanoseconds{total}),
       sources == 1 ? "only 1 device" : fmt::format("only {} devices", sources),
       to_string(Nanoseconds{least}));
@@ -201,10 +201,9 @@ LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, dou
     memories.push_back(memory);
   }
   const double time = std::max(0.0, least_time(std::move(memories), total));
-  return {
-      "memory", time,
-      "a device does no more than the work whose weights fit into its memory, the rest is left to "
-      "the others"};
+  return {"memory", time,
+          "each device can do only the work whose weights fit in its memory; the others have to do "
+          "the rest"};
 }
 
 // One micro-batch alone: the nodes of a path run one after the other.
@@ -223,8 +222,8 @@ LowerBound path_bound(const Problem& problem) {
     longest = std::max(longest, end[n]);
   }
   return {"path", longest,
-          fmt::format("the nodes of the longest path run one after the other, on the fastest "
-                      "device (speed {:.4g}) at best",
+          fmt::format("the nodes of the longest path run one after the other, at best on the "
+                      "fastest device (speed {:.4g})",
                       speed)};
 }
 
@@ -233,7 +232,7 @@ std::vector<LowerBound> step_bounds(const Problem& problem) {
   const int count = problem.n_microbatches;
   for (LowerBound bound : throughput_bounds(problem)) {
     bound.value *= count;
-    bound.argument = fmt::format("{} micro-batches of which each keeps a device busy: {}", count,
+    bound.argument = fmt::format("{} micro-batches, each of which keeps a device busy: {}", count,
                                  bound.argument);
     bounds.push_back(std::move(bound));
   }
@@ -262,7 +261,7 @@ std::vector<LowerBound> memory_bounds(const Problem& problem) {
            fmt::format("all weights take {} and there are {} memories",
                        to_string(Bytes{static_cast<std::int64_t>(total)}), memories)},
           {"unit", static_cast<double>(largest),
-           "the weights of the largest piece that cannot be cut are in one memory"}};
+           "the weights of the largest unit, which cannot be cut, are in one memory"}};
 }
 
 }  // namespace

@@ -20,14 +20,15 @@ Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arran
 
 Infeasible explain_shortage(Infeasible reason) {
   reason.what_would_help = fmt::format(
-      "in the best contiguous split every device needs at most {} more than its limit: raise the "
-      "limits by that much, add a device, or use smaller micro-batches",
+      "in the best contiguous split no device exceeds its limit by more than {}: raise the limits "
+      "by that much, add a device, or use smaller micro-batches",
       to_string(reason.short_by));
   return reason;
 }
 
 Infeasible unproved(Infeasible reason) {
-  constexpr std::string_view kStopped = " (the search was stopped: not proved impossible)";
+  constexpr std::string_view kStopped =
+      " (the search was stopped early; this is not proved impossible)";
   if (!reason.what_would_help.ends_with(kStopped)) reason.what_would_help += kStopped;
   return reason;
 }

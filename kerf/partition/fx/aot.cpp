@@ -118,8 +118,8 @@ void check_cycles(const Request& request, const std::vector<Partition>& partitio
           break;
         }
       }
-      refuse(fmt::format("partitions wait for each other: {} ({})", fmt::join(ids, " -> "),
-                         fmt::join(reasons, ", ")),
+      refuse(fmt::format("partitions wait for each other in a cycle: {} ({})",
+                         fmt::join(ids, " -> "), fmt::join(reasons, ", ")),
              "an order in which they can run; move a node of the cycle to another partition");
     }
   }

@@ -46,7 +46,7 @@ Outcome<Plan, Infeasible> to_plan(const Problem& problem, const fx::FromProblem&
   if (plan) {
     constexpr double kNanosecondsInASecond = 1e9;
     plan->notes.push_back(fmt::format(
-        "{} looks at one micro-batch alone: {} when a device does one thing at a time, {} on the "
+        "{} considers one micro-batch alone: {} if a device does one thing at a time, {} on the "
         "longest path",
         fx::to_string(mode), to_string(Nanoseconds{answer.serial_cost * kNanosecondsInASecond}),
         to_string(Nanoseconds{answer.cost * kNanosecondsInASecond})));
@@ -67,7 +67,7 @@ Outcome<Plan, Infeasible> otherwise(const Problem& problem, const Options& optio
     plan->method = fx::to_string(mode);
     plan->truncated = plan->truncated || deadline_passed();  // the clock may have ended the search
     plan->notes.push_back(
-        fmt::format("{} found nothing that fits; the cut is that of {}", plan->method, name));
+        fmt::format("{} found nothing that fits; the stages are those of {}", plan->method, name));
     return plan;
   }
   return reason;

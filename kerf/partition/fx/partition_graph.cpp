@@ -37,7 +37,7 @@ void check_devices(std::span<const Device> devices) {
 }
 
 void check_graph(const OpGraph& graph) {
-  if (graph.ops().empty()) refuse("a graph in which nothing runs", "at least one operation");
+  if (graph.ops().empty()) refuse("a graph without operations", "at least one operation");
   std::vector<std::string> unsized;
   for (const OpNode& node : graph.nodes()) {
     if (node.output_size < 0 || node.total_size < 0) unsized.push_back(node.name);
@@ -153,7 +153,7 @@ Outcome<Answer, Infeasible> partition_graph(const Request& request) {
                                             ? by_mode(request)
                                             : by_mode_of_groups(request, groups);
   if (!outcome) return outcome;
-  KERF_CHECK(is_valid(request, outcome->partitions), "the partitions do not hold");
+  KERF_CHECK(is_valid(request, outcome->partitions), "the partitions break a rule");
   return outcome;
 }
 

@@ -102,7 +102,7 @@ void Placement::check() const {
       }
     }
   }
-  KERF_DCHECK(fresh == bytes_, "the bytes of the devices went astray");
+  KERF_DCHECK(fresh == bytes_, "the tracked bytes of a device differ from the sum");
 #endif
 }
 

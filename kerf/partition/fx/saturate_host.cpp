@@ -18,10 +18,11 @@ void check_homes(const Request& request, std::span<const Partition> partitions) 
   for (const Partition& partition : partitions) {
     const auto& ids = partition.device_ids;
     if (!ids.empty() && std::all_of(ids.begin(), ids.end(), known)) continue;
-    throw Error(ErrorKind::invalid_argument,
-                fmt::format("[partition.saturate_host] partition {} is on {}; expected ids of "
-                            "devices that are given",
-                            partition.id, ids.empty() ? "no device" : "an unknown device"));
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format(
+            "[partition.saturate_host] partition {} is on {}; expected ids of the given devices",
+            partition.id, ids.empty() ? "no device" : "an unknown device"));
   }
 }
 

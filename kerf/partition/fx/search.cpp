@@ -131,10 +131,9 @@ Infeasible no_room(const Request& request, const OpTable& table) {
     }
     return too_small(
         request, device, alone.bytes(device),
-        fmt::format("node '{}' with its inputs is larger than any device; give a device at "
-                    "least {}",
-                    request.graph.node(table.node[op]).name,
-                    to_string(Bytes{alone.bytes(device)})));
+        fmt::format(
+            "node '{}' with its inputs is larger than any device; give one device at least {}",
+            request.graph.node(table.node[op]).name, to_string(Bytes{alone.bytes(device)})));
   }
   const Placement spread = least_overflow(table, request.devices);
   std::size_t tightest = 0;

@@ -34,16 +34,16 @@ std::optional<Infeasible> find_overflow(const Plan& plan) {
     if (!memory.limited || memory.predicted <= memory.limit) continue;
     const Bytes excess = memory.predicted - memory.limit;
     if (worst && worst->short_by >= excess) continue;
-    worst =
-        Infeasible{.method = plan.method,
-                   .tightest = DeviceId{d},
-                   .device = plan.cluster.devices[d].name,
-                   .needed = memory.predicted,
-                   .limit = memory.limit,
-                   .short_by = excess,
-                   .what_would_help = fmt::format(
-                       "give every device {} more, add a device, {}or use smaller micro-batches",
-                       to_string(excess), plan.replicas.empty() ? "" : "drop the replicas, ")};
+    worst = Infeasible{
+        .method = plan.method,
+        .tightest = DeviceId{d},
+        .device = plan.cluster.devices[d].name,
+        .needed = memory.predicted,
+        .limit = memory.limit,
+        .short_by = excess,
+        .what_would_help = fmt::format(
+            "give every device {} more memory, add a device, {}or use smaller micro-batches",
+            to_string(excess), plan.replicas.empty() ? "" : "drop the replicas, ")};
   }
   return worst;
 }

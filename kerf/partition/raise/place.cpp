@@ -52,7 +52,7 @@ Plan place_units(const Problem& problem, const SplitModel& model, std::span<cons
 }
 
 Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
-  constexpr std::string_view kUnproved = " (none was found; not proved impossible)";
+  constexpr std::string_view kUnproved = " (none was found; this is not proved impossible)";
   if (outcome) return outcome;
   Infeasible reason = outcome.reason();
   if (!reason.what_would_help.ends_with(kUnproved)) reason.what_would_help += kUnproved;

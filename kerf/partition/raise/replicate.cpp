@@ -91,7 +91,8 @@ Plan saturate_host(const Problem& problem, Plan plan) {
     replicas.push_back(copies[c]);
   }
   if (replicas.empty()) {
-    plan.notes.emplace_back("saturate_host: the idle devices have no room for a copy of the plan");
+    plan.notes.emplace_back(
+        "saturate_host: the idle devices have no room for a replica of the plan");
   }
   return with_replicas(problem, std::move(plan), std::move(replicas));
 }

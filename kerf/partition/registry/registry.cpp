@@ -28,7 +28,8 @@ std::vector<Entry> methods() {
        .method = chain,
        .split = place::chain_split},
       {.name = "auto",
-       .description = "what suits the problem inside the time budget, with a bound; any objective",
+       .description =
+           "a combination of methods within the time budget, with a bound; any objective",
        .method = auto_plan,
        .split = place::auto_split,
        .any_objective = true,
@@ -40,25 +41,25 @@ std::vector<Entry> methods() {
        .split = place::ideals_split,
        .searches = true},
       {.name = "refine",
-       .description = "any split, several stages on a device where need be; any objective",
+       .description = "any split, several stages on a device if needed; any objective",
        .method = refine_plan,
        .split = place::refine_split,
        .any_objective = true,
        .published_latency = true,
        .searches = true},
       {.name = "exact",
-       .description = "best split of all, proved by minimum cuts, as far as the budget goes",
+       .description = "best split of all, proved by minimum cuts within the budget",
        .method = exact,
        .split = place::exact_split,
        .any_objective = true,
        .searches = true},
       {.name = "mixed_pipe",
-       .description = "more stages than devices, placed so that time and memory are even",
+       .description = "more stages than devices, balancing time and memory",
        .split = place::mixed_pipe_split,
        .searches = true,
        .takes = Takes::mixed_pipe},
       {.name = "multilevel",
-       .description = "one stage per device: coarsened without cycles, cut, refined by levels",
+       .description = "one stage per device: coarsened without cycles, cut, refined level by level",
        .split = place::multilevel_split,
        .searches = true,
        .takes = Takes::balance},
@@ -74,23 +75,25 @@ std::vector<Entry> methods() {
        .description = "PipeDream: runs of the order, transfers hidden behind compute",
        .split = place::pipedream_split},
       {.name = "binpack2d",
-       .description = "FTPipe's 2-D bin packing: nodes of like cost shared out together",
+       .description = "FTPipe's 2-D bin packing: nodes of similar cost spread over the devices",
        .split = place::binpack2d_split},
-      {.name = "even", .description = "pieces of equal node counts, blind to cost", .method = even},
+      {.name = "even",
+       .description = "runs of equal node counts, whatever they cost",
+       .method = even},
       {.name = "single",
-       .description = "everything on the fastest device that holds it",
+       .description = "everything on the fastest device that has room",
        .method = single},
       {.name = "size",
-       .description = "as few devices as hold it, nodes in order, blind to time (fx)",
+       .description = "as few devices as possible, nodes in order, ignoring time (fx)",
        .method = size},
       {.name = "sparse_nn",
-       .description = "embeddings one device each, next to all the rest (fx)",
+       .description = "each embedding on a device of its own, with all other nodes (fx)",
        .method = sparse_nn},
       {.name = "cost_aware",
-       .description = "shortest run of one micro-batch, many starts (fx)",
+       .description = "shortest latency of one micro-batch, many starts (fx)",
        .method = cost_aware},
       {.name = "kl",
-       .description = "shortest run of one micro-batch, moves and swaps (fx)",
+       .description = "shortest latency of one micro-batch, moves and swaps (fx)",
        .method = kl},
       {.name = "aot",
        .description = "partitions and devices as given, checked (fx)",
@@ -172,8 +175,8 @@ void check_unmixed(std::string_view method, const Plan& plan) {
   if (!has_mixed_stages(plan)) return;
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[partition.plan] method '{}' gave a device several stages, and mixed "
-                          "placement is off; expected a method that can do without, such as "
-                          "chain, auto or multilevel",
+                          "placement is off; expected a method that gives one stage per device, "
+                          "such as chain, auto or multilevel",
                           method));
 }
 
@@ -201,7 +204,8 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   }
   if (problem.graph.num_nodes() == 0) {
     throw Error(ErrorKind::invalid_graph,
-                fmt::format("[partition.plan] graph '{}' has no nodes; there is nothing to plan",
+                fmt::format("[partition.plan] graph '{}' has no nodes; expected at least one; "
+                            "there is nothing to plan",
                             problem.graph.name()));
   }
   // Searches stop when their time is over; for all that comes with them there is a little more.

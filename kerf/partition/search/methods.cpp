@@ -34,7 +34,7 @@ LowerBound objective_bound(const Problem& problem, const LowerBound& busiest) {
   if (problem.objective == Objective::throughput) return busiest;
   if (problem.objective == Objective::step && busiest.value * problem.n_microbatches > best.value) {
     best = {busiest.name, busiest.value * problem.n_microbatches,
-            fmt::format("{} micro-batches of which each keeps a device busy: {}",
+            fmt::format("{} micro-batches, each of which keeps a device busy: {}",
                         problem.n_microbatches, busiest.argument)};
   }
   return best;
@@ -128,7 +128,7 @@ void note_imbalance(double imbalance, Plan& plan) {
   for (const Stage& stage : plan.stages) worst = std::max(worst, stage.time.count / share);
   if (worst <= (1 + imbalance) * (1 + 1e-9)) return;
   plan.notes.push_back(fmt::format(
-      "a stage has {:.3f} times its share of the time: no split within {:.3f} was found", worst,
+      "a stage takes {:.3f} times its share of the time: no split within {:.3f} was found", worst,
       1 + imbalance));
 }
 

@@ -106,7 +106,7 @@ class Lane {
 void check(const Instance& groups, const AcyclicOptions& options) {
   if (options.parts.empty()) {
     throw Error(ErrorKind::invalid_argument,
-                "[partition.acyclic_partition] no parts; expected at least one; name the limits of "
+                "[partition.acyclic_partition] no parts; expected at least one; give the limits of "
                 "each part");
   }
   for (const PartLimit& part : options.parts) {

@@ -91,7 +91,8 @@ LowerBound CutBounds::cut() {
     most = std::max(most, least_load_of(u));
   }
   return {"cut", shaved(most, problem_->num_tasks()),
-          "the device of some unit pays this much, whatever it holds besides (a minimum cut)"};
+          "the device that holds a certain unit pays at least this much, whatever else it holds (a "
+          "minimum cut)"};
 }
 
 // The units whose own cuts are largest, as far as the budget goes.
@@ -132,8 +133,9 @@ LowerBound CutBounds::pair(std::size_t candidates) {
       most = std::max(most, pair_load(units[i], units[j]));
     }
   }
-  return {"pair", shaved(most, problem_->num_tasks()),
-          "some two units, sharing a device or not, make one pay this much (minimum cuts)"};
+  return {
+      "pair", shaved(most, problem_->num_tasks()),
+      "two units, on one device or on two, make some device pay at least this much (minimum cuts)"};
 }
 
 }  // namespace kerf::place

@@ -123,8 +123,7 @@ LowerBound unit_bound(const Instance& problem) {
     }
     most = std::max(most, least);
   }
-  return {"unit", shaved(most, 1),
-          "the largest unit takes this long on the device that suits it best"};
+  return {"unit", shaved(most, 1), "the largest unit takes this long on its fastest device"};
 }
 
 LowerBound packing_bound(const Instance& problem, const LowerBound& known, double seconds) {
@@ -137,7 +136,7 @@ LowerBound packing_bound(const Instance& problem, const LowerBound& known, doubl
   const LowerBound found = prove(without_communication(problem), {}, known, options).bound;
   const double value = found.value > known.value ? found.value : work_bound(problem).value;
   return {"packing", value,
-          "no packing of whole units, communication left out, keeps every device below this"};
+          "no packing of whole units, even without communication, keeps every device below this"};
 }
 
 std::vector<LowerBound> find_load_bounds(const Instance& unscaled, double time_budget) {

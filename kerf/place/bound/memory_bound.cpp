@@ -119,7 +119,7 @@ LowerBound memory_bound(const Instance& problem) {
   const double most = std::max(time_of(crowded(problem, memory, units), memory),
                                time_of(short_of(problem, memory, units), memory));
   return {"memory", shaved(most * (1 - kRounding), problem.num_tasks()),
-          "units that accelerator memory has no room for keep the CPU busy this long"};
+          "units that do not fit in the accelerators' memory keep the CPU busy this long"};
 }
 
 }  // namespace kerf::place

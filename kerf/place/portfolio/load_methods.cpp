@@ -126,11 +126,10 @@ std::optional<LoadPlan> plan_load(const LoadProblem& problem, const LoadRequest&
     refuse(fmt::format("only contiguous splits for {} '{}'", is_latency ? "objective" : "method",
                        is_latency ? "latency" : request.method),
            "objective throughput and a method of chain, ideals, exact, auto, multilevel, acyclic, "
-           "pipedream (leave out --contiguous, or change the other)");
+           "pipedream (omit --contiguous, or change the other)");
   }
   if (request.serial && !is_latency) {
-    refuse("pieces of a device in turn (--serial) for another objective than latency",
-           "--objective latency, or no --serial");
+    refuse("--serial for an objective other than latency", "--objective latency, or no --serial");
   }
   if (!(request.options.time_budget > 0) || request.options.time_budget > 1e6) {
     refuse(fmt::format("a time budget of {} s", request.options.time_budget),

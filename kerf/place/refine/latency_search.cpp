@@ -270,7 +270,7 @@ class LatencySearch {
  private:
   static Setting make_setting(const LoadProblem& problem, bool serial) {
     KERF_CHECK(problem.charging == Charging::host_staged,
-               "latency is charged as host_staged, this problem otherwise");
+               "latency is charged as host_staged, and this problem is not");
     KERF_CHECK(problem.slowness.empty() && problem.memories.empty(),
                "latency is searched for equal accelerators");
     LoweredLoad lowered = lower_load(problem);
