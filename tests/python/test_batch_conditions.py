@@ -131,7 +131,7 @@ def test_a_refusal_names_the_condition_and_the_line_of_the_model():
     (condition,) = graph.conditions
     assert condition["text"] == "2 < B"
     assert "test_batch_conditions.py" in condition["source"]
-    assert "a batch of 2, where " in answer(model, graph, rows(2))
+    assert "a batch of 2, but " in answer(model, graph, rows(2))
     assert "test_batch_conditions.py" in answer(model, graph, rows(2))
     assert "a micro-batch of 2" in answer(model, graph, rows(4), parts=2)
     assert isinstance(answer(model, graph, rows(6), parts=2), torch.Tensor)
@@ -139,7 +139,7 @@ def test_a_refusal_names_the_condition_and_the_line_of_the_model():
 
 def test_a_plan_whose_micro_batches_violate_a_condition_is_refused():
     graph = kerf.trace(Around(lambda f, x: f(x).squeeze()), rows(4))
-    with pytest.raises(ValueError, match=r"\[plan.problem\] a micro-batch of 1, where"):
+    with pytest.raises(ValueError, match=r"\[plan.problem\] a micro-batch of 1, but"):
         kerf.plan(graph, devices="cpu:2", n_microbatches=4)
     assert kerf.plan(graph, devices="cpu:2", n_microbatches=2) is not None
 
