@@ -5,6 +5,7 @@
 import importlib
 import re
 import resource
+import statistics
 
 import judge
 from harness import milliseconds, percent
@@ -158,6 +159,7 @@ def weight_bytes(path):
 EDGE_CUT = ("--minimise", "edge_cut", "--imbalance", "0.03")
 DAGP = {2: 200, 4: 1588, 8: 5463, 16: 10064}
 METIS_SEEDS = 5
+TILE_SEEDS = 6
 
 
 def tile(bench):
@@ -169,18 +171,26 @@ def tile(bench):
     rows = []
     for parts, published in DAGP.items():
         for method in ("acyclic", "multilevel"):
-            plan = bench.plan(path, f"{parts}x80GiB", method, *EDGE_CUT)
-            if not plan:
-                rows.append([parts, method, plan.reason, "", "", ""])
+            plans = [
+                bench.plan(path, f"{parts}x80GiB", method, *EDGE_CUT, "--seed", str(seed))
+                for seed in range(TILE_SEEDS)
+            ]
+            failed = next((plan.reason for plan in plans if not plan), "")
+            if failed:
+                rows.append([parts, method, failed, "", "", "", ""])
                 continue
-            rows.append(tile_row(problem, parts, method, devices_of(plan), plan.run.cpu))
+            found = [tile_row(problem, parts, method, devices_of(p), p.run.cpu) for p in plans]
+            row = min(found, key=lambda row: row[2])
+            rows.append([*row[:2], round(statistics.mean(row[2] for row in found)), *row[2:]])
         part, cpu = metis(problem, parts)
         if part:
-            rows.append(tile_row(problem, parts, "METIS, no directions", part, cpu))
+            row = tile_row(problem, parts, "METIS, no directions", part, cpu)
+            rows.append([*row[:2], "", *row[2:]])
         else:
-            rows.append([parts, "METIS, no directions", cpu, "", "", ""])
-        rows.append([parts, "dagP, as published*", published, "", "yes", ""])
-    return ["parts", "method", "edge cut", "largest / share", "acyclic", "cpu s"], rows
+            rows.append([parts, "METIS, no directions", cpu, "", "", "", ""])
+        rows.append([parts, "dagP, as published*", "", published, "", "yes", ""])
+    header = ["parts", "method", "mean of seeds", "best", "largest / share", "acyclic", "cpu s"]
+    return header, rows
 
 
 def tile_row(problem, parts, method, part, cpu):
