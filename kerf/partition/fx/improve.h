@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Local search over placements: moves, swaps, and passes that may get worse before they get better.
-// Without swaps 8-wide graphs (benchmarks/fx_partitioner) of 96 ops and more get 14 to 31 % dearer
-// under the serial model, without passes kl's plans of them up to 0.5 % under the other, without
-// kicks one random plan in twenty. O(ops) a move that is tried; not optimal.
+// Without swaps 8-wide graphs (benchmarks/fx_partitioner) of 96 ops and more get 14 to 31 % more
+// expensive under the serial model, without passes kl's plans of them up to 0.5 % under the other,
+// without kicks one random plan in twenty. O(ops) a move that is tried; not optimal.
 #pragma once
 
 #include <cstdint>

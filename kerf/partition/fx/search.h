@@ -7,10 +7,10 @@
 // edge's bytes depend on both of its ends, and a device's memory on what it reads from elsewhere,
 // neither of which an Instance has. Tried on 160 requests of benchmarks/fx_partitioner's families
 // (both cost models) and 3,744 random ones, with an FX graph lowered to an Instance:
-//   metis_starts among the starts                   54 plans dearer, 111 cheaper
-//   metis_starts instead of clusters, finish times  136 dearer, 128 cheaper, 20 no longer found
-//   fill_memory instead of finish times             21 dearer, 31 cheaper
-// More starts can make a plan dearer because the work that all of them share is limited.
+//   metis_starts among the starts                   54 plans more expensive, 111 cheaper
+//   metis_starts instead of clusters, finish times  136 more expensive, 128 cheaper, 20 no longer
+//   found fill_memory instead of finish times             21 more expensive, 31 cheaper
+// More starts can make a plan more expensive because the work that all of them share is limited.
 #pragma once
 
 #include <optional>

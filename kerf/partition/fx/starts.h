@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // First placements for the searches to improve. All but least_overflow keep every memory limit;
-// they return nothing when their rule finds no room. Each is there because plans get dearer without
-// it (8-wide: of benchmarks/fx_partitioner; random: of tests/partition/random_op_graph.h).
+// they return nothing when their rule finds no room. Without one of
+// them some plans get more expensive (8-wide: of benchmarks/fx_partitioner; random: of
+// tests/partition/random_op_graph.h).
 #pragma once
 
 #include <optional>
@@ -26,13 +27,14 @@ std::optional<Placement> intervals(const OpTable& table, std::span<const Device>
                                    std::int64_t work_limit);
 
 // Neighbours joined by their dearest transfers while they fit `bytes`, then put on the device that
-// they talk to most of those with room. 8-wide under the serial model: up to 17 % dearer without;
-// some random graphs fit in no other way. Quadratic in the ops.
+// they talk to most of those with room. 8-wide under the serial model: up to 17 % more expensive
+// without; some random graphs fit in no other way. Quadratic in the ops.
 std::optional<Placement> by_clusters(const OpTable& table, std::span<const Device> devices,
                                      std::int64_t bytes);
 
 // Each op where it would end soonest, devices doing one thing at a time. For graphs that are too
-// large for clusters: without both, 8-wide with 256 ops is 26 % dearer under the serial model.
+// large for clusters: without both, 8-wide with 256 ops is 26 % more expensive under the serial
+// model.
 std::optional<Placement> by_finish_time(const OpTable& table, std::span<const Device> devices);
 
 // Op after op in graph order, back where there is no room: finds room wherever there is any, unless
