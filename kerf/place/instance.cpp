@@ -24,7 +24,7 @@ bool Devices::has_equal_accelerators() const {
   return has_equal_speeds() && all_equal(std::span(memory).first(cpu));
 }
 
-void Task::join(const Task& other) {
+void Unit::join(const Unit& other) {
   accelerator_time += other.accelerator_time;
   cpu_time += other.cpu_time;
   bytes += other.bytes;
@@ -44,12 +44,12 @@ InstanceBuilder::InstanceBuilder(Devices devices) {
              "a device without its slowness or memory");
 }
 
-void InstanceBuilder::add_task(const Task& task) {
-  out_.accelerator_time.push_back(task.accelerator_time);
-  out_.cpu_time.push_back(task.cpu_time);
-  out_.bytes.push_back(task.bytes);
-  out_.on_accelerator.push_back(task.on_accelerator ? 1 : 0);
-  out_.on_cpu.push_back(task.on_cpu ? 1 : 0);
+void InstanceBuilder::add_unit(const Unit& unit) {
+  out_.accelerator_time.push_back(unit.accelerator_time);
+  out_.cpu_time.push_back(unit.cpu_time);
+  out_.bytes.push_back(unit.bytes);
+  out_.on_accelerator.push_back(unit.on_accelerator ? 1 : 0);
+  out_.on_cpu.push_back(unit.on_cpu ? 1 : 0);
 }
 
 void InstanceBuilder::add_net(double cost, std::uint32_t source,
@@ -86,14 +86,14 @@ void InstanceBuilder::add_nets() {
       out_.cost.back() += cost_[net];
       continue;
     }
-    KERF_CHECK(pins_[net].back() < out_.num_tasks(), "a net names a task that does not exist");
+    KERF_CHECK(pins_[net].back() < out_.num_units(), "a net names a unit that does not exist");
     out_.pins.append(pins_[net]);
     out_.source.push_back(source_[net]);
     out_.cost.push_back(cost_[net]);
   }
-  out_.nets = transpose(out_.pins, out_.num_tasks());
+  out_.nets = transpose(out_.pins, out_.num_units());
   out_.makes_of.reserve(out_.nets.num_values());
-  for (std::uint32_t t = 0; t < out_.num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < out_.num_units(); ++t) {
     for (const std::uint32_t net : out_.nets[t]) {
       out_.makes_of.push_back(out_.source[net] == t ? 1 : 0);
     }
@@ -106,9 +106,9 @@ Instance InstanceBuilder::build_unordered() && {
 }
 
 Instance InstanceBuilder::build() && {
-  const std::uint32_t count = out_.num_tasks();
+  const std::uint32_t count = out_.num_units();
   for (const auto& [from, to] : edges_) {
-    KERF_CHECK(from < count && to < count, "an edge names a task that does not exist");
+    KERF_CHECK(from < count && to < count, "an edge names a unit that does not exist");
   }
   out_.successors = to_rows(count, edges_);
   out_.predecessors = transpose(out_.successors, count);
@@ -116,18 +116,18 @@ Instance InstanceBuilder::build() && {
     out_.own_order.resize(count);
     std::iota(out_.own_order.begin(), out_.own_order.end(), 0U);
   }
-  KERF_CHECK(out_.own_order.size() == count, "the order is not a permutation of the tasks");
+  KERF_CHECK(out_.own_order.size() == count, "the order is not a permutation of the units");
   add_nets();
   return std::move(out_);
 }
 
 Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups) {
-  std::vector<Task> tasks(groups);
+  std::vector<Unit> units(groups);
   for (std::uint32_t t = 0; t < group.size(); ++t) {
-    if (group[t] != kNoIndex) tasks[group[t]].join(instance.task(t));
+    if (group[t] != kNoIndex) units[group[t]].join(instance.unit(t));
   }
   InstanceBuilder builder(instance);
-  for (const Task& task : tasks) builder.add_task(task);
+  for (const Unit& unit : units) builder.add_unit(unit);
   std::vector<std::uint32_t> pins;
   for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
     pins.clear();
@@ -143,7 +143,7 @@ Instance merge(const Instance& instance, std::span<const std::uint32_t> group, s
 
 Loads find_loads(const Instance& instance, std::span<const std::uint32_t> device) {
   Loads loads(instance.num_devices);
-  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
     const std::uint32_t own = device[t];
     loads.compute[own] += instance.time(t, own);
     loads.bytes[own] += instance.bytes[t];

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The form of the problem that every search takes: tasks for devices, the nets (tensors) that
-// devices pay for when tasks which share one are held apart, and what comes before what. Checked
+// The form of the problem that every search takes: units for devices, the nets (tensors) that
+// devices pay for when units which share one are held apart, and what comes before what. Checked
 // where it is built, then trusted. A contraction of an Instance is an Instance.
 //
 //   InstanceBuilder builder(devices);
-//   builder.add_task({.accelerator_time = 2, .cpu_time = 9, .bytes = 1});
-//   builder.add_task({.accelerator_time = 3, .cpu_time = 8, .bytes = 1});
+//   builder.add_unit({.accelerator_time = 2, .cpu_time = 9, .bytes = 1});
+//   builder.add_unit({.accelerator_time = 3, .cpu_time = 8, .bytes = 1});
 //   builder.add_net(0.5, 0, {{1}});
 //   builder.add_edge(0, 1);
 //   Instance instance = std::move(builder).build();
@@ -35,36 +35,36 @@ struct Devices {
   bool has_equal_accelerators() const;
 };
 
-struct Task {
+struct Unit {
   double accelerator_time = 0;  // slowness 1
   double cpu_time = 0;
   double bytes = 0;
   bool on_accelerator = true;
   bool on_cpu = true;
 
-  void join(const Task& other);  // both on one device
+  void join(const Unit& other);  // both on one device
 };
 
 struct Instance : Devices {
-  std::uint32_t num_tasks() const { return static_cast<std::uint32_t>(bytes.size()); }
+  std::uint32_t num_units() const { return static_cast<std::uint32_t>(bytes.size()); }
   std::uint32_t num_nets() const { return static_cast<std::uint32_t>(cost.size()); }
-  Task task(std::uint32_t task) const {
-    return {accelerator_time[task], cpu_time[task], bytes[task], on_accelerator[task] != 0,
-            on_cpu[task] != 0};
+  Unit unit(std::uint32_t unit) const {
+    return {accelerator_time[unit], cpu_time[unit], bytes[unit], on_accelerator[unit] != 0,
+            on_cpu[unit] != 0};
   }
-  double time(std::uint32_t task, std::uint32_t device) const {
-    return device == cpu ? cpu_time[task] : accelerator_time[task] * slowness[device];
+  double time(std::uint32_t unit, std::uint32_t device) const {
+    return device == cpu ? cpu_time[unit] : accelerator_time[unit] * slowness[device];
   }
-  bool runs_on(std::uint32_t task, std::uint32_t device) const {
-    return (device == cpu ? on_cpu[task] : on_accelerator[task]) != 0;
+  bool runs_on(std::uint32_t unit, std::uint32_t device) const {
+    return (device == cpu ? on_cpu[unit] : on_accelerator[unit]) != 0;
   }
-  // Whether the task makes the tensor at a place of `nets[task]`.
-  bool makes(std::uint32_t task, std::size_t place) const {
-    return makes_of[nets.start(task) + place] != 0;
+  // Whether the unit makes the tensor at a place of `nets[unit]`.
+  bool makes(std::uint32_t unit, std::size_t place) const {
+    return makes_of[nets.start(unit) + place] != 0;
   }
   double total_accelerator_time() const;  // slowness 1
 
-  // By task.
+  // By unit.
   std::vector<double> accelerator_time, cpu_time, bytes;
   std::vector<std::uint8_t> on_accelerator, on_cpu;
   Rows nets;                           // ascending
@@ -72,11 +72,11 @@ struct Instance : Devices {
   // Precedence, distinct and ascending; colour classes may wait for each other in a circle. No rows
   // at all where it is not asked for.
   Rows successors, predecessors;
-  std::vector<std::uint32_t> own_order;  // tasks as the problem's own order has them
+  std::vector<std::uint32_t> own_order;  // units as the problem's own order has them
   // By net. Equal ones (link: of one source too) are one, their costs added.
   std::vector<double> cost;
-  std::vector<std::uint32_t> source;  // task that makes the tensor
-  Rows pins;  // tasks that hold or read it, the source included, ascending; >= 2
+  std::vector<std::uint32_t> source;  // unit that makes the tensor
+  Rows pins;  // units that hold or read it, the source included, ascending; >= 2
 };
 
 class InstanceBuilder {
@@ -84,15 +84,15 @@ class InstanceBuilder {
   // The figures of the devices must be there, one for each.
   explicit InstanceBuilder(Devices devices);
 
-  void add_task(const Task& task);
+  void add_unit(const Unit& unit);
   // A tensor and who reads it; free ones and those that nobody else reads are left out. Pins may
   // come in any order, more than once, and with the source or without.
   void add_net(double cost, std::uint32_t source, std::span<const std::uint32_t> pins);
   void add_edge(std::uint32_t from, std::uint32_t to) { edges_.emplace_back(from, to); }
-  // Each task once; by number unless it is given.
+  // Each unit once; by number unless it is given.
   void set_order(std::vector<std::uint32_t> order) { out_.own_order = std::move(order); }
 
-  // Nets are numbered by their pins. Throws Error(internal) where a net or an edge names a task
+  // Nets are numbered by their pins. Throws Error(internal) where a net or an edge names a unit
   // that there is not.
   Instance build() &&;
   // The same without precedence, for searches that do not look at it.
@@ -110,7 +110,7 @@ class InstanceBuilder {
   std::vector<std::uint32_t> row_;
 };
 
-// The tasks of one group become one: group[task] in 0 .. groups - 1. Tasks of no group (kNoIndex)
+// The units of one group become one: group[unit] in 0 .. groups - 1. Units of no group (kNoIndex)
 // are left out, and of the nets what they held; a net whose maker is left out has another pin stand
 // in. Without precedence, which most searches over contractions do not ask for; with it:
 // merge_ordered in coarsen/contraction.h.

@@ -143,21 +143,21 @@ void forbid_large_times(LoadProblem& problem) {
   const double fastest = problem.slowness.empty()
                              ? 1
                              : *std::min_element(problem.slowness.begin(), problem.slowness.end());
-  std::vector<place::Task> tasks;
+  std::vector<place::Unit> units;
   double best = 0;
-  for (std::uint32_t t = 0; t < lowered.instance.num_tasks(); ++t) {
-    place::Task& task = tasks.emplace_back(lowered.instance.task(t));
-    task.accelerator_time *= fastest;
-    best += !task.on_cpu           ? task.accelerator_time
-            : !task.on_accelerator ? task.cpu_time
-                                   : std::min(task.accelerator_time, task.cpu_time);
+  for (std::uint32_t t = 0; t < lowered.instance.num_units(); ++t) {
+    place::Unit& unit = units.emplace_back(lowered.instance.unit(t));
+    unit.accelerator_time *= fastest;
+    best += !unit.on_cpu           ? unit.accelerator_time
+            : !unit.on_accelerator ? unit.cpu_time
+                                   : std::min(unit.accelerator_time, unit.cpu_time);
   }
   if (!(best > 0)) return;  // nothing to compare with
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    const place::Task& task = tasks[lowered.task_of[n]];
+    const place::Unit& unit = units[lowered.unit_of[n]];
     LoadNode& node = problem.nodes[n];
-    if (task.on_cpu && task.accelerator_time / best > kForbiddenTime) node.on_accelerator = false;
-    if (task.on_accelerator && task.cpu_time / best > kForbiddenTime) node.on_cpu = false;
+    if (unit.on_cpu && unit.accelerator_time / best > kForbiddenTime) node.on_accelerator = false;
+    if (unit.on_accelerator && unit.cpu_time / best > kForbiddenTime) node.on_cpu = false;
   }
 }
 

@@ -30,7 +30,7 @@ struct LoadOptions {
 };
 
 struct LoadAnswer {
-  std::vector<std::uint32_t> device;  // by task; Instance::cpu for the CPU
+  std::vector<std::uint32_t> device;  // by unit; Instance::cpu for the CPU
   double objective = 0;               // max load
   bool optimal = false;               // proved, within the space the method searches
   bool truncated = false;             // the clock stopped it

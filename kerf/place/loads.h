@@ -42,7 +42,7 @@ struct Loads {
   std::vector<double> transfer;  // by device
   std::vector<double> bytes;     // by device
   double busiest = 0;
-  bool fits = true;  // memory, and every task on a device that can run it
+  bool fits = true;  // memory, and every unit on a device that can run it
 };
 
 }  // namespace kerf

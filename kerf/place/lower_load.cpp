@@ -19,34 +19,34 @@ Devices devices_of(const LoadProblem& problem) {
   return out;
 }
 
-std::vector<Task> sum_up_classes(const LoadProblem& problem, std::vector<std::uint32_t>& task_of) {
+std::vector<Unit> sum_up_classes(const LoadProblem& problem, std::vector<std::uint32_t>& unit_of) {
   std::unordered_map<std::int64_t, std::uint32_t> by_colour;
-  std::vector<Task> tasks;
-  task_of.reserve(problem.nodes.size());
+  std::vector<Unit> units;
+  unit_of.reserve(problem.nodes.size());
   for (const LoadNode& node : problem.nodes) {
-    auto number = static_cast<std::uint32_t>(tasks.size());
+    auto number = static_cast<std::uint32_t>(units.size());
     if (node.colour != LoadNode::kNoColour) {
       number = by_colour.try_emplace(node.colour, number).first->second;
     }
-    if (number == tasks.size()) tasks.emplace_back();
-    tasks[number].join(
+    if (number == units.size()) units.emplace_back();
+    units[number].join(
         {node.accelerator_time, node.cpu_time, node.bytes, node.on_accelerator, node.on_cpu});
-    task_of.push_back(number);
+    unit_of.push_back(number);
   }
-  return tasks;
+  return units;
 }
 
-void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> task_of,
-               std::size_t num_tasks, InstanceBuilder& builder) {
-  std::vector<bool> has_forward(num_tasks, false);
+void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> unit_of,
+               std::size_t num_units, InstanceBuilder& builder) {
+  std::vector<bool> has_forward(num_units, false);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    if (!problem.nodes[n].backward) has_forward[task_of[n]] = true;
+    if (!problem.nodes[n].backward) has_forward[unit_of[n]] = true;
   }
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    const std::uint32_t from = task_of[n];
+    const std::uint32_t from = unit_of[n];
     const bool backward = problem.nodes[n].backward;
     for (const std::uint32_t next : problem.successors[n]) {
-      const std::uint32_t to = task_of[next];
+      const std::uint32_t to = unit_of[next];
       if (from == to || backward != problem.nodes[next].backward) continue;
       if (!backward) {
         builder.add_edge(from, to);
@@ -58,25 +58,25 @@ void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> task_o
   }
 }
 
-void add_nets(const LoadProblem& problem, std::span<const std::uint32_t> task_of,
+void add_nets(const LoadProblem& problem, std::span<const std::uint32_t> unit_of,
               InstanceBuilder& builder) {
   std::vector<std::uint32_t> pins;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     pins.clear();
-    for (const std::uint32_t next : problem.successors[n]) pins.push_back(task_of[next]);
-    builder.add_net(problem.nodes[n].transfer, task_of[n], pins);
+    for (const std::uint32_t next : problem.successors[n]) pins.push_back(unit_of[next]);
+    builder.add_net(problem.nodes[n].transfer, unit_of[n], pins);
   }
 }
 
-// Tasks by the first of their nodes in the problem's order.
+// Units by the first of their nodes in the problem's order.
 std::vector<std::uint32_t> order_of(const LoadProblem& problem,
-                                    std::span<const std::uint32_t> task_of, std::size_t num_tasks) {
-  std::vector<bool> seen(num_tasks, false);
+                                    std::span<const std::uint32_t> unit_of, std::size_t num_units) {
+  std::vector<bool> seen(num_units, false);
   std::vector<std::uint32_t> order;
   for (const std::uint32_t node : topological_order(problem)) {
-    const std::uint32_t task = task_of[node];
-    if (!seen[task]) order.push_back(task);
-    seen[task] = true;
+    const std::uint32_t unit = unit_of[node];
+    if (!seen[unit]) order.push_back(unit);
+    seen[unit] = true;
   }
   return order;
 }
@@ -85,23 +85,23 @@ std::vector<std::uint32_t> order_of(const LoadProblem& problem,
 
 std::vector<std::uint32_t> LoweredLoad::to_nodes(std::span<const std::uint32_t> device) const {
   std::vector<std::uint32_t> out;
-  out.reserve(task_of.size());
-  for (const std::uint32_t task : task_of) out.push_back(device[task]);
+  out.reserve(unit_of.size());
+  for (const std::uint32_t unit : unit_of) out.push_back(device[unit]);
   return out;
 }
 
 LoweredLoad lower_load(const LoadProblem& problem) {
   LoweredLoad out;
   InstanceBuilder builder(devices_of(problem));
-  const std::vector<Task> tasks = sum_up_classes(problem, out.task_of);
-  for (const Task& task : tasks) builder.add_task(task);
-  add_edges(problem, out.task_of, tasks.size(), builder);
-  add_nets(problem, out.task_of, builder);
-  builder.set_order(order_of(problem, out.task_of, tasks.size()));
+  const std::vector<Unit> units = sum_up_classes(problem, out.unit_of);
+  for (const Unit& unit : units) builder.add_unit(unit);
+  add_edges(problem, out.unit_of, units.size(), builder);
+  add_nets(problem, out.unit_of, builder);
+  builder.set_order(order_of(problem, out.unit_of, units.size()));
   out.instance = std::move(builder).build();
-  Rows task_rows;
-  for (const std::uint32_t task : out.task_of) task_rows.append({&task, 1});
-  out.nodes = transpose(task_rows, out.instance.num_tasks());
+  Rows unit_rows;
+  for (const std::uint32_t unit : out.unit_of) unit_rows.append({&unit, 1});
+  out.nodes = transpose(unit_rows, out.instance.num_units());
   return out;
 }
 

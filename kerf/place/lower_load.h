@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A LoadProblem as searches see it: its colour classes are the tasks.
+// A LoadProblem as searches see it: its colour classes are the units.
 //
 //   LoweredLoad lowered = lower_load(problem);
 //   LoadAnswer answer = refine(lowered.instance, {.time_budget = 1, .seed = 7}, {});
@@ -20,14 +20,14 @@ namespace kerf::place {
 
 struct LoweredLoad {
   Instance instance;
-  std::vector<std::uint32_t> task_of;  // by node
-  Rows nodes;                          // by task, ascending
+  std::vector<std::uint32_t> unit_of;  // by node
+  Rows nodes;                          // by unit, ascending
 
-  // From device[task] to device[node].
+  // From device[unit] to device[node].
   std::vector<std::uint32_t> to_nodes(std::span<const std::uint32_t> device) const;
 };
 
-// Tasks are numbered by their first nodes, all CPUs are one. Forward edges order the tasks. A task
+// Units are numbered by their first nodes, all CPUs are one. Forward edges order the units. A unit
 // of backward nodes alone stands where its edges to other backward nodes, turned round, put it.
 LoweredLoad lower_load(const LoadProblem& problem);
 // Where nodes do not matter.

@@ -21,15 +21,15 @@ using ::testing::HasSubstr;
 
 int last_stages = -1;  // the option as it arrived
 
-// Tasks in their order, as many for each device, which is no good split of anything.
+// Units in their order, as many for each device, which is no good split of anything.
 place::LoadAnswer deal_out(const place::Instance& instance, const place::LoadOptions& options) {
   last_stages = options.method.mixed_pipe.stages;
   place::LoadAnswer answer;
-  const std::size_t tasks = instance.num_tasks();
+  const std::size_t units = instance.num_units();
   const auto devices = static_cast<std::size_t>(instance.num_devices);
-  for (std::size_t t = 0; t < tasks; ++t) {
+  for (std::size_t t = 0; t < units; ++t) {
     answer.device.push_back(instance.on_accelerator[t] != 0
-                                ? static_cast<std::uint32_t>(t * devices / tasks)
+                                ? static_cast<std::uint32_t>(t * devices / units)
                                 : instance.cpu);
   }
   answer.objective = place::find_loads(instance, answer.device).busiest;
@@ -43,7 +43,7 @@ const place::SplitMethod& deal_out_split() {
 }
 
 constexpr partition::Entry kDealOut{.name = "deal_out",
-                                    .description = "tasks in their order, as many each",
+                                    .description = "units in their order, as many each",
                                     .split = deal_out_split,
                                     .takes = place::Takes::mixed_pipe};
 

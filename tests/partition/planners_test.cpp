@@ -231,7 +231,7 @@ TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
   place::InstanceBuilder builder(devices);
   constexpr std::uint32_t kUnits = 60;
   for (std::uint32_t u = 0; u < kUnits; ++u) {
-    builder.add_task({.accelerator_time = 1, .cpu_time = 10, .on_accelerator = u != 5});
+    builder.add_unit({.accelerator_time = 1, .cpu_time = 10, .on_accelerator = u != 5});
   }
   for (std::uint32_t u = 0; u + 1 < kUnits; ++u) builder.add_net(1, u, {{u + 1}});
   const place::Instance problem = std::move(builder).build();

@@ -32,12 +32,12 @@ struct Tensor {
   double cost = 1;
 };
 
-Instance make_groups(const std::vector<Task>& list, const std::vector<Tensor>& tensors,
+Instance make_groups(const std::vector<Unit>& list, const std::vector<Tensor>& tensors,
                      Charging charging) {
   Devices devices;
   devices.charging = charging;
   InstanceBuilder builder(devices);
-  for (const Task& group : list) builder.add_task(group);
+  for (const Unit& group : list) builder.add_unit(group);
   for (const Tensor& tensor : tensors) {
     builder.add_net(tensor.cost, tensor.source, tensor.readers);
     for (const std::uint32_t reader : tensor.readers) builder.add_edge(tensor.source, reader);
@@ -47,7 +47,7 @@ Instance make_groups(const std::vector<Task>& list, const std::vector<Tensor>& t
 
 // Each group makes a tensor that some later ones read.
 Instance random_groups(Rng& rng, std::uint32_t count, Charging charging) {
-  std::vector<Task> list(count);
+  std::vector<Unit> list(count);
   std::vector<Tensor> tensors;
   const double expensive = rng.below(2) == 0 ? 0.5 : 3;
   for (std::uint32_t g = 0; g < count; ++g) {
@@ -81,8 +81,8 @@ Figures find_figures(const Instance& groups, const AcyclicOptions& options, cons
   std::vector<int> count(k, 0);
   std::vector<int> timed(k, 0);
   double total = 0;
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
-    const Task group = groups.task(g);
+  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+    const Unit group = groups.unit(g);
     time[part[g]] += group.accelerator_time;
     bytes[part[g]] += group.bytes;
     total += group.accelerator_time;
@@ -134,9 +134,9 @@ bool is_before(const Best& a, const Best& b) {
 
 Best brute_force(const Instance& groups, const AcyclicOptions& options) {
   Best best;
-  Part part(groups.num_tasks(), 0);
+  Part part(groups.num_units(), 0);
   const auto place = [&](const auto& self, std::uint32_t g) -> void {
-    if (g == groups.num_tasks()) {
+    if (g == groups.num_units()) {
       const Figures figures = find_figures(groups, options, part);
       if (figures.memory_excess > 0) return;
       const Best value = value_of(figures, options);
@@ -153,7 +153,7 @@ Best brute_force(const Instance& groups, const AcyclicOptions& options) {
 
 void expect_figures(const Instance& groups, const AcyclicOptions& options,
                     const AcyclicAnswer& answer) {
-  ASSERT_EQ(answer.part.size(), groups.num_tasks());
+  ASSERT_EQ(answer.part.size(), groups.num_units());
   const Figures figures = find_figures(groups, options, answer.part);
   EXPECT_TRUE(figures.is_acyclic);
   EXPECT_EQ(figures.memory_excess, 0);
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 Instance large_random_groups(std::uint32_t count) {
   Rng rng(11);
-  std::vector<Task> list(count);
+  std::vector<Unit> list(count);
   std::vector<Tensor> tensors;
   for (std::uint32_t g = 0; g < count; ++g) {
     list[g].accelerator_time = rng.uniform();
@@ -302,9 +302,9 @@ TEST(Acyclic, KeepsTheBalanceOfCuts) {
   EXPECT_EQ(figures.empty, 0);
 }
 
-std::vector<Task> equal_groups(std::uint32_t count, double time) {
-  std::vector<Task> out(count);
-  for (Task& group : out) {
+std::vector<Unit> equal_groups(std::uint32_t count, double time) {
+  std::vector<Unit> out(count);
+  for (Unit& group : out) {
     group.accelerator_time = time;
     group.bytes = 1;
   }
@@ -357,7 +357,7 @@ TEST(Acyclic, TakesGroupsWithoutTime) {
 }
 
 TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
-  std::vector<Task> list = equal_groups(40, 0);
+  std::vector<Unit> list = equal_groups(40, 0);
   list[20].accelerator_time = 100;
   std::vector<Tensor> chain;
   for (std::uint32_t g = 0; g + 1 < 40; ++g) chain.push_back({g, {g + 1}, 1});
@@ -366,7 +366,7 @@ TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
   const AcyclicAnswer by_time =
       acyclic_partition(make_groups(list, chain, Charging::link), options);
   EXPECT_EQ(by_time.largest_load, 100);
-  for (Task& group : list) group.accelerator_time += 1;
+  for (Unit& group : list) group.accelerator_time += 1;
   options.minimise = Minimise::edge_cut;
   const Instance groups = make_groups(list, chain, Charging::link);
   const AcyclicAnswer by_cut = acyclic_partition(groups, options);
@@ -448,10 +448,10 @@ TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
         TwoWayOrder::random}) {
     for (const bool backwards : {false, true}) {
       const Numbers order = find_order(level, kind, backwards, rng);
-      ASSERT_EQ(order.size(), level.num_tasks());
-      Numbers position(level.num_tasks(), 0);
+      ASSERT_EQ(order.size(), level.num_units());
+      Numbers position(level.num_units(), 0);
       for (std::uint32_t i = 0; i < order.size(); ++i) position[order[i]] = i + 1;
-      for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+      for (std::uint32_t v = 0; v < level.num_units(); ++v) {
         EXPECT_GT(position[v], 0U);
         for (const std::uint32_t to : level.successors[v]) EXPECT_LT(position[v], position[to]);
       }
@@ -478,11 +478,11 @@ TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
       for (const Contraction& step : steps) {
         const Instance& level = step.instance;
         EXPECT_NEAR(level.total_accelerator_time(), goal.total_time, 1e-6);
-        for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+        for (std::uint32_t v = 0; v < level.num_units(); ++v) {
           for (const std::uint32_t to : level.successors[v]) ASSERT_LT(v, to);
         }
         if (inside == nullptr) continue;
-        Numbers coarse(level.num_tasks(), 9);
+        Numbers coarse(level.num_units(), 9);
         for (std::size_t v = 0; v < projected.size(); ++v) {
           std::uint32_t& p = coarse[step.group_of[v]];
           EXPECT_TRUE(p == 9 || p == projected[v]);
@@ -490,7 +490,7 @@ TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
         }
         projected = coarse;
       }
-      EXPECT_LE(steps.back().instance.num_tasks(), 900U);
+      EXPECT_LE(steps.back().instance.num_units(), 900U);
       if (inside == nullptr) continue;
       // Same loads and cut as below.
       const PartState fine(base, goal, part);
@@ -511,9 +511,9 @@ TEST(AcyclicState, KeepsUpWithRandomMoves) {
     options.parts[1].slowness = 3;
     const Instance level = with_parts(groups, options);
     const Goal goal = find_goal(level, options);
-    PartState state(level, goal, Numbers(level.num_tasks(), 2));
+    PartState state(level, goal, Numbers(level.num_units(), 2));
     for (int i = 0; i < 500; ++i) {
-      const auto v = static_cast<std::uint32_t>(rng.below(level.num_tasks()));
+      const auto v = static_cast<std::uint32_t>(rng.below(level.num_units()));
       const PartState::Range range = state.range_of(v);
       const auto to =
           range.first + static_cast<std::uint32_t>(rng.below(range.last - range.first + 1));

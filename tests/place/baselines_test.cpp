@@ -36,7 +36,7 @@ constexpr std::uint64_t kSeeds = 80;
 void expect_sound(const LoadProblem& problem, const LoadAnswer& answer) {
   const place::LoweredLoad lowered = place::lower_load(problem);
   const place::Instance& units = lowered.instance;
-  ASSERT_EQ(answer.device.size(), units.num_tasks());
+  ASSERT_EQ(answer.device.size(), units.num_units());
   const Loads loads = find_loads(units, answer.device);
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(answer.objective, loads.busiest, kRounding);

@@ -130,15 +130,15 @@ void vary(LoadProblem& problem, std::uint64_t seed) {
 // Edges among units that a chain of ideals may not run against.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem& problem,
                                                               const place::LoweredLoad& units) {
-  std::vector<bool> orphan(units.instance.num_tasks(), true);
+  std::vector<bool> orphan(units.instance.num_units(), true);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    if (!problem.nodes[n].backward) orphan[units.task_of[n]] = false;
+    if (!problem.nodes[n].backward) orphan[units.unit_of[n]] = false;
   }
   std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     for (const std::uint32_t to : problem.successors[n]) {
-      const std::uint32_t a = units.task_of[n];
-      const std::uint32_t b = units.task_of[to];
+      const std::uint32_t a = units.unit_of[n];
+      const std::uint32_t b = units.unit_of[to];
       if (!problem.nodes[n].backward && !problem.nodes[to].backward) out.emplace_back(a, b);
       const bool both = problem.nodes[n].backward && problem.nodes[to].backward;
       if (both && (orphan[a] || orphan[b])) out.emplace_back(b, a);
@@ -166,7 +166,7 @@ double least_of_all(const LoadProblem& problem) {
   const place::Instance& units = lowered.instance;
   const auto order = order_of(problem, lowered);
   const std::size_t num_devices = problem.num_devices();
-  std::vector<std::uint32_t> device(units.num_tasks(), 0);
+  std::vector<std::uint32_t> device(units.num_units(), 0);
   double best = kInfinity;
   while (true) {
     bool allowed = has_row(order, device, num_devices);
@@ -186,12 +186,12 @@ double least_of_all(const LoadProblem& problem) {
 void expect_valid(const LoadProblem& problem, const LoadAnswer& answer) {
   const place::LoweredLoad lowered = place::lower_load(problem);
   const place::Instance& units = lowered.instance;
-  ASSERT_EQ(answer.device.size(), units.num_tasks());
+  ASSERT_EQ(answer.device.size(), units.num_units());
   EXPECT_TRUE(has_row(order_of(problem, lowered), answer.device, problem.num_devices()));
   const Loads loads = find_loads(problem, lowered.to_nodes(answer.device));
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(loads.busiest, answer.objective, 1e-9 * (1 + loads.busiest));
-  for (std::size_t u = 0; u < units.num_tasks(); ++u) {
+  for (std::size_t u = 0; u < units.num_units(); ++u) {
     EXPECT_TRUE(units.on_accelerator[u] != 0 || answer.device[u] == units.cpu);
   }
 }
@@ -274,7 +274,7 @@ class AllPairs {
  public:
   explicit AllPairs(const LoadProblem& problem)
       : units_(place::to_instance(problem)), order_(order_of(problem, place::lower_load(problem))) {
-    const std::uint32_t all = (1U << units_.num_tasks()) - 1;
+    const std::uint32_t all = (1U << units_.num_units()) - 1;
     for (std::uint32_t set = 0; set <= all; ++set) {
       if (is_ideal(set)) ideals_.push_back(set);
     }
@@ -312,7 +312,7 @@ class AllPairs {
     const bool is_cpu = device == units_.cpu;
     double load = 0;
     double bytes = 0;
-    for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
+    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
       if ((stage >> u & 1) == 0) continue;
       if (!is_cpu && units_.on_accelerator[u] == 0) return kInfinity;
       load += units_.time(u, device);

@@ -29,15 +29,15 @@ Devices devices(Charging charging) {
   return out;
 }
 
-InstanceBuilder three_tasks(Charging charging) {
+InstanceBuilder three_units(Charging charging) {
   InstanceBuilder builder(devices(charging));
-  for (int i = 0; i < 3; ++i) builder.add_task({.accelerator_time = 1, .cpu_time = 4, .bytes = 2});
+  for (int i = 0; i < 3; ++i) builder.add_unit({.accelerator_time = 1, .cpu_time = 4, .bytes = 2});
   return builder;
 }
 
 TEST(AnInstance, HasEqualNetsAsOne) {
   for (const Charging charging : {Charging::host_staged, Charging::link}) {
-    InstanceBuilder builder = three_tasks(charging);
+    InstanceBuilder builder = three_units(charging);
     builder.add_net(0.5, 1, {{2, 2}});
     builder.add_net(1, 0, {{0, 1}});
     builder.add_net(0.25, 2, {{1}});
@@ -55,17 +55,17 @@ TEST(AnInstance, HasEqualNetsAsOne) {
 }
 
 TEST(AnInstance, LeavesOutNetsThatNobodyPaysFor) {
-  InstanceBuilder builder = three_tasks(Charging::link);
+  InstanceBuilder builder = three_units(Charging::link);
   builder.add_net(0, 0, {{1}});
   builder.add_net(1, 2, {{2}});
   EXPECT_EQ(std::move(builder).build().num_nets(), 0U);
 }
 
 TEST(AnInstance, IsCheckedWhereItIsBuilt) {
-  InstanceBuilder net = three_tasks(Charging::link);
+  InstanceBuilder net = three_units(Charging::link);
   net.add_net(1, 0, {{3}});
   EXPECT_THROW(std::move(net).build(), Error);
-  InstanceBuilder edge = three_tasks(Charging::link);
+  InstanceBuilder edge = three_units(Charging::link);
   edge.add_edge(0, 3);
   EXPECT_THROW(std::move(edge).build(), Error);
   Devices short_of_memory = devices(Charging::link);
@@ -74,13 +74,13 @@ TEST(AnInstance, IsCheckedWhereItIsBuilt) {
 }
 
 TEST(AnInstance, IsOneWhenMerged) {
-  InstanceBuilder builder = three_tasks(Charging::host_staged);
-  builder.add_task({.accelerator_time = 5, .cpu_time = 6, .bytes = 7, .on_accelerator = false});
+  InstanceBuilder builder = three_units(Charging::host_staged);
+  builder.add_unit({.accelerator_time = 5, .cpu_time = 6, .bytes = 7, .on_accelerator = false});
   builder.add_net(1, 0, {{1, 2}});
   builder.add_net(2, 0, {{2}});
   builder.add_net(3, 0, {{1}});
   const Instance merged = merge(std::move(builder).build(), std::vector{0U, 0U, 1U, 1U}, 2);
-  ASSERT_EQ(merged.num_tasks(), 2U);
+  ASSERT_EQ(merged.num_units(), 2U);
   EXPECT_THAT(merged.accelerator_time, ElementsAre(2, 6));
   EXPECT_THAT(merged.cpu_time, ElementsAre(8, 10));
   EXPECT_THAT(merged.bytes, ElementsAre(4, 9));
@@ -98,15 +98,15 @@ TEST(AnInstance, IsOneWhenMerged) {
 
 // 0 -> 1 -> 2 -> 3, of which 1 is left out and 2 and 3 are one.
 TEST(AnInstance, KeepsItsOrderWhenMerged) {
-  InstanceBuilder builder = three_tasks(Charging::link);
-  builder.add_task({.accelerator_time = 5});
+  InstanceBuilder builder = three_units(Charging::link);
+  builder.add_unit({.accelerator_time = 5});
   builder.add_net(1, 1, {{0, 3}});
   builder.add_net(2, 1, {{2, 3}});
   for (std::uint32_t t = 0; t < 3; ++t) builder.add_edge(t, t + 1);
   builder.add_edge(0, 3);
   const Instance merged =
       merge_ordered(std::move(builder).build(), std::vector{0U, kNoIndex, 1U, 1U}, 2);
-  ASSERT_EQ(merged.num_tasks(), 2U);
+  ASSERT_EQ(merged.num_units(), 2U);
   EXPECT_THAT(merged.successors[0], ElementsAre(1));
   EXPECT_THAT(merged.successors[1], IsEmpty());
   EXPECT_THAT(merged.predecessors[1], ElementsAre(0));
@@ -118,7 +118,7 @@ TEST(AnInstance, KeepsItsOrderWhenMerged) {
 }
 
 // 0 -> 1 forward, 2 -> 3 on the way back: 3 is 0's mate, 2 has none.
-TEST(ALoweredLoad, HasColourClassesForTasksAndTurnsBackwardEdgesRound) {
+TEST(ALoweredLoad, HasColourClassesForUnitsAndTurnsBackwardEdgesRound) {
   LoadProblem problem;
   problem.nodes.resize(4);
   problem.successors = {{1}, {2}, {3}, {}};
@@ -129,7 +129,7 @@ TEST(ALoweredLoad, HasColourClassesForTasksAndTurnsBackwardEdgesRound) {
   }
   problem.nodes[0].colour = problem.nodes[3].colour = 9;
   const LoweredLoad lowered = lower_load(problem);
-  EXPECT_THAT(lowered.task_of, ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(lowered.unit_of, ElementsAre(0, 1, 2, 0));
   EXPECT_THAT(lowered.nodes[0], ElementsAre(0, 3));
   EXPECT_THAT(lowered.to_nodes(std::vector{7U, 8U, 9U}), ElementsAre(7, 8, 9, 7));
   const Instance& instance = lowered.instance;

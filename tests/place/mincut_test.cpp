@@ -112,7 +112,7 @@ std::vector<LoadShape> shapes() {
 // By trying all; infinite when nothing fits.
 double enumerate(const Instance& problem) {
   const auto devices = static_cast<std::uint32_t>(problem.num_devices);
-  std::vector<std::uint32_t> device(problem.num_tasks(), 0);
+  std::vector<std::uint32_t> device(problem.num_units(), 0);
   double best = kNever;
   for (;;) {
     bool allowed = true;
@@ -150,11 +150,11 @@ void for_random_problems(unsigned rounds, const Check& check) {
 Flow least_load(const CutNetwork& network, const DeviceKind& kind, std::uint32_t in,
                 std::uint32_t out) {
   Flow least = kEndless;
-  for (std::uint32_t set = 0; set < 1U << network.num_tasks(); ++set) {
+  for (std::uint32_t set = 0; set < 1U << network.num_units(); ++set) {
     if ((set & in) != in || (set & out) != 0) continue;
     const auto has = [&](std::uint32_t c) { return (set >> c & 1U) != 0; };
     Flow load = 0;
-    for (std::uint32_t c = 0; c < network.num_tasks(); ++c) load += has(c) ? kind.time[c] : 0;
+    for (std::uint32_t c = 0; c < network.num_units(); ++c) load += has(c) ? kind.time[c] : 0;
     const Instance& instance = *network.instance;
     for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
       const auto pins = instance.pins[net];
@@ -185,7 +185,7 @@ TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
     FlowScratch scratch;
     std::uint32_t in = 0;
     std::uint32_t out = 0;
-    for (std::uint32_t c = 0; c < network.num_tasks(); ++c) {
+    for (std::uint32_t c = 0; c < network.num_units(); ++c) {
       const auto side = random() % 3;
       if (side == 0) flow.add_source(c, kEndless / 4);
       if (side == 1) flow.add_sink(c, kEndless / 4);
@@ -193,7 +193,7 @@ TEST(AMaxFlow, EqualsTheLeastLoadOfAnySetWhateverIsTied) {
       EXPECT_FALSE(flow.augment(scratch, kEndless / 8));
       ASSERT_EQ(flow.value(), least_load(network, kind, in, out));
       std::uint32_t reached = 0;
-      for (std::uint32_t n = 0; n < network.num_tasks(); ++n) {
+      for (std::uint32_t n = 0; n < network.num_units(); ++n) {
         if (scratch.reached(n)) reached |= 1U << n;
       }
       ASSERT_EQ(least_load(network, kind, reached, ~reached), flow.value());
@@ -211,7 +211,7 @@ TEST(AMaxFlow, IsTheSameAfterAQuestionIsUndone) {
     const Flow before = flow.value();
     std::vector<std::uint8_t> closed(network.graph.num_nodes());
     for (std::uint32_t n = 0; n < closed.size(); ++n) closed[n] = scratch.reached(n) ? 1 : 0;
-    for (std::uint32_t c = 1; c < network.num_tasks(); ++c) {
+    for (std::uint32_t c = 1; c < network.num_units(); ++c) {
       if (closed[c] != 0) continue;
       flow.mark();
       flow.add_source(c, kEndless / 4);
@@ -256,7 +256,7 @@ TEST(AProof, FindsTheOptimumOfSmallProblems) {
       EXPECT_TRUE(proof.answer.device.empty());
       return;
     }
-    ASSERT_EQ(proof.answer.device.size(), units.num_tasks());
+    ASSERT_EQ(proof.answer.device.size(), units.num_units());
     const Loads loads = find_loads(units, proof.answer.device);
     EXPECT_TRUE(loads.fits);
     EXPECT_EQ(loads.busiest, proof.answer.objective);
@@ -275,7 +275,7 @@ TEST(AProof, AcceptsAnOptimalIncumbentAndImprovesAnother) {
     EXPECT_EQ(again.answer.device, first.answer.device);
     if (!units.has_cpu()) return;
     LoadAnswer on_cpu;
-    on_cpu.device.assign(units.num_tasks(), units.cpu);
+    on_cpu.device.assign(units.num_units(), units.cpu);
     const Loads loads = find_loads(units, on_cpu.device);
     if (!loads.fits) return;
     on_cpu.objective = loads.busiest;

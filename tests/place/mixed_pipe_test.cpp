@@ -47,7 +47,7 @@ LoadOptions quick() {
 void expect_sound(const LoadProblem& problem, const LoadAnswer& answer) {
   const place::LoweredLoad lowered = place::lower_load(problem);
   const place::Instance& units = lowered.instance;
-  ASSERT_EQ(answer.device.size(), units.num_tasks());
+  ASSERT_EQ(answer.device.size(), units.num_units());
   const Loads loads = find_loads(units, answer.device);
   EXPECT_TRUE(loads.fits);
   EXPECT_NEAR(answer.objective, loads.busiest, kRounding * (1 + loads.busiest));
@@ -184,7 +184,7 @@ TEST(MixedPipe, CutsLinesIntoRunsInTheirOrder) {
       std::vector<std::uint32_t> sorted = line.order;
       std::sort(sorted.begin(), sorted.end());
       for (std::uint32_t u = 0; u < sorted.size(); ++u) ASSERT_EQ(sorted[u], u);
-      ASSERT_EQ(sorted.size(), units.num_tasks());
+      ASSERT_EQ(sorted.size(), units.num_units());
       EXPECT_NEAR(line.weight_before.back(), 1, kRounding);
       for (const std::size_t count : {0U, 1U, 3U, 7U, 20U, 50U}) {
         const std::vector<std::uint32_t> block = place::cut_blocks(line, count);
@@ -236,7 +236,7 @@ TEST(ImproveBorders, NeverMakesTheBusiestDeviceBusierNorAMemoryTooFull) {
     const place::Instance& flat = units;
     Rng rng(seed);
     std::vector<std::uint32_t> device;
-    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+    for (std::uint32_t u = 0; u < units.num_units(); ++u) {
       const auto accelerator =
           static_cast<std::uint32_t>(rng.below(static_cast<std::uint64_t>(units.cpu)));
       device.push_back(units.on_accelerator[u] != 0 ? accelerator : units.cpu);

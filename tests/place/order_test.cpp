@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Orders of tasks, and what makes them possible: tasks on cycles made one.
+// Orders of units, and what makes them possible: units on cycles made one.
 #include "kerf/place/order/orders.h"
 
 #include <gtest/gtest.h>
@@ -16,11 +16,11 @@
 namespace kerf::place {
 namespace {
 
-// Tasks 0 .. count - 1 with edges to some later ones, and a tensor along each.
+// Units 0 .. count - 1 with edges to some later ones, and a tensor along each.
 InstanceBuilder random_builder(Rng& rng, std::uint32_t count) {
   Devices devices{.cpu = 1, .num_devices = 1, .slowness = {1}, .memory = {kInfinity}};
   InstanceBuilder builder(devices);
-  for (std::uint32_t t = 0; t < count; ++t) builder.add_task({.accelerator_time = 1});
+  for (std::uint32_t t = 0; t < count; ++t) builder.add_unit({.accelerator_time = 1});
   for (std::uint32_t t = 0; t < count; ++t) {
     for (std::uint32_t to = t + 1; to < count; ++to) {
       if (rng.below(count) >= 3) continue;
@@ -31,7 +31,7 @@ InstanceBuilder random_builder(Rng& rng, std::uint32_t count) {
   return builder;
 }
 
-TEST(AnOrder, PutsEveryTaskAfterItsPredecessorsAndStageAfterStage) {
+TEST(AnOrder, PutsEveryUnitAfterItsPredecessorsAndStageAfterStage) {
   Rng rng(5);
   StepClock clock(kInfinity);
   for (int round = 0; round < 20; ++round) {
@@ -69,19 +69,19 @@ TEST(ACondensedInstance, MakesOneOfWhatLiesOnACycle) {
   const Condensed groups = condense(instance);
   EXPECT_EQ(groups.group_of[3], groups.group_of[4]);
   EXPECT_EQ(groups.group_of[3], groups.group_of[9]);
-  EXPECT_LE(groups.num_tasks(), 18U);
+  EXPECT_LE(groups.num_units(), 18U);
   EXPECT_DOUBLE_EQ(groups.total_accelerator_time(), 20);
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
     for (const std::uint32_t to : groups.successors[g]) EXPECT_LT(g, to);
   }
-  Order all(groups.num_tasks());
+  Order all(groups.num_units());
   for (std::uint32_t g = 0; g < all.size(); ++g) all[g] = g;
-  Order tasks = groups.spread(instance, all);
-  for (std::size_t i = 1; i < tasks.size(); ++i) {
-    EXPECT_LE(groups.group_of[tasks[i - 1]], groups.group_of[tasks[i]]);
+  Order units = groups.spread(instance, all);
+  for (std::size_t i = 1; i < units.size(); ++i) {
+    EXPECT_LE(groups.group_of[units[i - 1]], groups.group_of[units[i]]);
   }
-  std::ranges::sort(tasks);
-  for (std::uint32_t t = 0; t < 20; ++t) EXPECT_EQ(tasks[t], t);
+  std::ranges::sort(units);
+  for (std::uint32_t t = 0; t < 20; ++t) EXPECT_EQ(units[t], t);
 }
 
 }  // namespace

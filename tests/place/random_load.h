@@ -114,7 +114,7 @@ inline double best_load(const LoadProblem& problem) {
   const place::LoweredLoad lowered = place::lower_load(problem);
   const place::Instance& units = lowered.instance;
   double best = std::numeric_limits<double>::infinity();
-  for_every_split(units.num_tasks(), units.num_devices, [&](const auto& device) {
+  for_every_split(units.num_units(), units.num_devices, [&](const auto& device) {
     if (!find_faults(problem, lowered.to_nodes(device)).empty()) return;
     const Loads loads = find_loads(units, device);
     if (loads.fits) best = std::min(best, loads.busiest);

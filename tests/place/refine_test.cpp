@@ -85,7 +85,7 @@ LoadProblem extended_problem(std::uint64_t seed, std::size_t nodes) {
 }
 
 bool is_valid(const Instance& problem, const Split& device) {
-  if (device.size() != problem.num_tasks()) return false;
+  if (device.size() != problem.num_units()) return false;
   for (std::size_t u = 0; u < device.size(); ++u) {
     if (device[u] >= problem.num_devices) return false;
     if (device[u] != problem.cpu && problem.on_accelerator[u] == 0) return false;
@@ -96,7 +96,7 @@ bool is_valid(const Instance& problem, const Split& device) {
 // The least `score` of all valid splits; infinite when there is none.
 double least(const Instance& problem, const std::function<double(const Split&)>& score) {
   const std::uint32_t devices = problem.num_devices;
-  Split device(problem.num_tasks(), 0);
+  Split device(problem.num_units(), 0);
   double best = kInfinity;
   for (;;) {
     if (is_valid(problem, device)) best = std::min(best, score(device));
@@ -146,8 +146,8 @@ TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
     Rng rng(seed);
     SplitState state(units, random_split(problem, rng));
     for (int i = 0; i < 60; ++i) {
-      const auto a = static_cast<std::uint32_t>(rng.below(units.num_tasks()));
-      const auto b = static_cast<std::uint32_t>(rng.below(units.num_tasks()));
+      const auto a = static_cast<std::uint32_t>(rng.below(units.num_units()));
+      const auto b = static_cast<std::uint32_t>(rng.below(units.num_units()));
       const std::uint32_t from = state.device(a);
       const std::uint32_t to = state.device(b);
       if (from == to) {
@@ -213,7 +213,7 @@ TEST(AContraction, KeepsEverySplitBelowItsLimit) {
     const Contraction uncut = contract_uncuttable(problem, best * 1.0001, StopClock(600));
     EXPECT_NEAR(least_load(uncut.instance), best, 1e-9) << "seed " << seed;
     const bool link = problem.charging == Charging::link;
-    merged[link ? 1 : 0] += uncut.instance.num_tasks() < problem.num_tasks() ? 1 : 0;
+    merged[link ? 1 : 0] += uncut.instance.num_units() < problem.num_units() ? 1 : 0;
   }
   EXPECT_GT(merged[0], 5);
   EXPECT_GT(merged[1], 5);
@@ -226,7 +226,7 @@ TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
     Rng rng(seed);
     const StopClock clock(600);
     const auto order = grow_order(units, 0, 0.1, clock, rng);
-    ASSERT_EQ(order.size(), problem.num_tasks());
+    ASSERT_EQ(order.size(), problem.num_units());
     const double best = least(problem, [&](const Split& device) {
       std::vector<bool> seen(problem.cpu + 1, false);
       for (std::size_t i = 0; i < order.size(); ++i) {
@@ -359,7 +359,7 @@ TEST(Refine, StopsAtWhatIsGoodEnoughOnAnyNumberOfThreads) {
 TEST(Refine, TakesStartsAndLeavesOutThoseThatDoNotFit) {
   const Instance problem = to_instance(random_problem(11, 8));
   const LoadAnswer best = refine(problem, {.seed = 1}, {});
-  const std::vector<Split> starts = {Split(problem.num_tasks(), 77), Split(), best.device};
+  const std::vector<Split> starts = {Split(problem.num_units(), 77), Split(), best.device};
   const LoadAnswer again = refine(problem, {.seed = 2, .good_enough = best.objective}, starts);
   EXPECT_EQ(again.device, best.device);
   EXPECT_EQ(again.work, 0);
@@ -371,7 +371,7 @@ TEST(Refine, AnswersForNoUnitsAndForCpusAlone) {
   problem.num_accelerators = 0;
   problem.num_cpus = 1;
   const Instance units = to_instance(problem);
-  EXPECT_EQ(refine(units, {}, {}).device, Split(units.num_tasks(), 0));
+  EXPECT_EQ(refine(units, {}, {}).device, Split(units.num_units(), 0));
 }
 
 // A clock that strikes at once still leaves a split that fits, and says so.
@@ -387,9 +387,9 @@ TEST(Refine, IsStoppedByTheClockAndSaysSo) {
 
 // Wall time is another's on a busy machine; what it takes of this process is not. Budgets are
 // counted: machines slower than the count assumes take longer.
-double cpu_seconds(const std::function<void()>& task) {
+double cpu_seconds(const std::function<void()>& unit) {
   const std::clock_t begin = std::clock();
-  task();
+  unit();
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
@@ -492,11 +492,11 @@ double least_latency(const LoadProblem& problem, bool serial) {
   Split device;
   std::vector<double> bytes(units.num_devices, 0);
   const std::function<void(std::uint32_t)> extend = [&](std::uint32_t used) {
-    if (device.size() == units.num_tasks()) {
+    if (device.size() == units.num_units()) {
       best = std::min(best, timer.latency(lowered.to_nodes(device)));
       return;
     }
-    const Task unit = units.task(static_cast<std::uint32_t>(device.size()));
+    const Unit unit = units.unit(static_cast<std::uint32_t>(device.size()));
     for (std::uint32_t d = 0; d <= units.cpu; ++d) {
       const bool runs = d == units.cpu || (unit.on_accelerator && d <= used);
       if (!runs || bytes[d] + unit.bytes > units.memory[d]) continue;

@@ -139,29 +139,29 @@ class ModelMaker {
 
   void make_instance() {
     place::InstanceBuilder builder(std::move(modelled_));
-    add_tasks(builder);
+    add_units(builder);
     add_nets(builder);
     builder.set_order(find_order());
     model_.instance = std::move(builder).build();
   }
 
-  void add_tasks(place::InstanceBuilder& builder) {
+  void add_units(place::InstanceBuilder& builder) {
     std::vector<std::size_t> users(problem_.graph.storages().size());
     for (const Unit& unit : model_.units) {
       for (const StorageId storage : unit.weights) ++users[storage.index()];
     }
     for (std::uint32_t u = 0; u < model_.units.size(); ++u) {
       const Unit& unit = model_.units[u];
-      place::Task task{unit.time / accelerator_speed_, unit.time / cpu_speed_};
+      place::Unit placed{unit.time / accelerator_speed_, unit.time / cpu_speed_};
       for (const StorageId storage : unit.weights) {
         const std::size_t sharers = users[storage.index()];
         if (sharers > 1 && use_ == ModelUse::bound) continue;
         // For searches a share each: right where the users stay together.
-        task.bytes += static_cast<double>(
-                          problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
-                      static_cast<double>(sharers);
+        placed.bytes += static_cast<double>(
+                            problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
+                        static_cast<double>(sharers);
       }
-      builder.add_task(task);
+      builder.add_unit(placed);
       for (const std::size_t before : unit.before) {
         edges_.emplace_back(static_cast<std::uint32_t>(before), u);
         builder.add_edge(static_cast<std::uint32_t>(before), u);

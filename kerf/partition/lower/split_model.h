@@ -25,7 +25,7 @@ enum class ModelUse : std::uint8_t {
 // those of the cluster by `devices`; one that is unlike all others, or the only host under
 // `host_staged`, is the model's CPU.
 struct SplitModel {
-  place::Instance instance;  // its tasks are `units`, by number
+  place::Instance instance;  // of `units`, by number
   std::vector<Unit> units;
   std::vector<std::size_t> unit_of;  // by node
   std::vector<std::size_t> order;    // units, topological

@@ -18,7 +18,7 @@
 #include "kerf/place/acyclic/goal.h"
 #include "kerf/place/acyclic/multilevel.h"
 #include "kerf/place/instance.h"
-#include "kerf/place/refine/tasks.h"
+#include "kerf/place/refine/trials.h"
 
 namespace kerf::place {
 namespace acyclic {
@@ -69,7 +69,7 @@ class Lane {
  private:
   // Halves look at few nets and at memory in sum; runs look at what counts.
   Found best_of_orders() {
-    const double size = static_cast<double>(base_.num_tasks()) + base_.num_nets();
+    const double size = static_cast<double>(base_.num_units()) + base_.num_nets();
     const int orders = budget_.most > 600 * size ? 4 : 1;
     Found best = rounds_.from_order();
     for (int i = 1; i < orders; ++i) {
@@ -83,7 +83,7 @@ class Lane {
     if (!multilevel_ || !fits_) return rounds_.from_order();
     const int kind = starts_++ % (goal_.is_cut() ? 4 : 3);
     const double left = budget_.most - budget_.work;
-    const double least = 150.0 * (static_cast<double>(base_.num_tasks()) + base_.num_nets());
+    const double least = 150.0 * (static_cast<double>(base_.num_units()) + base_.num_nets());
     if (goal_.parts() > 1 && left >= least && (kind == 0 || (kind == 1 && goal_.is_cut()))) {
       Budget part{0, (goal_.is_cut() ? 0.75 : 0.5) * left, budget_.clock};
       Numbers halves = bisect(base_, goal_, rng_, part);
@@ -115,12 +115,12 @@ void check(const Instance& groups, const AcyclicOptions& options) {
                 "[partition.acyclic_partition] a part with a slowness that is not positive or a "
                 "memory below 0; expected a finite slowness above 0; correct the part");
   }
-  KERF_CHECK(groups.successors.size() == groups.num_tasks(), "groups without edges");
+  KERF_CHECK(groups.successors.size() == groups.num_units(), "groups without edges");
 }
 
 // As many as the work allows some rounds each.
 std::size_t num_lanes(const Instance& base, double work) {
-  const double rounds = 6000.0 * (static_cast<double>(base.num_tasks()) + base.num_nets());
+  const double rounds = 6000.0 * (static_cast<double>(base.num_units()) + base.num_nets());
   return static_cast<std::size_t>(std::clamp(work / std::max(rounds, 1.0), 1.0, 4.0));
 }
 
@@ -138,7 +138,7 @@ AcyclicAnswer acyclic_partition(const Instance& groups, const AcyclicOptions& op
   const double work = kWorkPerSecond * std::clamp(options.seconds, 0.0, 1e6);
   const std::size_t lanes = num_lanes(base, work);
   std::vector<Found> found(lanes);
-  run_tasks(lanes, options.threads, [&](std::size_t i) {
+  run_trials(lanes, options.threads, [&](std::size_t i) {
     const Rng rng(Rng(options.seed * 64 + i).next());
     const Budget budget{0, work / static_cast<double>(lanes), stop};
     found[i] = Lane(base, goal, options.multilevel, rng, budget).run();

@@ -19,8 +19,8 @@ using Split = std::vector<std::uint32_t>;
 double cpu_slowness(const Instance& units) {
   double accelerator = 0;
   double cpu = 0;
-  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
-    const Task unit = units.task(u);
+  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+    const Unit unit = units.unit(u);
     if (!unit.on_accelerator || !unit.on_cpu) continue;
     accelerator += unit.accelerator_time;
     cpu += unit.cpu_time;
@@ -78,7 +78,7 @@ LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool
     const AcyclicAnswer answer = acyclic_partition(groups, its);
     out.truncated = out.truncated || answer.truncated;
     if (answer.part.empty()) continue;
-    Split device(units.num_tasks());
+    Split device(units.num_units());
     for (std::size_t u = 0; u < device.size(); ++u) {
       const std::uint32_t wanted = order[answer.part[groups.group_of[u]]];
       device[u] = units.on_accelerator[u] != 0 ? wanted : units.cpu;

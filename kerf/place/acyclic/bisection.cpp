@@ -21,8 +21,8 @@ namespace {
 // The vertices with half[vertex] == which, and what is among them.
 Instance one_half(const Instance& level, std::span<const std::uint32_t> half, std::uint32_t which,
                   Numbers& vertices) {
-  Numbers number(level.num_tasks(), kNoIndex);
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+  Numbers number(level.num_units(), kNoIndex);
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
     if (half[v] != which) continue;
     number[v] = static_cast<std::uint32_t>(vertices.size());
     vertices.push_back(v);
@@ -36,13 +36,13 @@ class Halving {
       : parts_(parts), goal_(goal), rng_(rng), budget_(budget), speed_(speed_of(0, goal.parts())) {}
   // Parts first .. last - 1 for the vertices of the level.
   Numbers run(Instance level, std::uint32_t first, std::uint32_t last, double share_of_work) {
-    if (last - first == 1 || level.num_tasks() == 0) return Numbers(level.num_tasks(), first);
+    if (last - first == 1 || level.num_units() == 0) return Numbers(level.num_units(), first);
     const std::uint32_t middle = first + (last - first) / 2;
     const Goal two = set_halves(level, first, middle, last);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
     const double end = budget_.work + share_of_work;
     const Numbers half = find_halves(level, two, share_of_work / depth);
-    Numbers out(level.num_tasks());
+    Numbers out(level.num_units());
     for (std::uint32_t which = 0; which < 2; ++which) {
       Numbers vertices;
       Instance part = one_half(level, half, which, vertices);
@@ -96,7 +96,7 @@ class Halving {
   std::vector<Found> find_candidates(const Instance& level, const Goal& two, Rounds& rounds,
                                      Budget& budget) {
     std::vector<Found> out;
-    const double size = static_cast<double>(level.num_tasks()) + level.num_nets();
+    const double size = static_cast<double>(level.num_units()) + level.num_nets();
     const double effort = 30 * size;
     const bool is_short = budget.most < 4 * effort;
     const int orders = is_short ? 1 : 4;

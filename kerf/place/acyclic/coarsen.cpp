@@ -38,9 +38,9 @@ class Clusters {
  public:
   explicit Clusters(const Joining& joining)
       : joining_(joining),
-        sets_(joining.level.num_tasks()),
+        sets_(joining.level.num_units()),
         weight_(joining.weight),
-        members_(joining.level.num_tasks(), 1) {}
+        members_(joining.level.num_units(), 1) {}
   std::uint32_t of(std::uint32_t v) { return sets_.find(v); }
   // v is alone.
   bool can_take(std::uint32_t cluster, std::uint32_t v) const {
@@ -68,7 +68,7 @@ class Clusters {
 };
 
 void join_only_predecessors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = 0; v < joining.level.num_tasks(); ++v) {
+  for (std::uint32_t v = 0; v < joining.level.num_units(); ++v) {
     const auto before = joining.level.predecessors[v];
     if (before.size() != 1) continue;
     const std::uint32_t cluster = clusters.of(before[0]);
@@ -77,7 +77,7 @@ void join_only_predecessors(const Joining& joining, Clusters& clusters) {
 }
 
 void join_only_successors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = joining.level.num_tasks(); v-- > 0;) {
+  for (std::uint32_t v = joining.level.num_units(); v-- > 0;) {
     const auto after = joining.level.successors[v];
     if (after.size() != 1) continue;
     const std::uint32_t cluster = clusters.of(after[0]);
@@ -100,8 +100,8 @@ void join_neighbours_in_order(const Joining& joining, Clusters& clusters, Rng& r
 }
 
 std::vector<double> find_weights(const Instance& level, const Goal& goal) {
-  std::vector<double> out(level.num_tasks(), 0);
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+  std::vector<double> out(level.num_units(), 0);
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
     if (goal.total_time > 0) out[v] = level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out[v] = std::max(out[v], level.bytes[v] / goal.total_bytes);
   }
@@ -112,7 +112,7 @@ std::vector<double> find_weights(const Instance& level, const Goal& goal) {
 // does.
 Clusters::Numbering cluster_level(const Joining& joining, std::uint32_t& rule, Rng& rng,
                                   double& work) {
-  const std::uint32_t size = joining.level.num_tasks();
+  const std::uint32_t size = joining.level.num_units();
   const double effort = 2.0 * (static_cast<double>(size) + joining.level.num_nets());
   for (std::uint32_t tried = 0; tried < 3; ++tried, ++rule) {
     Clusters clusters(joining);
@@ -151,12 +151,12 @@ std::vector<Contraction> coarsen(const Instance& base, const Goal& goal,
   Numbers part = options.part == nullptr ? Numbers{} : *options.part;
   auto rule = static_cast<std::uint32_t>(rng.below(4) / 2);
   const Instance* level = &base;
-  while (level->num_tasks() > options.target) {
+  while (level->num_units() > options.target) {
     const Joining joining{*level, find_weights(*level, goal), 2.0 / options.target,
                           options.part == nullptr ? nullptr : &part};
     Clusters::Numbering clusters = cluster_level(joining, rule, rng, work);
     if (clusters.of.empty()) break;
-    work += 6.0 * (static_cast<double>(level->num_tasks()) + level->num_nets());
+    work += 6.0 * (static_cast<double>(level->num_units()) + level->num_nets());
     out.push_back(contract(*level, std::move(clusters)));
     if (options.part != nullptr) part = out.back().to_coarse(part);
     level = &out.back().instance;

@@ -33,10 +33,10 @@ class Pass {
         work_(work),
         sharpness_(sharpness),
         most_work_(options.most_work),
-        patience_(200 + std::min(3000.0, options.patience * level.num_tasks())),
-        stamp_(level.num_tasks(), 0),
-        is_done_(level.num_tasks(), false),
-        seen_(level.num_tasks(), kNoIndex) {
+        patience_(200 + std::min(3000.0, options.patience * level.num_units())),
+        stamp_(level.num_units(), 0),
+        is_done_(level.num_units(), false),
+        seen_(level.num_units(), kNoIndex) {
     const double heaviest =
         level.accelerator_time.empty() ? 0 : *std::ranges::max_element(level.accelerator_time);
     slack_ = std::min(heaviest, 0.25 * goal.total_time / goal.parts());
@@ -104,10 +104,10 @@ class Pass {
   }
   void fill() {
     const bool all = best_.memory > 0 || best_.time > 0 || best_.empty > 0;
-    for (std::uint32_t v = 0; v < level_.num_tasks(); ++v) {
+    for (std::uint32_t v = 0; v < level_.num_units(); ++v) {
       if (all || level_.nets[v].empty() || state_.is_at_border(v)) consider(v);
     }
-    work_ += level_.num_tasks();
+    work_ += level_.num_units();
   }
   double power(double load) const {
     double x = load * scale_;
@@ -216,9 +216,9 @@ class Pass {
 
 void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Numbers& part,
              Rng& rng, const StopClock* clock, double& work) {
-  if (goal.parts() < 2 || level.num_tasks() < 2) return;
+  if (goal.parts() < 2 || level.num_units() < 2) return;
   PartState state(level, goal, part);
-  work += 2.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
+  work += 2.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   int failures = 0;
   for (int i = 0; i < options.passes && failures < (goal.is_cut() ? 1 : 2); ++i) {
     if (work >= options.most_work) break;

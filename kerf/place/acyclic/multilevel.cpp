@@ -59,7 +59,7 @@ Found Rounds::runs_of_order(const Instance& level) {
       std::pair{TwoWayOrder::depth_first, true},  std::pair{TwoWayOrder::random, false}};
   const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
   const Numbers order = find_order(level, kind, backwards, rng_);
-  budget_.work += 4.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
+  budget_.work += 4.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   return judged(level, cut_order(level, goal_, order, budget_.work));
 }
 

@@ -29,7 +29,7 @@ class RunTable {
       : level_(level),
         goal_(goal),
         order_(order),
-        n_(level.num_tasks()),
+        n_(level.num_units()),
         k_(goal.parts()),
         first_(level.num_nets(), n_),
         held_(level.num_nets(), 0),
@@ -179,9 +179,9 @@ Numbers cut_exactly(const Instance& level, const Goal& goal, std::span<const std
   for (std::size_t i = goal.is_cut() ? 0 : 1; ends.empty(); ++i) {
     ends = table.solve(kStretches.at(i), work);
   }
-  Numbers part(level.num_tasks(), 0);
+  Numbers part(level.num_units(), 0);
   std::uint32_t p = 0;
-  for (std::uint32_t i = 0; i < level.num_tasks(); ++i) {
+  for (std::uint32_t i = 0; i < level.num_units(); ++i) {
     while (ends[p] <= i) ++p;
     part[order[i]] = p;
   }
@@ -211,7 +211,7 @@ Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std
                     std::uint32_t blocks) {
   const std::vector<double> open = open_costs(level, order);
   const auto weight_of = [&](std::uint32_t v) {
-    double out = 1.0 / static_cast<double>(level.num_tasks());
+    double out = 1.0 / static_cast<double>(level.num_units());
     if (goal.total_time > 0) out += level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out += level.bytes[v] / goal.total_bytes;
     return out;
@@ -253,7 +253,7 @@ Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std
 Numbers cut_once(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
                  double& work) {
   const std::vector<double> open = open_costs(level, order);
-  work += 2.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
+  work += 2.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   double time = 0;
   double bytes = 0;
   std::size_t best = 0;
@@ -268,7 +268,7 @@ Numbers cut_once(const Instance& level, const Goal& goal, std::span<const std::u
     best = i;
   }
   if (best == 0) return {};
-  Numbers part(level.num_tasks(), 0);
+  Numbers part(level.num_units(), 0);
   for (std::size_t i = best; i < order.size(); ++i) part[order[i]] = 1;
   return part;
 }
@@ -279,7 +279,7 @@ Numbers find_zoned_blocks(const Instance& level, std::span<const std::uint32_t> 
   constexpr double kSmall = 12;  // blocks at each end of a part
   constexpr double kLarge = 12;  // in its middle
   const auto weight_of = [&](std::uint32_t v) { return level.accelerator_time[v]; };
-  Numbers out(level.num_tasks(), 0);
+  Numbers out(level.num_units(), 0);
   std::uint32_t block = 0;
   for (std::size_t begin = 0; begin < along.size(); ++block) {
     std::size_t end = begin;
@@ -310,12 +310,12 @@ Numbers find_zoned_blocks(const Instance& level, std::span<const std::uint32_t> 
 Numbers cut_blocks(const Instance& level, const Goal& goal, const Numbers& run, double& work) {
   const std::uint32_t count = run.empty() ? 0 : *std::ranges::max_element(run) + 1;
   const Instance blocks = merge(level, run, count);
-  work += 4.0 * (static_cast<double>(level.num_tasks()) + level.num_nets());
+  work += 4.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   Numbers along(count);
   std::iota(along.begin(), along.end(), 0U);
   const Numbers of_block = cut_exactly(blocks, goal, along, work);
-  Numbers part(level.num_tasks());
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) part[v] = of_block[run[v]];
+  Numbers part(level.num_units());
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) part[v] = of_block[run[v]];
   return part;
 }
 
@@ -335,7 +335,7 @@ Numbers cut_order(const Instance& level, const Goal& goal, std::span<const std::
     if (!part.empty()) return part;
   }
   const std::uint32_t most = std::max(1000U, 40 * goal.parts());
-  if (level.num_tasks() <= 2 * most) return cut_exactly(level, goal, order, work);
+  if (level.num_units() <= 2 * most) return cut_exactly(level, goal, order, work);
   return cut_blocks(level, goal, find_blocks(level, goal, order, most), work);
 }
 

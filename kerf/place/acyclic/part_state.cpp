@@ -15,7 +15,7 @@ PartState::PartState(const Instance& level, const Goal& goal, std::span<const st
       time_(goal.parts(), 0),
       count_(goal.parts(), 0),
       timed_(goal.parts(), 0) {
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
     time_[part[v]] += level.accelerator_time[v];
     ++count_[part[v]];
     if (level.accelerator_time[v] > 0) ++timed_[part[v]];

@@ -16,7 +16,7 @@ namespace {
 KwayGraph to_kway(const Instance& level, const Goal& goal) {
   const double mean_cost =
       std::accumulate(level.cost.begin(), level.cost.end(), 0.0) / std::max(1U, level.num_nets());
-  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.num_tasks());
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.num_units());
   for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
     const auto pins = level.pins[net];
     const double each =
@@ -32,8 +32,8 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
   KwayGraph out;
   out.first.push_back(0);
   const double total = std::max(goal.total_time, 1e-300);
-  const double scale = std::min(1e8, 1e4 * level.num_tasks());
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+  const double scale = std::min(1e8, 1e4 * level.num_units());
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
     for (const auto& [to, weight] : rows[v]) {
       out.neighbours.push_back(to);
       out.edge_weights.push_back(weight);
@@ -48,7 +48,7 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
 }  // namespace
 
 Numbers pulled_up(const Instance& level, Numbers half) {
-  for (std::uint32_t v = level.num_tasks(); v-- > 0;) {
+  for (std::uint32_t v = level.num_units(); v-- > 0;) {
     if (half[v] == 0) continue;
     const auto after = level.successors[v];
     if (std::ranges::any_of(after, [&](std::uint32_t to) { return half[to] == 0; })) half[v] = 0;
@@ -57,7 +57,7 @@ Numbers pulled_up(const Instance& level, Numbers half) {
 }
 
 Numbers pushed_down(const Instance& level, Numbers half) {
-  for (std::uint32_t v = 0; v < level.num_tasks(); ++v) {
+  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
     if (half[v] == 1) continue;
     const auto before = level.predecessors[v];
     if (std::ranges::any_of(before, [&](std::uint32_t u) { return half[u] == 1; })) half[v] = 1;
@@ -67,7 +67,7 @@ Numbers pushed_down(const Instance& level, Numbers half) {
 
 std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal,
                                        std::uint64_t seed) {
-  if (!has_metis() || goal.parts() != 2 || level.num_tasks() < 4) return {};
+  if (!has_metis() || goal.parts() != 2 || level.num_units() < 4) return {};
   KwayOptions options;
   const double speed = 1 / level.slowness[0] + 1 / level.slowness[1];
   options.shares = {1 / level.slowness[0] / speed, 1 / level.slowness[1] / speed};

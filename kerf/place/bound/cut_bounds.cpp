@@ -16,7 +16,7 @@
 
 namespace kerf::place {
 CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
-    : problem_(&problem), budget_(budget), known_(problem.num_tasks(), -1) {
+    : problem_(&problem), budget_(budget), known_(problem.num_units(), -1) {
   scratch_.budget = &budget_;
   scratch_.steps += building_steps(problem);
   if (scratch_.out_of_budget()) return;
@@ -26,7 +26,7 @@ CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
 }
 
 void CutBounds::find_order() {
-  std::vector<Flow> moved(problem_->num_tasks(), 0);
+  std::vector<Flow> moved(problem_->num_units(), 0);
   for (std::uint32_t net = 0; net < problem_->num_nets(); ++net) {
     for (const std::uint32_t u : problem_->pins[net]) {
       const bool free = problem_->charging == Charging::link && u == problem_->source[net];
@@ -90,7 +90,7 @@ LowerBound CutBounds::cut() {
     if (alone_[u] <= most || scratch_.out_of_budget()) break;
     most = std::max(most, least_load_of(u));
   }
-  return {"cut", shaved(most, problem_->num_tasks()),
+  return {"cut", shaved(most, problem_->num_units()),
           "the device that holds a certain unit pays at least this much, whatever else it holds (a "
           "minimum cut)"};
 }
@@ -134,7 +134,7 @@ LowerBound CutBounds::pair(std::size_t candidates) {
     }
   }
   return {
-      "pair", shaved(most, problem_->num_tasks()),
+      "pair", shaved(most, problem_->num_units()),
       "two units, on one device or on two, make some device pay at least this much (minimum cuts)"};
 }
 

@@ -148,9 +148,12 @@ LowerBound packing_bound(const Instance& problem, const LowerBound& known, doubl
       "packing", work_bound(problem).value,
       "no packing of whole units, even without communication, keeps every device below this"};
   const Instance units = without_communication(problem);
-  // Not worth a search.
+  // So little to gain is not worth a search, unless it is a short one.
   constexpr double kLittle = 5e-3;
-  if (plain_packing(units) < known.value * (1 + kLittle)) return out;
+  constexpr std::uint32_t kFewUnits = 64;
+  if (units.num_units() > kFewUnits && plain_packing(units) < known.value * (1 + kLittle)) {
+    return out;
+  }
   // What is not refuted soon is not refuted at all: the search with nets is asked next.
   constexpr std::int64_t kMostWork = 600'000;
   ProofOptions options;

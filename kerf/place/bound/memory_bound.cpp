@@ -35,7 +35,7 @@ struct Burden {
   double time = 0;
   double bytes = 0;
   bool impossible = false;
-  void add(const Task& unit) {
+  void add(const Unit& unit) {
     time += unit.cpu_time;
     bytes += unit.bytes;
   }
@@ -44,13 +44,13 @@ struct Burden {
 // Units for the CPU alone, and those that fit no accelerator.
 struct Sorted {
   Burden forced;
-  std::vector<Task> free;
+  std::vector<Unit> free;
 };
 
 Sorted sort_units(const Instance& problem, const Memory& memory) {
   Sorted out;
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
-    const Task unit = problem.task(u);
+  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+    const Unit unit = problem.unit(u);
     const bool there = problem.cpu > 0 && unit.on_accelerator && unit.bytes <= memory.largest;
     if (there) {
       out.free.push_back(unit);
@@ -66,7 +66,7 @@ Sorted sort_units(const Instance& problem, const Memory& memory) {
 Burden crowded(const Instance& problem, const Memory& memory, const Sorted& units) {
   std::vector<double> times;
   std::vector<double> bytes;
-  for (const Task& unit : units.free) {
+  for (const Unit& unit : units.free) {
     if (unit.bytes * 2 <= memory.largest * (1 + kRounding)) continue;
     times.push_back(unit.on_cpu ? unit.cpu_time : kInfinity);
     bytes.push_back(unit.bytes);
@@ -87,17 +87,17 @@ Burden crowded(const Instance& problem, const Memory& memory, const Sorted& unit
 Burden short_of(const Instance& problem, const Memory& memory, const Sorted& units) {
   Burden burden = units.forced;
   double over = -memory.total;
-  std::vector<Task> movable;
-  for (const Task& unit : units.free) {
+  std::vector<Unit> movable;
+  for (const Unit& unit : units.free) {
     over += unit.bytes * (1 - kRounding);
     if (unit.bytes > 0 && unit.bytes <= memory.cpu && unit.on_cpu) movable.push_back(unit);
   }
   if (!(over > 0)) return burden;
   burden.bytes += over;
-  std::sort(movable.begin(), movable.end(), [](const Task& a, const Task& b) {
+  std::sort(movable.begin(), movable.end(), [](const Unit& a, const Unit& b) {
     return a.cpu_time / a.bytes < b.cpu_time / b.bytes;
   });
-  for (const Task& unit : movable) {
+  for (const Unit& unit : movable) {
     if (over <= 0) break;
     burden.time += unit.cpu_time * std::min(1.0, over / unit.bytes);
     over -= unit.bytes;
@@ -118,7 +118,7 @@ LowerBound memory_bound(const Instance& problem) {
   const Sorted units = sort_units(problem, memory);
   const double most = std::max(time_of(crowded(problem, memory, units), memory),
                                time_of(short_of(problem, memory, units), memory));
-  return {"memory", shaved(most * (1 - kRounding), problem.num_tasks()),
+  return {"memory", shaved(most * (1 - kRounding), problem.num_units()),
           "units that do not fit in the accelerators' memory keep the CPU busy this long"};
 }
 

@@ -27,8 +27,8 @@ std::vector<SharedCost> shared_costs(const Instance& problem, const StopClock& c
   constexpr std::uint32_t kUnitsBetweenLooks = 512;
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<SharedCost> pairs;
-  std::vector<std::size_t> place(problem.num_tasks(), kNone);  // in pairs, of (a, unit)
-  for (std::uint32_t a = 0; a < problem.num_tasks(); ++a) {
+  std::vector<std::size_t> place(problem.num_units(), kNone);  // in pairs, of (a, unit)
+  for (std::uint32_t a = 0; a < problem.num_units(); ++a) {
     if (a % kUnitsBetweenLooks == 0 && clock.struck()) return pairs;
     const std::size_t first = pairs.size();
     for (const std::uint32_t net : problem.nets[a]) {
@@ -65,7 +65,7 @@ class Separability {
     std::sort(slowness_.begin(), slowness_.end());
   }
 
-  bool separable(const Task& a, const Task& b, const SharedCost& shared) const {
+  bool separable(const Unit& a, const Unit& b, const SharedCost& shared) const {
     const bool first = !slowness_.empty();
     const bool second = slowness_.size() > 1;
     return (second && apart(a, slowness_[0], b, slowness_[1], shared)) ||
@@ -77,12 +77,12 @@ class Separability {
  private:
   static constexpr double kCpu = -1;  // in place of a slowness
 
-  double time(const Task& unit, double slowness) const {
+  double time(const Unit& unit, double slowness) const {
     if (slowness == kCpu) return unit.on_cpu ? unit.cpu_time : limit_;
     return unit.on_accelerator ? unit.accelerator_time * slowness : limit_;
   }
 
-  bool apart(const Task& a, double on_a, const Task& b, double on_b,
+  bool apart(const Unit& a, double on_a, const Unit& b, double on_b,
              const SharedCost& shared) const {
     if (!link_) {
       return time(a, on_a) + (on_a == kCpu ? 0 : shared.cost) < limit_ &&
@@ -112,7 +112,7 @@ double largest_memory(const Instance& problem, bool on_accelerator) {
 Contraction unchanged(const Instance& problem) {
   Contraction out;
   out.instance = problem;
-  out.group_of.resize(problem.num_tasks());
+  out.group_of.resize(problem.num_units());
   std::iota(out.group_of.begin(), out.group_of.end(), 0U);
   return out;
 }
@@ -146,13 +146,13 @@ Contraction contract_uncuttable(const Instance& problem, double limit, const Sto
   Merger merger(problem);
   while (limit < kInfinity && !clock.struck()) {
     const Instance& units = merger.problem();
-    UnionFind groups(units.num_tasks());
+    UnionFind groups(units.num_units());
     for (const SharedCost& pair : shared_costs(units, clock)) {
-      if (!below.separable(units.task(pair.a), units.task(pair.b), pair)) {
+      if (!below.separable(units.unit(pair.a), units.unit(pair.b), pair)) {
         groups.join(pair.a, pair.b);
       }
     }
-    if (groups.num_sets() == units.num_tasks() || clock.struck()) break;
+    if (groups.num_sets() == units.num_units() || clock.struck()) break;
     merger.merge_groups(groups);
   }
   return merger.take();
@@ -163,9 +163,9 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
   Merger merger(problem);
   std::vector<std::uint32_t> held(device.begin(), device.end());
   const double mean = problem.total_accelerator_time() /
-                      static_cast<double>(std::max<std::size_t>(problem.num_tasks(), 1));
+                      static_cast<double>(std::max<std::size_t>(problem.num_units(), 1));
   const double memory[] = {largest_memory(problem, false), largest_memory(problem, true)};
-  while (merger.problem().num_tasks() > target && !clock.struck()) {
+  while (merger.problem().num_units() > target && !clock.struck()) {
     const Instance& units = merger.problem();
     struct Edge {
       double rating;
@@ -173,8 +173,8 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
     };
     std::vector<Edge> edges;
     for (const SharedCost& pair : shared_costs(units, clock)) {
-      const Task a = units.task(pair.a);
-      const Task b = units.task(pair.b);
+      const Unit a = units.unit(pair.a);
+      const Unit b = units.unit(pair.b);
       const bool fits = a.bytes + b.bytes <= memory[a.on_accelerator ? 1 : 0];
       if (a.accelerator_time + b.accelerator_time > most || !fits ||
           a.on_accelerator != b.on_accelerator || a.on_cpu != b.on_cpu ||
@@ -187,14 +187,14 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
     }
     std::stable_sort(edges.begin(), edges.end(),
                      [](const Edge& x, const Edge& y) { return x.rating > y.rating; });
-    UnionFind groups(units.num_tasks());
-    std::vector<bool> taken(units.num_tasks(), false);
+    UnionFind groups(units.num_units());
+    std::vector<bool> taken(units.num_units(), false);
     for (const Edge& edge : edges) {
       if (taken[edge.a] || taken[edge.b] || groups.num_sets() <= target) continue;
       taken[edge.a] = taken[edge.b] = true;
       groups.join(edge.a, edge.b);
     }
-    if (groups.num_sets() == units.num_tasks() || clock.struck()) break;
+    if (groups.num_sets() == units.num_units() || clock.struck()) break;
     merger.merge_groups(groups);
     if (!held.empty()) held = merger.contraction().to_coarse(device);
   }

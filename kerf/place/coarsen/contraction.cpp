@@ -25,7 +25,7 @@ Instance merge_ordered(const Instance& instance, std::span<const std::uint32_t> 
                        std::size_t groups) {
   Instance out = merge(instance, group, groups);
   out.successors = between_groups(instance.successors, group, groups);
-  out.predecessors = transpose(out.successors, out.num_tasks());
+  out.predecessors = transpose(out.successors, out.num_units());
   out.own_order.resize(groups);
   std::iota(out.own_order.begin(), out.own_order.end(), 0U);
   return out;
@@ -39,7 +39,7 @@ std::vector<std::uint32_t> Contraction::to_fine(std::span<const std::uint32_t> d
 }
 
 std::vector<std::uint32_t> Contraction::to_coarse(std::span<const std::uint32_t> device) const {
-  std::vector<std::uint32_t> out(instance.num_tasks(), 0);
+  std::vector<std::uint32_t> out(instance.num_units(), 0);
   for (std::size_t u = 0; u < device.size(); ++u) out[group_of[u]] = device[u];
   return out;
 }

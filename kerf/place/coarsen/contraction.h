@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An Instance whose tasks are groups of another's tasks, and the way between splits of the two.
+// An Instance whose units are groups of another's units, and the way between splits of the two.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace kerf::place {
 
 struct Contraction {
   Instance instance;
-  std::vector<std::uint32_t> group_of;  // by task of the instance it came from
+  std::vector<std::uint32_t> group_of;  // by unit of the instance it came from
 
   // A split of the instance it came from that keeps every group on one device, as one of the
   // groups, and back.
@@ -23,7 +23,7 @@ struct Contraction {
   std::vector<std::uint32_t> to_fine(std::span<const std::uint32_t> device) const;
 };
 
-// Edges among groups from edges among their tasks; a task of no group (kNoIndex) has none.
+// Edges among groups from edges among their units; a unit of no group (kNoIndex) has none.
 Rows between_groups(const Rows& successors, std::span<const std::uint32_t> group,
                     std::size_t groups);
 

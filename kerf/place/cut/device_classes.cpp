@@ -23,7 +23,7 @@ DeviceClass class_of(const Devices& problem, std::uint32_t device, double all_by
 
 void find_times(DeviceClass& device, const Instance& instance) {
   const std::uint32_t first = device.devices.front();
-  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
     device.time.push_back(instance.runs_on(t, first) ? instance.time(t, first) : kInfinity);
   }
 }
@@ -45,7 +45,7 @@ std::vector<DeviceClass> find_classes(const Instance& instance) {
   for (const DeviceClass& device : all) {
     if (out.empty() || key(out.back()) != key(device)) {
       out.push_back(device);
-    } else if (out.back().devices.size() < instance.num_tasks()) {
+    } else if (out.back().devices.size() < instance.num_units()) {
       out.back().devices.push_back(device.devices.front());
     }
   }

@@ -15,10 +15,10 @@ namespace kerf::place {
 struct DeviceClass {
   std::vector<std::uint32_t> devices;  // of the problem, ascending
   double slowness = 1;
-  double memory = kInfinity;  // infinite when all tasks fit
+  double memory = kInfinity;  // infinite when all units fit
   bool is_cpu = false;
   bool pays = true;          // for tensors
-  std::vector<double> time;  // by task; infinite where it cannot run
+  std::vector<double> time;  // by unit; infinite where it cannot run
 
   int count() const { return static_cast<int>(devices.size()); }
   // Whatever the other can take, this one takes no slower.
@@ -28,7 +28,7 @@ struct DeviceClass {
 };
 
 // Accelerators by slowness, then by memory, the largest first; the CPU comes last. No class has
-// more devices than there are tasks.
+// more devices than there are units.
 std::vector<DeviceClass> find_classes(const Instance& instance);
 
 }  // namespace kerf::place

@@ -53,13 +53,13 @@ Chain Decision::find_below(double limit) {
 }
 
 void Decision::append_difference(const Step& step, std::vector<std::uint32_t>& out) const {
-  std::vector<bool> inside(groups_.num_tasks(), false);
+  std::vector<bool> inside(groups_.num_units(), false);
   for (std::uint32_t i = step.to; i != 0; i = lattice_.parent(i)) inside[lattice_.added(i)] = true;
   for (std::uint32_t i = step.from; i != 0; i = lattice_.parent(i)) {
     inside[lattice_.added(i)] = false;
   }
   // Groups are numbered along a topological order.
-  for (std::uint32_t g = 0; g < groups_.num_tasks(); ++g) {
+  for (std::uint32_t g = 0; g < groups_.num_units(); ++g) {
     if (inside[g]) out.push_back(g);
   }
 }

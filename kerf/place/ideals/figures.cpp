@@ -10,10 +10,10 @@ namespace {
 
 // What a stage that pays for nets saves at least when it loses the group.
 std::vector<double> least_times(const Groups& groups) {
-  std::vector<double> out(groups.num_tasks(), kInfinity);
+  std::vector<double> out(groups.num_units(), kInfinity);
   for (const DeviceClass& device : groups.classes) {
     if (!device.pays) continue;
-    for (std::uint32_t g = 0; g < groups.num_tasks(); ++g)
+    for (std::uint32_t g = 0; g < groups.num_units(); ++g)
       out[g] = std::min(out[g], device.time[g]);
   }
   return out;

@@ -133,8 +133,8 @@ Chain fill_sequence(Fill& fill, const Sequence& sequence, double fails, double b
 double above_all_loads(const Groups& groups) {
   double out = 1;
   const double slowness = groups.greatest_slowness();
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
-    const Task group = groups.task(g);
+  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+    const Unit group = groups.unit(g);
     out += group.cpu_time + group.accelerator_time * slowness;
   }
   for (const double cost : groups.cost) out += cost;

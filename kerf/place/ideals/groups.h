@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// An Instance as the contiguous search sees it: groups of tasks that every chain of ideals keeps
+// An Instance as the contiguous search sees it: groups of units that every chain of ideals keeps
 // together, and the devices by what they can do.
 #pragma once
 

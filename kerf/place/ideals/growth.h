@@ -22,7 +22,7 @@ class Growth {
         nets_(groups),
         walker_(lattice),
         seen_(lattice.size(), 0),
-        stack_(groups.num_tasks() + std::size_t{1}) {}
+        stack_(groups.num_units() + std::size_t{1}) {}
   bool stopped = false;
   std::int64_t work = 0;  // stages looked at
 

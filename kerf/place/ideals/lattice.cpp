@@ -17,7 +17,7 @@ class LatticeBuilder {
         max_ideals_(max_ideals),
         max_links_(max_links),
         clock_(clock),
-        inside_(groups.num_tasks(), false),
+        inside_(groups.num_units(), false),
         walker_(out_) {}
 
   std::optional<Lattice> run() {
@@ -43,7 +43,7 @@ class LatticeBuilder {
  private:
   void add_empty() {
     out_.first_link_ = {0};
-    for (std::uint32_t g = 0; g < groups_.num_tasks(); ++g) {
+    for (std::uint32_t g = 0; g < groups_.num_units(); ++g) {
       if (groups_.predecessors[g].empty()) out_.links_.push_back({g, 0});
     }
     push(0, 0);

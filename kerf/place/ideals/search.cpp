@@ -27,9 +27,9 @@ Stages stages_of(const Chain& chain) {
   return out;
 }
 
-// Device by task of the instance.
+// Device by unit of the instance.
 std::vector<std::uint32_t> devices_of(const Groups& groups, const Chain& chain) {
-  std::vector<std::uint32_t> of_group(groups.num_tasks(), 0);
+  std::vector<std::uint32_t> of_group(groups.num_units(), 0);
   std::vector<std::size_t> used(groups.classes.size(), 0);
   std::uint32_t at = 0;
   for (std::size_t s = 0; s < chain.ends.size(); ++s) {

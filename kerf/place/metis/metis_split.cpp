@@ -38,8 +38,8 @@ class MemoryMender {
     double least = kInfinity;
     std::uint32_t best = 0;
     std::uint32_t best_to = from;
-    count_steps(std::int64_t{units_.num_tasks()} * units_.num_devices);
-    for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
+    count_steps(std::int64_t{units_.num_units()} * units_.num_devices);
+    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
       if (state_.device(u) != from || units_.bytes[u] <= 0) continue;
       for (std::uint32_t to = 0; to < units_.num_devices; ++to) {
         if (to == from || !state_.fits(u, to)) continue;
@@ -78,7 +78,7 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   // One device, or fewer units than devices: nothing to partition.
   if (splits.empty()) {
     std::vector<std::uint32_t>& split = splits.emplace_back();
-    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+    for (std::uint32_t u = 0; u < units.num_units(); ++u) {
       split.push_back(units.on_accelerator[u] != 0 && units.cpu > 0 ? u % units.cpu : units.cpu);
     }
   }

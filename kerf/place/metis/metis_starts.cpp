@@ -37,7 +37,7 @@ double most_time(const Instance& problem) {
 }
 
 KwayGraph unit_graph(const Instance& problem) {
-  std::vector<std::map<std::uint32_t, double>> edges(problem.num_tasks());
+  std::vector<std::map<std::uint32_t, double>> edges(problem.num_units());
   double cost = 0;
   for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
     const std::uint32_t source = problem.source[net];
@@ -81,7 +81,7 @@ std::vector<double> shares_of(const Instance& problem) {
 }  // namespace
 
 std::vector<std::vector<std::uint32_t>> metis_starts(const Instance& problem, std::uint64_t seed) {
-  const std::size_t units = problem.num_tasks();
+  const std::size_t units = problem.num_units();
   const bool useful = problem.cpu > 1 && units > problem.cpu;
   if (!has_metis() || !useful) return {};
   const KwayGraph graph = unit_graph(problem);

@@ -35,7 +35,7 @@ DeviceCut settled(const CutNetwork& network, const DeviceKind& kind, std::span<c
 
 Line line_of(const CutNetwork& network, const DeviceCut& cut) {
   Line line;
-  for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < network.num_units(); ++t) {
     if (cut.in_least(t)) line.compute += static_cast<double>(network.compute[t]);
   }
   line.load = static_cast<double>(cut.least()) + cut.reward() * line.compute;

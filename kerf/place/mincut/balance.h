@@ -19,7 +19,7 @@ enum class Hold : std::uint8_t { open, here, elsewhere };
 Flow most_compute(const DeviceCut& cut, Flow limit);
 
 // The device with the reward that makes `most_compute` smallest, settled; held and forbidden
-// tasks as in `hold` (by task). A few minimum cuts from scratch.
+// units as in `hold` (by unit). A few minimum cuts from scratch.
 DeviceCut tune_reward(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold,
                       Flow limit, FlowScratch& scratch);
 

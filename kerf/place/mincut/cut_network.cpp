@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problem: the least load of a device that holds some tasks and not others, as a minimum cut.
+// Problem: the least load of a device that holds some units and not others, as a minimum cut.
 // Method: a net is charged through two nodes of its own (Lawler 1973), or one where its maker does
-// not pay. Exact but for rounding down. O(tasks + pins), sorting apart.
+// not pay. Exact but for rounding down. O(units + pins), sorting apart.
 #include "kerf/place/mincut/cut_network.h"
 
 #include <algorithm>
@@ -79,8 +79,8 @@ std::vector<Flow> shared_compute(const CutNetwork& network) {
 }
 
 // Whoever holds a part of the net and not all of it pays. A net of two is one arc each way. A
-// larger one gets two nodes of its own: flow leaves its tasks into the first, passes `cost`, and
-// leaves the second for its tasks.
+// larger one gets two nodes of its own: flow leaves its units into the first, passes `cost`, and
+// leaves the second for its units.
 void add_shared_net(std::span<const std::uint32_t> pins, Flow cost, FlowGraph& graph) {
   if (pins.size() == 2) {
     graph.add_arc(pins[0], pins[1], cost, cost);
@@ -111,7 +111,7 @@ void add_read_net(std::span<const std::uint32_t> pins, std::uint32_t source, Flo
 
 FlowGraph make_graph(const CutNetwork& network) {
   const Instance& instance = *network.instance;
-  FlowGraph graph(network.num_tasks());
+  FlowGraph graph(network.num_units());
   for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
     if (network.cost[net] == 0) continue;
     if (instance.charging == Charging::link) {
@@ -150,12 +150,12 @@ double scale_for(double time) {
 }
 
 std::int64_t building_steps(const Instance& instance) {
-  return static_cast<std::int64_t>(instance.num_tasks() + instance.pins.num_values()) * 32;
+  return static_cast<std::int64_t>(instance.num_units() + instance.pins.num_values()) * 32;
 }
 
 MaxFlow load_network(const CutNetwork& network, const DeviceKind& kind) {
   MaxFlow flow(network.graph);
-  for (std::uint32_t t = 0; t < network.num_tasks(); ++t) flow.add_sink(t, kind.time[t]);
+  for (std::uint32_t t = 0; t < network.num_units(); ++t) flow.add_sink(t, kind.time[t]);
   return flow;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loads of an Instance in whole numbers, rounded down, as networks. The load of a set of tasks
+// The loads of an Instance in whole numbers, rounded down, as networks. The load of a set of units
 // on a device, compute plus the nets it pays for, is submodular: the least load of a device that
-// holds some tasks and not some others is a minimum cut.
+// holds some units and not some others is a minimum cut.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ struct DeviceKind {
   std::vector<std::uint32_t> devices;  // ascending, as the Instance counts them
   double memory = 0;
   bool pays = true;                      // for nets; else compute is all its load
-  std::vector<Flow> time = {};           // by task
-  std::vector<std::uint8_t> holds = {};  // by task: the device supports it and has the memory
+  std::vector<Flow> time = {};           // by unit
+  std::vector<std::uint8_t> holds = {};  // by unit: the device supports it and has the memory
 
   bool has_room(double bytes) const { return bytes <= memory * (1 + 1e-12); }
 };
@@ -28,12 +28,12 @@ struct CutNetwork {
   // `instance` must outlive it.
   CutNetwork(const Instance& instance, double per_one);
 
-  std::uint32_t num_tasks() const { return instance->num_tasks(); }
+  std::uint32_t num_units() const { return instance->num_units(); }
   double to_time(Flow load) const { return static_cast<double>(load) / per_one; }
   // Rounded up: a load in whole numbers that reaches it stands for a time that reaches `time`.
   Flow to_limit(double time) const;
 
-  // Does a device pay for the net that holds `in` (by task)?
+  // Does a device pay for the net that holds `in` (by unit)?
   template <class In>
   bool is_charged(std::uint32_t net, const In& in) const {
     const auto pins = instance->pins[net];
@@ -47,12 +47,12 @@ struct CutNetwork {
   const Instance* instance;
   double per_one = 1;             // whole numbers for one unit of time
   std::vector<DeviceKind> kinds;  // accelerators, the fastest and then the largest first; the CPU
-  // By task, on the fastest accelerator: the measure by which devices share out the work.
+  // By unit, on the fastest accelerator: the measure by which devices share out the work.
   std::vector<Flow> compute;
   Flow total_compute = 0;
-  std::vector<std::uint32_t> by_compute;  // tasks, the smallest first
+  std::vector<std::uint32_t> by_compute;  // units, the smallest first
   std::vector<Flow> cost;                 // by net; 0: too cheap to count
-  // Nodes 0 .. num_tasks - 1 are the tasks. A task on the source side is on the device.
+  // Nodes 0 .. num_units - 1 are the units. A unit on the source side is on the device.
   FlowGraph graph;
 };
 

@@ -23,13 +23,13 @@ Flow cost_of(Flow time, Flow compute, double reward) {
 DeviceCut::DeviceCut(const CutNetwork& network, const DeviceKind& kind, double reward)
     : flow_(network.graph),
       reward_(reward),
-      words_((network.num_tasks() + 63) / 64),
+      words_((network.num_units() + 63) / 64),
       closed_(network.graph.num_nodes(), 0),
       closed_side_(words_, 0),
-      with_(network.num_tasks(), -kEndless),
-      valid_(network.num_tasks(), 0),
-      sides_(std::size_t{network.num_tasks()} * words_, 0) {
-  for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+      with_(network.num_units(), -kEndless),
+      valid_(network.num_units(), 0),
+      sides_(std::size_t{network.num_units()} * words_, 0) {
+  for (std::uint32_t t = 0; t < network.num_units(); ++t) {
     const Flow cost = cost_of(kind.time[t], network.compute[t], reward);
     if (cost >= 0) {
       flow_.add_sink(t, cost);

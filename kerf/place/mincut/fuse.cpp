@@ -17,11 +17,11 @@ namespace {
 class Fuser {
  public:
   Fuser(const CutNetwork& network, Flow limit, FlowScratch& scratch)
-      : network_(&network), limit_(limit), scratch_(&scratch), together_(network.num_tasks()) {
+      : network_(&network), limit_(limit), scratch_(&scratch), together_(network.num_units()) {
     for (const DeviceKind& kind : network.kinds) flows_.push_back(load_network(network, kind));
   }
 
-  // Which tasks stay together.
+  // Which units stay together.
   UnionFind run() {
     for (std::uint32_t net = 0; net < network_->cost.size(); ++net) {
       if (network_->cost[net] > 0) fuse_net(network_->instance->pins[net]);
@@ -30,8 +30,8 @@ class Fuser {
   }
 
  private:
-  // Each task with the one before it and with the first. The budget is asked for each of them: a
-  // single net may hold all tasks.
+  // Each unit with the one before it and with the first. The budget is asked for each of them: a
+  // single net may hold all units.
   void fuse_net(std::span<const std::uint32_t> pins) {
     for (std::size_t i = 1; i < pins.size() && !scratch_->out_of_budget(); ++i) {
       fuse(pins[i - 1], pins[i]);
@@ -81,9 +81,9 @@ class Fuser {
 }  // namespace
 
 Fused fuse(const Instance& instance, double limit, double per_one, FlowScratch& scratch) {
-  Fused out{instance, std::vector<std::uint32_t>(instance.num_tasks())};
+  Fused out{instance, std::vector<std::uint32_t>(instance.num_units())};
   std::iota(out.group.begin(), out.group.end(), 0U);
-  while (out.instance.num_tasks() > 0) {
+  while (out.instance.num_units() > 0) {
     scratch.steps += building_steps(instance);
     if (scratch.out_of_budget()) break;
     const CutNetwork network(out.instance, per_one);

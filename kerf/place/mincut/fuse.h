@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tasks that every split below a limit keeps on one device, found by minimum cuts.
+// Units that every split below a limit keeps on one device, found by minimum cuts.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace kerf::place {
 
 struct Fused {
   Instance instance;                 // merged
-  std::vector<std::uint32_t> group;  // by task, its task of `instance`
+  std::vector<std::uint32_t> group;  // by unit, its unit of `instance`
 };
 
-// Two tasks that share a net are fused when, apart, one of their devices would reach `limit`. Fused
-// tasks are heavier and have fewer devices to go to, so this repeats until nothing changes or the
+// Two units that share a net are fused when, apart, one of their devices would reach `limit`. Fused
+// units are heavier and have fewer devices to go to, so this repeats until nothing changes or the
 // budget of `scratch` ends. `per_one` as CutNetwork has it.
 Fused fuse(const Instance& instance, double limit, double per_one, FlowScratch& scratch);
 

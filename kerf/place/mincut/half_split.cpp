@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large tasks),
+// Conclusions from a half-made split (minimum cuts, balance of compute, counts of large units),
 // drawn until none is left. Each removes only what no split below the limit does.
 #include "kerf/place/mincut/half_split.h"
 
@@ -30,13 +30,13 @@ std::vector<Flow> sizes_to_count(const CutNetwork& network, Flow limit) {
 
 HalfSplit::HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch)
     : network_(&network),
-      domain_(network.num_tasks(), 0),
-      placed_(network.num_tasks(), kNowhere),
-      num_open_(network.num_tasks()) {
+      domain_(network.num_units(), 0),
+      placed_(network.num_units(), kNowhere),
+      num_open_(network.num_units()) {
   sizes_ = sizes_to_count(network, limit);
   for (const DeviceKind& kind : network.kinds) {
     const std::uint32_t bit = kind.pays ? num_slots() : kCpu;
-    for (std::uint32_t t = 0; t < network.num_tasks(); ++t) {
+    for (std::uint32_t t = 0; t < network.num_units(); ++t) {
       if (kind.holds[t] != 0) domain_[t] |= std::uint64_t{1} << bit;
     }
     if (kind.pays) {
@@ -48,9 +48,9 @@ HalfSplit::HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch
 }
 
 void HalfSplit::add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch) {
-  std::vector<Hold> hold(network_->num_tasks(), Hold::open);
+  std::vector<Hold> hold(network_->num_units(), Hold::open);
   DeviceCut load(*network_, kind, 0);
-  for (std::uint32_t t = 0; t < network_->num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < network_->num_units(); ++t) {
     if (kind.holds[t] != 0) continue;
     hold[t] = Hold::elsewhere;
     load.forbid(t);
@@ -110,7 +110,7 @@ bool HalfSplit::assign(std::uint32_t t, std::uint32_t device) {
   return slot.kind->has_room(slot.bytes);
 }
 
-// Is there room for all open tasks, cut as needed?
+// Is there room for all open units, cut as needed?
 bool HalfSplit::has_memory() const {
   double wanted = 0;
   for (std::uint32_t t = 0; t < placed_.size(); ++t) {
@@ -145,7 +145,7 @@ bool HalfSplit::can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, Flo
   return slot.share.can_hold(scratch, t, left);
 }
 
-bool HalfSplit::test_task(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed) {
+bool HalfSplit::test_unit(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed) {
   if (domain_[t] == 0) return false;  // no device has the memory for it
   for (std::uint64_t left = domain_[t]; left != 0; left &= left - 1) {
     const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
@@ -165,7 +165,7 @@ bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget
     for (std::uint32_t t = 0; t < placed_.size(); ++t) {
       if (placed_[t] != kNowhere) continue;
       if (budget.spent(scratch.steps)) return true;
-      if (!test_task(t, limit, scratch, changed)) return false;
+      if (!test_unit(t, limit, scratch, changed)) return false;
     }
     if (changed) continue;
     if (!count_large(limit, changed)) return false;
@@ -174,7 +174,7 @@ bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget
   return true;
 }
 
-// Compute that the CPU can take off the accelerators, tasks cut as needed.
+// Compute that the CPU can take off the accelerators, units cut as needed.
 Flow HalfSplit::most_on_cpu(Flow limit) const {
   std::vector<std::uint32_t> open;
   for (std::uint32_t t = 0; t < placed_.size(); ++t) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node of the exact search: for every task the devices it may still go to, and what follows
+// A node of the exact search: for every unit the devices it may still go to, and what follows
 // from them. A value; the search copies it to branch.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace kerf::place {
 
 // Devices that pay for nets have slots; one slot stands for all empty devices of a kind, which are
-// alike, and the first task put there takes a device out of it. A CPU that does not pay is kCpu.
+// alike, and the first unit put there takes a device out of it. A CPU that does not pay is kCpu.
 inline constexpr std::uint32_t kCpu = 63;
 inline constexpr std::uint32_t kNowhere = 64;
 
@@ -26,13 +26,13 @@ class HalfSplit {
   // Draws every conclusion the tests allow, fewer when the budget ends; false when no split below
   // `limit` is left.
   bool propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget);
-  // Puts task t on one of its devices; false when that is refuted at once.
+  // Puts unit t on one of its devices; false when that is refuted at once.
   bool assign(std::uint32_t t, std::uint32_t device);
   bool forbid(std::uint32_t t, std::uint32_t device);
 
   bool complete() const { return num_open_ == 0; }
   std::size_t num_bytes() const;               // about what a copy takes
-  std::vector<std::uint32_t> devices() const;  // by task, when complete
+  std::vector<std::uint32_t> devices() const;  // by unit, when complete
 
   struct Choice {
     std::uint32_t t = 0;
@@ -42,7 +42,7 @@ class HalfSplit {
   };
   // What to try, one after the other. A device that has to hold more and is all but full: its
   // smallest candidate, there or not. Some device that will be: the smallest that may fill it.
-  // Else the open task whose cheapest device costs most, the cheapest first.
+  // Else the open unit whose cheapest device costs most, the cheapest first.
   std::vector<Choice> find_branch(Flow limit) const;
   bool take(const Choice& choice) {
     return choice.here ? assign(choice.t, choice.device) : forbid(choice.t, choice.device);
@@ -60,8 +60,8 @@ class HalfSplit {
     Flow time = 0;                      // held
     double bytes = 0;                   // held
     Flow least_compute = 0;             // what the other devices cannot take
-    Flow least_counted = 0;             // time with the large tasks it has to hold
-    std::uint32_t smallest = kNowhere;  // open task among those
+    Flow least_counted = 0;             // time with the large units it has to hold
+    std::uint32_t smallest = kNowhere;  // open unit among those
     bool tune = false;                  // the reward of `share` is out of date
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
@@ -72,7 +72,7 @@ class HalfSplit {
   void open_slot(std::uint32_t slot);
   bool has_memory() const;
   bool settle_all(Flow limit, FlowScratch& scratch);
-  bool test_task(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed);
+  bool test_unit(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed);
   bool can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, FlowScratch& scratch);
   bool balance(Flow limit, FlowScratch& scratch, bool& changed);
   bool count_large(Flow limit, bool& changed);
@@ -85,14 +85,14 @@ class HalfSplit {
   const CutNetwork* network_;
   const DeviceKind* cpu_kind_ = nullptr;  // of kCpu, where there is one
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> domain_;  // by task, a bit for each device
-  std::vector<std::uint32_t> placed_;  // by task; kNowhere while open
+  std::vector<std::uint64_t> domain_;  // by unit, a bit for each device
+  std::vector<std::uint32_t> placed_;  // by unit; kNowhere while open
   std::uint32_t num_open_ = 0;
-  // When large tasks crowd some device, not known which: the smallest open one of them.
+  // When large units crowd some device, not known which: the smallest open one of them.
   std::uint32_t crowded_ = kNowhere;
-  std::vector<Flow> sizes_;  // of tasks worth counting, ascending
+  std::vector<Flow> sizes_;  // of units worth counting, ascending
   Flow cpu_ = 0;             // held
-  Flow cpu_compute_ = 0;     // what the tasks held there would take on an accelerator
+  Flow cpu_compute_ = 0;     // what the units held there would take on an accelerator
   double cpu_bytes_ = 0;     // held
 };
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where communication is nearly free the question is bin packing, and minimum cuts say little.
-// Counting says more: a device holds only so many large tasks, hence each must hold at least what
+// Counting says more: a device holds only so many large units, hence each must hold at least what
 // the others cannot, and what sits beside them has to fit.
 #include <algorithm>
 
@@ -28,7 +28,7 @@ Fill most_below(const std::vector<Flow>& ascending, Flow room) {
 
 }  // namespace
 
-// Of the open tasks of at least this size that may go there, the times there, ascending.
+// Of the open units of at least this size that may go there, the times there, ascending.
 std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const {
   const DeviceKind& kind = device == kCpu ? *cpu_kind_ : *slots_[device].kind;
   std::vector<Flow> times;
@@ -41,7 +41,7 @@ std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const 
   return times;
 }
 
-// The smallest open task of at least this size, of those that may go to `device` if one is named.
+// The smallest open unit of at least this size, of those that may go to `device` if one is named.
 std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
   std::uint32_t smallest = kNowhere;
   Flow size = kEndless;
@@ -54,7 +54,7 @@ std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
   return smallest;
 }
 
-// Forbids what does not fit next to `wanted` more large tasks.
+// Forbids what does not fit next to `wanted` more large units.
 bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit,
                           bool& changed) {
   const std::vector<Flow> large = open_large(least, device);

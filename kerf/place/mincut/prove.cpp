@@ -26,14 +26,14 @@ constexpr double kRounding = 1e-8;
 
 enum class Verdict { refuted, unknown, too_large };
 
-// Nodes keep a bit for each pair of tasks and device: past this they do not fit memory.
-constexpr std::size_t kMostTasks = 2000;
+// Nodes keep a bit for each pair of units and device: past this they do not fit memory.
+constexpr std::size_t kMostUnits = 2000;
 
-// At the least. Every net asks a flow, so does every task less, and a flow looks at every task.
+// At the least. Every net asks a flow, so does every unit less, and a flow looks at every unit.
 std::int64_t fusing_steps(const Instance& problem) {
-  const std::size_t tasks = problem.num_tasks();
-  const std::size_t fewer = tasks - std::min(tasks, kMostTasks);
-  return static_cast<std::int64_t>(tasks * std::max<std::size_t>(problem.num_nets(), fewer) / 8);
+  const std::size_t units = problem.num_units();
+  const std::size_t fewer = units - std::min(units, kMostUnits);
+  return static_cast<std::int64_t>(units * std::max<std::size_t>(problem.num_nets(), fewer) / 8);
 }
 
 // Splits below a limit that falls as they are found.
@@ -48,7 +48,7 @@ class CutSearch {
     const double per_one = scale_for(limit);
     fused_ = fuse(instance, limit, per_one, scratch_);
     // Out of budget before the fusing is done: most likely too many to build what they need.
-    if (fused_.instance.num_tasks() > kMostTasks || scratch_.out_of_budget()) return;
+    if (fused_.instance.num_units() > kMostUnits || scratch_.out_of_budget()) return;
     network_.emplace(fused_.instance, per_one);
     limit_ = network_->to_limit(limit);
   }
@@ -64,7 +64,7 @@ class CutSearch {
  private:
   Verdict explore(HalfSplit& node, std::size_t kept) {
     ++nodes_;
-    scratch_.steps += kNodeWork * network_->num_tasks();
+    scratch_.steps += kNodeWork * network_->num_units();
     if (!node.propagate(limit_, scratch_, *budget_)) return Verdict::refuted;
     if (node.complete()) {
       take(node.devices());
@@ -96,7 +96,7 @@ class CutSearch {
   }
 
   static constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of nodes to come back to
-  // For each task: what a node costs beside its cuts.
+  // For each unit: what a node costs beside its cuts.
   static constexpr std::int64_t kNodeWork = 16;
 
   const Instance* instance_;
@@ -135,7 +135,7 @@ class Prover {
   }
 
   Proof run(const LowerBound& known) {
-    // A node keeps the devices of a task as bits; with more accelerators the bounds must do.
+    // A node keeps the devices of a unit as bits; with more accelerators the bounds must do.
     const bool searchable = problem_->num_devices <= kCpu;
     if (!raise(known) && searchable) climb();
     proof_.answer.truncated = budget_.timed_out && !proof_.answer.optimal;

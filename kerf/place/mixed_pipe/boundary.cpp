@@ -24,7 +24,7 @@ class BorderClimber {
  public:
   BorderClimber(const Instance& units, SplitState& state, std::int64_t steps)
       : units_(units), state_(state), steps_(steps), on_(units.num_devices) {
-    for (std::uint32_t u = 0; u < units.num_tasks(); ++u) on_[state.device(u)].push_back(u);
+    for (std::uint32_t u = 0; u < units.num_units(); ++u) on_[state.device(u)].push_back(u);
   }
 
   void run(const StopClock& clock) {

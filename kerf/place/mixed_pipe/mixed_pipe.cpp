@@ -19,7 +19,7 @@
 #include "kerf/place/order/line.h"
 #include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
-#include "kerf/place/refine/tasks.h"
+#include "kerf/place/refine/trials.h"
 
 namespace kerf::place {
 namespace {
@@ -56,7 +56,7 @@ class MixedPipe {
     // Memory may be too short for anything but single units.
     const auto nothing = [](const Candidate& candidate) { return candidate.device.empty(); };
     if (std::all_of(found.begin(), found.end(), nothing)) {
-      try_all({{0, units_.num_tasks()}}, 1, found);
+      try_all({{0, units_.num_units()}}, 1, found);
     }
     return answer(found);
   }
@@ -72,7 +72,7 @@ class MixedPipe {
     const std::size_t first = found.size();
     found.resize(first + trials.size());
     const double most_work = work() / kRounds / static_cast<double>(trials.size());
-    run_tasks(trials.size(), options_.threads, [&](std::size_t i) {
+    run_trials(trials.size(), options_.threads, [&](std::size_t i) {
       if (first + i > 0 && clock_.struck()) return false;
       Rng rng(options_.seed * 0x9e3779b97f4a7c15ULL + first + i + 1);
       found[first + i] = try_blocks(trials[i], most_work, effort, rng);
@@ -107,7 +107,7 @@ class MixedPipe {
     for (const std::size_t times : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U}) {
       // With the CPU and without: it may be too slow to be given a block.
       for (const std::size_t devices : {units_.cpu, units_.num_devices}) {
-        counts.push_back(std::clamp<std::size_t>(times * devices, 1, units_.num_tasks()));
+        counts.push_back(std::clamp<std::size_t>(times * devices, 1, units_.num_units()));
       }
     }
     std::sort(counts.begin(), counts.end());
@@ -143,7 +143,7 @@ class MixedPipe {
   Split share_out(const Instance& blocks, const Split& start, double most_work, double effort,
                   Rng& rng) const {
     constexpr double kWorkPerBlock = 4e3;
-    const double count = blocks.num_tasks();
+    const double count = blocks.num_units();
     AnnealSchedule schedule{2e-2, 1e-4, 8, 64};
     schedule.work = static_cast<std::int64_t>(
         std::min(most_work, effort * kWorkPerBlock * count * std::sqrt(count)));

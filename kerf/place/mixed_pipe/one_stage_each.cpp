@@ -37,11 +37,11 @@ std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_
 LoadAnswer one_stage_each(const Instance& units, std::span<const std::uint32_t> device,
                           const LoadOptions& options) {
   const Condensed groups = condense(units);
-  std::vector<std::uint32_t> device_of_group(groups.num_tasks());
+  std::vector<std::uint32_t> device_of_group(groups.num_units());
   for (std::size_t u = device.size(); u-- > 0;) device_of_group[groups.group_of[u]] = device[u];
   const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices);
-  Stages stages(groups.num_tasks());
-  for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+  Stages stages(groups.num_units());
+  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
     stages[g] = rank[device_of_group[g]];
     for (const std::uint32_t before : groups.predecessors[g]) {
       stages[g] = std::max(stages[g], stages[before]);

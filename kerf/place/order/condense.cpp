@@ -79,7 +79,7 @@ Rows edges_among(const Instance& instance, std::span<const std::uint32_t> group_
                  std::uint32_t count) {
   Pairs edges;
   edges.reserve(instance.successors.num_values());
-  for (std::uint32_t from = 0; from < instance.num_tasks(); ++from) {
+  for (std::uint32_t from = 0; from < instance.num_units(); ++from) {
     for (const std::uint32_t to : instance.successors[from]) {
       if (group_of[from] != group_of[to]) edges.emplace_back(group_of[from], group_of[to]);
     }
@@ -96,12 +96,12 @@ Instance merge_with_edges(const Instance& instance, std::span<const std::uint32_
 }
 
 bool takes_no_time(const Instance& instance, std::uint32_t t) {
-  const Task task = instance.task(t);
-  return task.accelerator_time <= 0 && task.cpu_time <= 0 && task.on_accelerator && task.on_cpu;
+  const Unit unit = instance.unit(t);
+  return unit.accelerator_time <= 0 && unit.cpu_time <= 0 && unit.on_accelerator && unit.on_cpu;
 }
 
 bool is_one_without_time(const Instance& instance) {
-  for (std::uint32_t t = 0; t < instance.num_tasks(); ++t) {
+  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
     if (takes_no_time(instance, t)) return true;
   }
   return false;
@@ -112,17 +112,17 @@ bool is_one_without_time(const Instance& instance) {
 // reader that had it at home would come to pay. Memory must not care.
 class Joining {
  public:
-  explicit Joining(const Instance& groups) : groups_(groups), sets_(groups.num_tasks()) {
+  explicit Joining(const Instance& groups) : groups_(groups), sets_(groups.num_units()) {
     const double bytes = std::accumulate(groups.bytes.begin(), groups.bytes.end(), 0.0);
     memory_binds_ = std::ranges::any_of(groups.memory, [&](double limit) { return bytes > limit; });
     bytes_ = groups.bytes;
-    for (std::uint32_t g = 0; g < groups.num_tasks(); ++g) {
+    for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
       num_neighbours_.push_back(groups.successors.length(g) + groups.predecessors.length(g));
     }
   }
   // By group, the one that it has joined.
   std::vector<std::uint32_t> run() {
-    std::vector<std::uint32_t> todo(groups_.num_tasks());
+    std::vector<std::uint32_t> todo(groups_.num_units());
     std::iota(todo.begin(), todo.end(), 0U);
     std::vector<std::uint32_t> joined = todo;
     while (!todo.empty()) {
@@ -189,7 +189,7 @@ std::uint32_t close_gaps(std::vector<std::uint32_t>& group_of, std::uint32_t cou
   return group_of.empty() ? 0 : number[last] + 1;
 }
 
-// From group_of[task] by cycles alone to the groups that are left.
+// From group_of[unit] by cycles alone to the groups that are left.
 std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
                           std::vector<std::uint32_t>& group_of) {
   if (!is_one_without_time(instance)) return count;
@@ -202,10 +202,10 @@ std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
 
 std::vector<std::uint32_t> Condensed::spread(const Instance& instance,
                                              std::span<const std::uint32_t> groups) const {
-  std::vector<std::vector<std::uint32_t>> members(num_tasks());
-  for (const std::uint32_t task : instance.own_order) members[group_of[task]].push_back(task);
+  std::vector<std::vector<std::uint32_t>> members(num_units());
+  for (const std::uint32_t unit : instance.own_order) members[group_of[unit]].push_back(unit);
   std::vector<std::uint32_t> out;
-  out.reserve(instance.num_tasks());
+  out.reserve(instance.num_units());
   for (const std::uint32_t group : groups) {
     out.insert(out.end(), members[group].begin(), members[group].end());
   }

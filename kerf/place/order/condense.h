@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tasks that every sequence of stages keeps together, made one: what is left has topological
+// Units that every sequence of stages keeps together, made one: what is left has topological
 // orders.
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace kerf::place {
 
-// The groups are its tasks, numbered in a topological order.
+// The groups are its units, numbered in a topological order.
 struct Condensed : Instance {
-  std::vector<std::uint32_t> group_of;  // by task of the instance it came from
+  std::vector<std::uint32_t> group_of;  // by unit of the instance it came from
 
-  // An order of groups as one of that instance's tasks; those of a group as they stand there, since
+  // An order of groups as one of that instance's units; those of a group as they stand there, since
   // orders are cut inside groups, too.
   std::vector<std::uint32_t> spread(const Instance& instance,
                                     std::span<const std::uint32_t> groups) const;
 };
 
-// Tasks on a cycle form one group. A group that takes no time joins its only neighbour when no
+// Units on a cycle form one group. A group that takes no time joins its only neighbour when no
 // answer can be lost by it. Linear in the instance, but for sorting its nets.
 Condensed condense(const Instance& instance);
 

@@ -17,20 +17,20 @@ namespace kerf::place {
 
 using Order = std::vector<std::uint32_t>;
 
-// By task; never falls along an edge. Empty: all are of one.
+// By unit; never falls along an edge. Empty: all are of one.
 using Stages = std::vector<std::uint32_t>;
 
-// How many of those before it each task waits for.
+// How many of those before it each unit waits for.
 class Waiting {
  public:
   Waiting(const Rows& next, const Rows& before) : next_(next) {
     missing_.reserve(before.size());
     for (std::uint32_t t = 0; t < before.size(); ++t) missing_.push_back(before.length(t));
   }
-  bool is_ready(std::uint32_t task) const { return missing_[task] == 0; }
-  // Calls ready(task) for those that waited for this one alone.
-  void place(std::uint32_t task, const auto& ready) {
-    for (const std::uint32_t to : next_[task]) {
+  bool is_ready(std::uint32_t unit) const { return missing_[unit] == 0; }
+  // Calls ready(unit) for those that waited for this one alone.
+  void place(std::uint32_t unit, const auto& ready) {
+    for (const std::uint32_t to : next_[unit]) {
       if (--missing_[to] == 0) ready(to);
     }
   }
@@ -53,8 +53,8 @@ class Waiting {
   std::vector<std::uint32_t> missing_;
 };
 
-// All tasks, each after those before it, from the first ones on. choose(ready) gives the index of
-// the next among the ready tasks of the least stage left, which stand as they became ready; no task
+// All units, each after those before it, from the first ones on. choose(ready) gives the index of
+// the next among the ready units of the least stage left, which stand as they became ready; no unit
 // can become ready in a stage before it.
 template <class Choose>
 Order take_in_turn(Waiting& waiting, const Order& first, const Stages& stages, Choose&& choose) {
@@ -66,10 +66,10 @@ Order take_in_turn(Waiting& waiting, const Order& first, const Stages& stages, C
   for (Order& its : ready) {
     while (!its.empty()) {
       const std::size_t at = choose(its);
-      const std::uint32_t task = its[at];
+      const std::uint32_t unit = its[at];
       its.erase(its.begin() + static_cast<std::ptrdiff_t>(at));
-      out.push_back(task);
-      waiting.place(task, add);
+      out.push_back(unit);
+      waiting.place(unit, add);
     }
   }
   return out;

@@ -15,7 +15,7 @@ namespace {
 class Frontier {
  public:
   explicit Frontier(const Instance& units)
-      : units_(units), placed_(units.num_nets(), 0), state_(units.num_tasks(), kFar) {}
+      : units_(units), placed_(units.num_nets(), 0), state_(units.num_units(), kFar) {}
 
   bool placed(std::uint32_t unit) const { return state_[unit] == kPlaced; }
   std::span<const std::uint32_t> open() const { return open_; }
@@ -86,17 +86,17 @@ std::vector<std::uint32_t> grow_order(const Instance& units, std::uint32_t first
     next = next_open(frontier, noise, rng);
     if (next != kNoIndex) continue;
     // Nothing hangs on what is placed: go on with another component.
-    while (unplaced < units.num_tasks() && frontier.placed(unplaced)) ++unplaced;
-    if (unplaced < units.num_tasks()) next = unplaced;
+    while (unplaced < units.num_units() && frontier.placed(unplaced)) ++unplaced;
+    if (unplaced < units.num_units()) next = unplaced;
   }
-  for (std::uint32_t u = 0; order.size() < units.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; order.size() < units.num_units(); ++u) {
     if (!frontier.placed(u)) order.push_back(u);
   }
   return order;
 }
 
 std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng) {
-  std::vector<std::vector<std::uint32_t>> readers(units.num_tasks());
+  std::vector<std::vector<std::uint32_t>> readers(units.num_units());
   for (std::uint32_t net = 0; net < units.num_nets(); ++net) {
     for (const std::uint32_t u : units.pins[net]) {
       if (u != units.source[net]) readers[units.source[net]].push_back(u);
@@ -106,9 +106,9 @@ std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng) {
     for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[rng.below(i)]);
   }
   std::vector<std::uint32_t> order;
-  std::vector<bool> seen(units.num_tasks(), false);
+  std::vector<bool> seen(units.num_units(), false);
   std::vector<std::pair<std::uint32_t, std::size_t>> stack;
-  for (std::uint32_t root = 0; root < units.num_tasks(); ++root) {
+  for (std::uint32_t root = 0; root < units.num_units(); ++root) {
     if (!seen[root]) stack.emplace_back(root, 0);
     while (!stack.empty()) {
       auto& [unit, next] = stack.back();
@@ -127,7 +127,7 @@ std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng) {
 }
 
 std::uint32_t far_unit(const Instance& units, std::uint32_t from) {
-  std::vector<bool> seen(units.num_tasks(), false);
+  std::vector<bool> seen(units.num_units(), false);
   std::vector<bool> crossed(units.num_nets(), false);
   std::vector<std::uint32_t> queue{from};
   seen[from] = true;

@@ -34,13 +34,13 @@ std::vector<double> crossing_costs(const Instance& units, const Order& order) {
 
 // Of the groups that are ready the one with the least unit first.
 Order by_number(const Condensed& groups) {
-  std::vector<std::uint32_t> least_unit(groups.num_tasks(), kNoIndex);
+  std::vector<std::uint32_t> least_unit(groups.num_units(), kNoIndex);
   for (std::uint32_t u = 0; u < groups.group_of.size(); ++u) {
     std::uint32_t& least = least_unit[groups.group_of[u]];
     least = std::min(least, u);
   }
   const auto key = [&](std::uint32_t group) { return least_unit[group]; };
-  return least_first_order(groups.num_tasks(), each_next_of(groups.successors), key);
+  return least_first_order(groups.num_units(), each_next_of(groups.successors), key);
 }
 
 }  // namespace

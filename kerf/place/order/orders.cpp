@@ -12,7 +12,7 @@
 namespace kerf::place {
 namespace {
 
-constexpr std::size_t kLook = 64;  // ready tasks that a choice compares
+constexpr std::size_t kLook = 64;  // ready units that a choice compares
 
 template <class Choose>
 Order take(const Instance& instance, const Stages& stages, Choose&& choose) {
@@ -20,7 +20,7 @@ Order take(const Instance& instance, const Stages& stages, Choose&& choose) {
   return take_in_turn(waiting, waiting.first(), stages, choose);
 }
 
-// Next is the task after which the nets that cross from before to after cost least.
+// Next is the unit after which the nets that cross from before to after cost least.
 class LeastCrossing {
  public:
   LeastCrossing(const Instance& instance, StepClock& clock)
@@ -43,9 +43,9 @@ class LeastCrossing {
   }
 
  private:
-  double crossing_change(std::uint32_t task) const {
+  double crossing_change(std::uint32_t unit) const {
     double change = 0;
-    for (const std::uint32_t net : instance_.nets[task]) {
+    for (const std::uint32_t net : instance_.nets[unit]) {
       if (placed_[net] == 0) change += instance_.cost[net];
       if (placed_[net] + 1 == instance_.pins[net].size()) change -= instance_.cost[net];
     }
@@ -57,16 +57,16 @@ class LeastCrossing {
   std::vector<std::size_t> placed_;
 };
 
-// Of the ready tasks of the least stage the one with the greatest number.
+// Of the ready units of the least stage the one with the greatest number.
 Order greatest_first(const Instance& instance, const Stages& stages) {
   const auto key = [&](std::uint32_t t) {
-    return std::pair(stages.empty() ? 0 : stages[t], instance.num_tasks() - t);
+    return std::pair(stages.empty() ? 0 : stages[t], instance.num_units() - t);
   };
-  return least_first_order(instance.num_tasks(), each_next_of(instance.successors), key);
+  return least_first_order(instance.num_units(), each_next_of(instance.successors), key);
 }
 
 Order as_numbered(const Instance& instance, const Stages& stages) {
-  Order out(instance.num_tasks());
+  Order out(instance.num_units());
   std::iota(out.begin(), out.end(), 0U);
   if (!stages.empty())
     std::ranges::stable_sort(out, {}, [&](std::uint32_t t) { return stages[t]; });
@@ -86,8 +86,8 @@ Order mostly_depth_first(const Instance& instance, const Stages& stages, Rng& rn
 
 Order make_order(const Instance& instance, const Stages& stages, OrderKind kind, Rng& rng,
                  StepClock& clock) {
-  constexpr std::int64_t kStepsPerTask = 25;
-  count_steps(kStepsPerTask * std::int64_t{instance.num_tasks()});
+  constexpr std::int64_t kStepsPerUnit = 25;
+  count_steps(kStepsPerUnit * std::int64_t{instance.num_units()});
   switch (kind) {
     case OrderKind::depth_first: return take(instance, stages, last_of);
     case OrderKind::least_crossing: return take(instance, stages, LeastCrossing(instance, clock));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Topological orders along which good plans are likely. The tasks must be numbered in one.
+// Topological orders along which good plans are likely. The units must be numbered in one.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ enum class OrderKind : std::uint8_t {
 };
 inline constexpr int kNumNaturalOrders = 4;  // those that draw nothing
 
-// Stages come one after the other. O(tasks + edges) with a logarithm, and for `least_crossing` the
-// nets of 64 tasks at each step.
+// Stages come one after the other. O(units + edges) with a logarithm, and for `least_crossing` the
+// nets of 64 units at each step.
 Order make_order(const Instance& instance, const Stages& stages, OrderKind kind, Rng& rng,
                  StepClock& clock);
 

@@ -29,7 +29,7 @@ Order random_order(const Instance& instance, bool backwards, Rng& rng) {
 
 // By vertex, the longest path to it; backwards: from it.
 Order find_heights(const Instance& instance, bool backwards) {
-  const std::uint32_t n = instance.num_tasks();
+  const std::uint32_t n = instance.num_units();
   Order height(n, 0);
   const auto raise = [&](std::uint32_t v, const Rows& before) {
     for (const std::uint32_t u : before[v]) height[v] = std::max(height[v], height[u] + 1);
@@ -48,7 +48,7 @@ Order by_levels(const Instance& instance, bool backwards, Rng& rng) {
   if (rng.below(2) == 0) {
     out = depth_first(instance, backwards, rng);
   } else {
-    out.resize(instance.num_tasks());
+    out.resize(instance.num_units());
     std::iota(out.begin(), out.end(), 0U);
     if (backwards) std::ranges::reverse(out);
   }
@@ -66,10 +66,10 @@ class LeastCut {
         rng_(rng),
         waiting_(waiting_in(instance, backwards)),
         placed_(instance.num_nets(), 0),
-        price_(instance.num_tasks(), 0),
-        is_placed_(instance.num_tasks(), false),
-        stamp_(instance.num_tasks(), 0) {
-    for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) {
+        price_(instance.num_units(), 0),
+        is_placed_(instance.num_units(), false),
+        stamp_(instance.num_units(), 0) {
+    for (std::uint32_t v = 0; v < instance.num_units(); ++v) {
       for (const std::uint32_t net : instance.nets[v]) price_[v] += instance.cost[net];
     }
     for (const std::uint32_t v : waiting_.first_shuffled(rng)) push(v);
@@ -134,7 +134,7 @@ class LeastCut {
 // By vertex: 0 in half 0 with all before it, 2 in half 1 with all after it, else 1. Never falls
 // along an edge.
 Order find_sides(const Instance& instance, std::span<const std::uint32_t> half) {
-  const std::uint32_t n = instance.num_tasks();
+  const std::uint32_t n = instance.num_units();
   Order out(n, 1);
   const auto all = [&](std::span<const std::uint32_t> row, std::uint32_t side) {
     return std::ranges::all_of(row, [&](std::uint32_t u) { return out[u] == side; });
@@ -160,10 +160,10 @@ Order order_by_halves(const Instance& instance, std::span<const std::uint32_t> h
     return std::size_t{side[v]} * heights + along;
   };
   std::vector<std::uint32_t> next(std::size_t{3} * heights + 1, 0);
-  for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) ++next[place_of(v) + 1];
+  for (std::uint32_t v = 0; v < instance.num_units(); ++v) ++next[place_of(v) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
-  Order out(instance.num_tasks());
-  for (std::uint32_t v = 0; v < instance.num_tasks(); ++v) out[next[place_of(v)]++] = v;
+  Order out(instance.num_units());
+  for (std::uint32_t v = 0; v < instance.num_units(); ++v) out[next[place_of(v)]++] = v;
   return out;
 }
 
@@ -171,7 +171,7 @@ Order find_order(const Instance& instance, TwoWayOrder kind, bool backwards, Rng
   Order out;
   switch (kind) {
     case TwoWayOrder::natural:
-      out.resize(instance.num_tasks());
+      out.resize(instance.num_units());
       std::iota(out.begin(), out.end(), 0U);
       return out;
     case TwoWayOrder::depth_first: out = depth_first(instance, backwards, rng); break;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Topological orders that can be grown from either end. The tasks must be numbered in one.
+// Topological orders that can be grown from either end. The units must be numbered in one.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class TwoWayOrder : std::uint8_t {
   random,
 };
 
-// All tasks, each after its predecessors. `backwards`: grown from the end.
+// All units, each after its predecessors. `backwards`: grown from the end.
 Order find_order(const Instance& instance, TwoWayOrder kind, bool backwards, Rng& rng);
 
 // First what half 0 holds with all that comes before it, last what half 1 holds with all that comes

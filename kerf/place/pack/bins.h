@@ -12,23 +12,23 @@
 
 namespace kerf::place {
 
-// Devices that are being filled, tasks that stay together at a time: what each holds so far, and
+// Devices that are being filled, units that stay together at a time: what each holds so far, and
 // what it still has room for. Nets are left out. The instance must outlive it.
 class Bins {
  public:
   explicit Bins(const Instance& instance);
 
   // The device can run them, and has the memory.
-  bool fits(std::span<const std::uint32_t> tasks, std::uint32_t device) const;
+  bool fits(std::span<const std::uint32_t> units, std::uint32_t device) const;
   double room(std::uint32_t device) const { return instance_->memory[device] - bytes_[device]; }
-  void put(std::span<const std::uint32_t> tasks, std::uint32_t device);
+  void put(std::span<const std::uint32_t> units, std::uint32_t device);
   // Of the devices 0 .. count - 1 that they fit, the one that is done with them first.
-  std::optional<std::uint32_t> done_first(std::span<const std::uint32_t> tasks,
+  std::optional<std::uint32_t> done_first(std::span<const std::uint32_t> units,
                                           std::uint32_t count) const;
   // Onto that one of all devices; false: they fit none.
-  bool put_where_done_first(std::span<const std::uint32_t> tasks);
+  bool put_where_done_first(std::span<const std::uint32_t> units);
 
-  // By task, when all are placed.
+  // By unit, when all are placed.
   std::vector<std::uint32_t> take_devices() { return std::move(device_); }
 
  private:

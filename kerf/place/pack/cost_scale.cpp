@@ -38,7 +38,7 @@ Split typical_devices(const Instance& problem) {
 
 Split each_where_fastest(const Instance& problem, const Split& devices) {
   Split out;
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
     out.push_back(
         *std::min_element(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
           return time_where_it_runs(problem, u, a) < time_where_it_runs(problem, u, b);
@@ -54,13 +54,13 @@ struct Clump {
 };
 
 std::vector<Clump> clump_by_nets(const Instance& problem, double dearest_cut) {
-  UnionFind together(problem.num_tasks());
+  UnionFind together(problem.num_units());
   for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
     if (problem.cost[net] <= dearest_cut) continue;
     for (const std::uint32_t u : problem.pins[net]) together.join_to(problem.source[net], u);
   }
-  std::vector<Clump> all(problem.num_tasks());
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
+  std::vector<Clump> all(problem.num_units());
+  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
     Clump& clump = all[together.find(u)];
     clump.units.push_back(u);
     clump.bytes += problem.bytes[u];
@@ -100,12 +100,12 @@ double best_of_simple_splits(const Instance& problem) {
     if (loads.fits) best = std::min(best, loads.busiest);
   };
   const Split devices = typical_devices(problem);
-  for (const std::uint32_t device : devices) offer(Split(problem.num_tasks(), device));
+  for (const std::uint32_t device : devices) offer(Split(problem.num_units(), device));
   offer(each_where_fastest(problem, devices));
   constexpr std::size_t kMostSteps = 20'000'000;
   std::size_t steps = 0;
   for (const double dearest : dearest_cuts(problem)) {
-    steps += std::size_t{problem.num_tasks()} * problem.num_devices + problem.num_nets();
+    steps += std::size_t{problem.num_units()} * problem.num_devices + problem.num_nets();
     if (steps > kMostSteps) break;
     if (const auto filled = fill(problem, clump_by_nets(problem, dearest))) offer(*filled);
   }
@@ -124,7 +124,7 @@ void scale_slowness(std::vector<double>& slowness, int shift) {
   for (double& each : slowness) each = std::min(std::ldexp(each, shift), kMostTimesSlower);
 }
 
-// LoadNode or Task.
+// LoadNode or Unit.
 template <class Placed>
 void scale_times(Placed& placed, const CostScale& scale, int shift) {
   const double there = scale.to_scale(std::ldexp(placed.accelerator_time, -shift));
@@ -140,8 +140,8 @@ double sum_of_costs(const Instance& problem) {
   double slowest = 1;
   for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
   double sum = 0;
-  for (std::uint32_t u = 0; u < problem.num_tasks(); ++u) {
-    const Task unit = problem.task(u);
+  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+    const Unit unit = problem.unit(u);
     const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
     sum += std::max(there, unit.on_cpu && problem.has_cpu() ? unit.cpu_time : 0);
   }
@@ -157,7 +157,7 @@ CostScale find_cost_scale(const Instance& problem) {
   constexpr double kRoom = 0x1p16;
   constexpr int kMostShift = 1000;
   CostScale out;
-  if (problem.num_tasks() == 0 || problem.num_devices == 0) return out;
+  if (problem.num_units() == 0 || problem.num_devices == 0) return out;
   out.ceiling = best_of_simple_splits(problem);
   if (!std::isfinite(out.ceiling)) {
     out.ceiling = std::min(sum_of_costs(problem), std::numeric_limits<double>::max());
@@ -183,11 +183,11 @@ Instance scale_costs(const Instance& problem, const CostScale& scale) {
   Instance out = problem;
   const int shift = slowness_shift(problem.slowness);
   scale_slowness(out.slowness, shift);
-  for (std::uint32_t t = 0; t < out.num_tasks(); ++t) {
-    Task task = problem.task(t);
-    scale_times(task, scale, shift);
-    out.accelerator_time[t] = task.accelerator_time;
-    out.cpu_time[t] = task.cpu_time;
+  for (std::uint32_t t = 0; t < out.num_units(); ++t) {
+    Unit unit = problem.unit(t);
+    scale_times(unit, scale, shift);
+    out.accelerator_time[t] = unit.accelerator_time;
+    out.cpu_time[t] = unit.cpu_time;
   }
   for (double& cost : out.cost) cost = scale.to_scale(cost);
   return out;

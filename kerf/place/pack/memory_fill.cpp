@@ -33,11 +33,11 @@ bool put_best(const Instance& units, std::uint32_t unit, By by, Bins& bins) {
 
 // What must be on the CPU first: the others may have to do with the room that it leaves.
 std::vector<std::uint32_t> by_bytes(const Instance& units, double noise, Rng& rng) {
-  std::vector<double> key(units.num_tasks());
+  std::vector<double> key(units.num_units());
   for (std::size_t u = 0; u < key.size(); ++u) {
     key[u] = units.bytes[u] * (1 + noise * rng.uniform());
   }
-  std::vector<std::uint32_t> order(units.num_tasks());
+  std::vector<std::uint32_t> order(units.num_units());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     const auto on_a = units.on_accelerator[a];
@@ -107,7 +107,7 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
   constexpr int kTries = 200;
   constexpr int kLeastTries = 4;  // also after the clock has struck
   for (int i = 0; i < kTries && (i < kLeastTries || !clock.struck()); ++i) {
-    count_steps(std::int64_t{units.num_tasks()} * (units.num_devices + 10));
+    count_steps(std::int64_t{units.num_units()} * (units.num_devices + 10));
     Bins bins(units);
     bool all = true;
     // Time first; when memory is what is short, the most room.
@@ -121,7 +121,7 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
 
 std::optional<std::vector<std::uint32_t>> random_fill(const Instance& units, const StopClock& clock,
                                                       Rng& rng) {
-  std::vector<std::uint32_t> order(units.num_tasks());
+  std::vector<std::uint32_t> order(units.num_units());
   std::iota(order.begin(), order.end(), 0U);
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
   Bins bins(units);

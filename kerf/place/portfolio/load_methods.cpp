@@ -34,7 +34,7 @@ LoadProblem with_useful_accelerators(LoadProblem problem) {
   return problem;
 }
 
-// From device[task] of the problem that was searched to device[node] of the one that was asked.
+// From device[unit] of the problem that was searched to device[node] of the one that was asked.
 std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoweredLoad& searched,
                                        std::span<const std::uint32_t> device) {
   std::vector<std::uint32_t> out = searched.to_nodes(device);
@@ -48,7 +48,7 @@ CostScale latency_scale(const LoadProblem& problem, const LoweredLoad& lowered, 
   CostScale scale = find_cost_scale(instance);
   double least = std::numeric_limits<double>::infinity();
   for (const std::uint32_t device : {std::uint32_t{0}, instance.cpu}) {
-    const std::vector<std::uint32_t> all(instance.num_tasks(), device);
+    const std::vector<std::uint32_t> all(instance.num_units(), device);
     if (device >= instance.num_devices || !find_loads(instance, all).fits) continue;
     least = std::min(least, find_latency(problem, lowered.to_nodes(all), serial));
   }

@@ -115,7 +115,7 @@ void SplitDriver::any_split(double seconds) {
   search([&](const Instance& instance) {
     std::vector<std::vector<std::uint32_t>> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
-    const bool short_enough = instance.num_tasks() < kUnitsASecond * seconds;
+    const bool short_enough = instance.num_units() < kUnitsASecond * seconds;
     if (short_enough && tensors_are_expensive(instance)) {
       starts = metis_starts(instance, options_.seed);
     }
@@ -141,9 +141,9 @@ void SplitDriver::prove_it(double seconds) {
 }
 
 bool SplitDriver::is_worth_it(When when, double seconds) const {
-  constexpr double kTasksASecond = 10'000;
+  constexpr double kUnitsASecond = 10'000;
   const bool expensive = tensors_are_expensive(scaled_);
-  const bool small = scaled_.num_tasks() < kTasksASecond * seconds;
+  const bool small = scaled_.num_units() < kUnitsASecond * seconds;
   switch (when) {
     case When::always: return true;
     case When::expensive: return expensive;

@@ -23,7 +23,7 @@ struct Verdict {
   double value = 0;     // of the objective
   double overhead = 0;  // bytes: by how much a device needs more than the model's figure
 };
-using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by task
+using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by unit
 
 struct DriverProblem {
   Instance search;
@@ -31,7 +31,7 @@ struct DriverProblem {
   bool exact = true;  // the judge's value is the model's, where it fits
   // Bounds are not looked for: this one is known. `bound` is then used for nothing.
   std::optional<LowerBound> known = {};
-  // `bound` has the tasks of `search`; else its bounds hold, but proofs would be of other splits.
+  // `bound` has the units of `search`; else its bounds hold, but proofs would be of other splits.
   bool provable = true;
 };
 

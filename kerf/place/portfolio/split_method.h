@@ -19,7 +19,7 @@ enum class When : std::uint8_t {
   always,
   expensive,            // what tensors cost is more than next to nothing
   cheap,                // it is not
-  expensive_and_small,  // and few tasks for the time there is
+  expensive_and_small,  // and few units for the time there is
   expensive_or_large,
 };
 

@@ -38,7 +38,7 @@ SplitMethod one_solver(Solver solve, Shape shape) {
 }  // namespace
 
 LoadAnswer solve(const SplitStep& step, const Instance& instance, const LoadOptions& options) {
-  if (instance.num_tasks() == 0) return {};
+  if (instance.num_units() == 0) return {};
   LoadAnswer answer = step.solver(instance, options);
   if (options.mixed || !step.mixes || answer.device.empty()) return answer;
   return one_stage_each(instance, answer.device, options);

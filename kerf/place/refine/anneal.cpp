@@ -40,7 +40,7 @@ std::vector<double> speeds_of(const Instance& units) {
   if (!units.has_cpu()) return speeds;
   double accelerator = 0;
   double cpu = 0;
-  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
     if (units.on_accelerator[u] == 0 || units.on_cpu[u] == 0) continue;
     accelerator += units.accelerator_time[u];
     cpu += units.cpu_time[u];
@@ -114,10 +114,10 @@ class Annealer {
   void propose() {
     constexpr std::uint32_t kSwapPerMille = 300;
     const Draw draw{rng_.next()};
-    const std::uint32_t unit = draw.first(units_.num_tasks());
+    const std::uint32_t unit = draw.first(units_.num_units());
     best_.work += kWorkPerProposal + static_cast<std::int64_t>(units_.nets[unit].size());
     if (draw.second(1000) < kSwapPerMille) {
-      propose_swap(unit, Draw{rng_.next()}.first(units_.num_tasks()));
+      propose_swap(unit, Draw{rng_.next()}.first(units_.num_units()));
     } else {
       propose_move(unit, random_target(unit));
     }
@@ -179,7 +179,7 @@ class Annealer {
     if (busiest >= best_.busiest * (1 - 1e-11)) return;
     best_.busiest = busiest;
     for (const std::uint32_t unit : moved_) best_.device[unit] = state_.device(unit);
-    if (moved_.size() == units_.num_tasks()) {
+    if (moved_.size() == units_.num_units()) {
       best_.device.assign(state_.devices().begin(), state_.devices().end());
     }
     moved_.clear();
@@ -187,7 +187,7 @@ class Annealer {
 
   // Copying all of a large split for every small gain would take most of the time.
   void note(std::uint32_t unit) {
-    if (moved_.size() < units_.num_tasks()) moved_.push_back(unit);
+    if (moved_.size() < units_.num_units()) moved_.push_back(unit);
   }
 
   const Instance& units_;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kerf/place/refine/tasks.h"
+#include "kerf/place/refine/trials.h"
 
 namespace kerf::place {
 
@@ -26,19 +26,19 @@ const std::vector<Found>& FoundSplits::keep_best(std::size_t count) {
   return splits_;
 }
 
-Rng FoundSplits::rng_of(std::uint64_t task) const {
-  Rng mixed(options_.seed ^ task * 0xd1342543de82ef95ULL);
+Rng FoundSplits::rng_of(std::uint64_t trial) const {
+  Rng mixed(options_.seed ^ trial * 0xd1342543de82ef95ULL);
   return Rng(mixed.next());
 }
 
-void FoundSplits::run(std::size_t tasks, const std::function<Found(std::size_t, Rng&)>& task) {
-  std::vector<Found> results(tasks);
-  const std::size_t counted = run_tasks(tasks, options_.threads, [&](std::size_t i) {
-    Rng rng = rng_of(next_task_ + i);
-    results[i] = task(i, rng);
+void FoundSplits::run(std::size_t trials, const std::function<Found(std::size_t, Rng&)>& trial) {
+  std::vector<Found> results(trials);
+  const std::size_t counted = run_trials(trials, options_.threads, [&](std::size_t i) {
+    Rng rng = rng_of(next_trial_ + i);
+    results[i] = trial(i, rng);
     return is_good(results[i].objective);
   });
-  next_task_ += tasks;
+  next_trial_ += trials;
   for (std::size_t i = 0; i < counted; ++i) keep(std::move(results[i]));
 }
 

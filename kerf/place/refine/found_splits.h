@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The splits that a search came to, and rounds of tasks on several threads that add to them: the
+// The splits that a search came to, and rounds of trials on several threads that add to them: the
 // same ones on any number of threads.
 #pragma once
 
@@ -32,7 +32,7 @@ class FoundSplits {
   // `options` must outlive it.
   explicit FoundSplits(const LoadOptions& options) : options_(options) {}
 
-  // Best first, each split once; of equal ones the earlier, so that the order of tasks decides and
+  // Best first, each split once; of equal ones the earlier, so that the order of trials decides and
   // not that of threads.
   void keep(Found found);
   // The best so many; the others are forgotten.
@@ -44,21 +44,21 @@ class FoundSplits {
   bool is_good() const { return !empty() && is_good(objective()); }
   double work() const { return static_cast<double>(work_); }
 
-  // Random numbers of the next task: the same whichever thread runs it.
-  Rng next_rng() { return rng_of(next_task_++); }
-  // Tasks until one finds what is good enough; their splits are kept.
-  void run(std::size_t tasks, const std::function<Found(std::size_t, Rng&)>& task);
+  // Random numbers of the next trial: the same whichever thread runs it.
+  Rng next_rng() { return rng_of(next_trial_++); }
+  // Trials until one finds what is good enough; their splits are kept.
+  void run(std::size_t trials, const std::function<Found(std::size_t, Rng&)>& trial);
 
   // `proved`: the best is optimal, good enough or not.
   LoadAnswer answer(bool proved, const StopClock& clock) const;
 
  private:
-  Rng rng_of(std::uint64_t task) const;
+  Rng rng_of(std::uint64_t trial) const;
 
   const LoadOptions& options_;
   std::vector<Found> splits_;
   std::int64_t work_ = 0;
-  std::uint64_t next_task_ = 1;
+  std::uint64_t next_trial_ = 1;
 };
 
 }  // namespace kerf::place

@@ -21,8 +21,8 @@ class Enumeration {
         timer_(timer),
         good_enough_(good_enough),
         clock_(clock),
-        device_(units_.num_tasks(), units_.cpu),
-        node_device_(lowered.task_of.size(), units_.cpu),
+        device_(units_.num_units(), units_.cpu),
+        node_device_(lowered.unit_of.size(), units_.cpu),
         bytes_(units_.num_devices, 0) {
     best_.objective = kInfinity;
   }
@@ -37,7 +37,7 @@ class Enumeration {
  private:
   // The units from `unit` on; accelerators from `used` on are still empty.
   void place(std::uint32_t unit, std::uint32_t used) {
-    if (unit == units_.num_tasks()) return look();
+    if (unit == units_.num_units()) return look();
     if (units_.on_accelerator[unit] != 0) {
       for (std::uint32_t d = 0; d < std::min(used + 1, units_.cpu); ++d) {
         put(unit, d, std::max(used, d + 1));
@@ -85,7 +85,7 @@ class Enumeration {
 double count_splits(const Instance& units) {
   std::vector<double> ways(std::size_t{units.cpu} + 1, 0);  // by accelerators used
   ways[0] = 1;
-  for (std::uint32_t u = 0; u < units.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
     std::vector<double> next(ways.size(), 0);
     for (std::size_t used = 0; used < ways.size(); ++used) {
       if (units.has_cpu() && units.on_cpu[u] != 0) next[used] += ways[used];

@@ -42,7 +42,7 @@ struct Attempt {
   Heat heat;
 };
 
-// What all tasks read.
+// What all trials read.
 struct Setting {
   const LoadProblem& problem;
   LoweredLoad lowered;
@@ -89,23 +89,23 @@ class LatencyAnnealer {
 
   void propose(double warmth) {
     best_.work += kWorkPerSplit;
-    const std::uint32_t unit = below(units_.num_tasks());
+    const std::uint32_t unit = below(units_.num_units());
     moved_.clear();
     const std::uint32_t kind = below(12);
     if (kind < 4) {
       put(unit, target(unit));
     } else if (kind < 5) {
-      swap(unit, below(units_.num_tasks()));
+      swap(unit, below(units_.num_units()));
     } else if (kind < 8) {
       put_run(place_[unit], run_length(), target(unit), false);
     } else if (kind < 10) {
-      put_run(place_[unit], units_.num_tasks(), target(unit), true);
+      put_run(place_[unit], units_.num_units(), target(unit), true);
     } else if (kind < 11) {
       put_connected(unit, below(units_.num_devices));
     } else if (below(2) == 0) {
       put_holders(unit, below(units_.num_devices));
     } else {
-      swap_connected(unit, below(units_.num_tasks()));
+      swap_connected(unit, below(units_.num_units()));
     }
     if (moved_.empty()) return;
     if (!fits()) return undo();
@@ -130,7 +130,7 @@ class LatencyAnnealer {
 
   // Short ones often, long ones now and then.
   std::uint32_t run_length() {
-    const double most = std::log(std::max(2.0, 0.5 * units_.num_tasks()));
+    const double most = std::log(std::max(2.0, 0.5 * units_.num_units()));
     return static_cast<std::uint32_t>(std::exp(rng_.uniform() * most)) + 1;
   }
 
@@ -138,7 +138,7 @@ class LatencyAnnealer {
   void put_run(std::uint32_t begin, std::uint32_t length, std::uint32_t to, bool same) {
     const bool forward = below(2) == 0;
     const std::uint32_t from = device_[setting_.order[begin]];
-    const std::uint32_t count = units_.num_tasks();
+    const std::uint32_t count = units_.num_units();
     for (std::uint32_t i = 0; i < length; ++i) {
       if (forward ? begin + i >= count : begin < i) break;
       const std::uint32_t unit = setting_.order[forward ? begin + i : begin - i];
@@ -257,7 +257,7 @@ class LatencySearch {
       try_all();
       return found_.answer(tried_all_, clock_);
     }
-    const auto count = static_cast<double>(setting_.lowered.instance.num_tasks());
+    const auto count = static_cast<double>(setting_.lowered.instance.num_units());
     const double first = std::min(work_, kWorkPerSquaredUnit * count * count);
     // The first rounds choose, the last ones finish.
     cool(8, 0.4 * first, {3e-3, 3e-5});

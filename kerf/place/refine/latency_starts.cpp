@@ -16,7 +16,7 @@ std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
                                           std::span<const std::uint32_t> node_order) {
   std::vector<double> place(lowered.nodes.size(), 0);
   for (std::size_t i = 0; i < node_order.size(); ++i) {
-    const std::uint32_t u = lowered.task_of[node_order[i]];
+    const std::uint32_t u = lowered.unit_of[node_order[i]];
     place[u] += static_cast<double>(i) / static_cast<double>(lowered.nodes[u].size());
   }
   std::vector<std::uint32_t> order(place.size());
@@ -30,7 +30,7 @@ std::vector<std::vector<std::uint32_t>> latency_starts(const Instance& units,
                                                        std::span<const std::uint32_t> order,
                                                        const StopClock& clock, Rng& rng) {
   std::vector<std::vector<std::uint32_t>> starts;
-  if (units.has_cpu()) starts.emplace_back(units.num_tasks(), units.cpu);
+  if (units.has_cpu()) starts.emplace_back(units.num_units(), units.cpu);
   const auto cut = [&](std::span<const std::uint32_t> line, CutAim aim) {
     if (auto split = cut_order(units, line, kInfinity, clock, aim)) {
       starts.push_back(*std::move(split));

@@ -24,7 +24,7 @@
 #include "kerf/place/pack/memory_fill.h"
 #include "kerf/place/refine/anneal.h"
 #include "kerf/place/refine/found_splits.h"
-#include "kerf/place/refine/tasks.h"
+#include "kerf/place/refine/trials.h"
 
 namespace kerf::place {
 namespace {
@@ -43,7 +43,7 @@ constexpr double kWorkOfCoarsening = 300;
 constexpr double kWorkPerAnnealedUnit = 1000;  // less than that hardly changes a split
 
 bool is_split(const Instance& problem, const Split& device) {
-  if (device.size() != problem.num_tasks()) return false;
+  if (device.size() != problem.num_units()) return false;
   for (std::size_t u = 0; u < device.size(); ++u) {
     if (device[u] >= problem.num_devices) return false;
     if (!problem.runs_on(static_cast<std::uint32_t>(u), device[u])) return false;
@@ -79,7 +79,7 @@ class Refiner {
         clock_(options.safety_stop()),
         found_(options),
         mean_load_(problem.total_accelerator_time() / std::max(problem.cpu, 1U)) {
-    const auto count = static_cast<double>(problem.num_tasks());
+    const auto count = static_cast<double>(problem.num_units());
     size_ = count + static_cast<double>(problem.pins.num_values());
     const double slower = std::max(1.0, size_ / kSizeInCache);
     work_ = std::min(kWorkPerSecond / slower * std::clamp(options.time_budget, 0.0, 1e6),
@@ -118,7 +118,7 @@ class Refiner {
       const double objective = objective_of(problem_, *filled);
       found_.keep({*std::move(filled), objective, 0});
     }
-    if (problem_.num_tasks() == 0 || clock_.struck()) return;
+    if (problem_.num_units() == 0 || clock_.struck()) return;
     const std::uint32_t end = far_unit(problem_, 0);
     const std::uint32_t ends[] = {end, far_unit(problem_, end), 0};
     // Large problems in little time do with fewer.
@@ -143,9 +143,9 @@ class Refiner {
     constexpr Kind kKinds[] = {{0.15, true}, {0.5, false}, {0.15, true}, {0.3, false},
                                {0.15, true}, {0.4, false}, {0.15, true}, {0.25, true},
                                {0.15, true}, {0.6, false}, {0.15, true}, {0.25, true}};
-    const double tasks = share * work_ / (3 * kWorkOfCoarsening * size_);
+    const double trials = share * work_ / (3 * kWorkOfCoarsening * size_);
     const auto count =
-        static_cast<std::size_t>(std::clamp(tasks, 0.0, static_cast<double>(std::size(kKinds))));
+        static_cast<std::size_t>(std::clamp(trials, 0.0, static_cast<double>(std::size(kKinds))));
     if (count == 0) return;
     double total = 0;
     for (std::size_t i = 0; i < count; ++i) total += kKinds[i].fraction;
@@ -159,7 +159,7 @@ class Refiner {
   Found coarse_start(double fraction, bool sharp, double share, Rng& rng) const {
     constexpr double kFewest = 16;  // fewer units are not worth merging
     const auto target = static_cast<std::size_t>(
-        std::max({fraction * static_cast<double>(uncut_->problem().num_tasks()), 3.0 * problem_.cpu,
+        std::max({fraction * static_cast<double>(uncut_->problem().num_units()), 3.0 * problem_.cpu,
                   kFewest}));
     if (clock_.struck()) return {};
     count_work(kWorkOfCoarsening, size_);
@@ -172,7 +172,7 @@ class Refiner {
     AnnealSchedule schedule = sharp ? AnnealSchedule{1e-2, 1e-5, 32, 64} : AnnealSchedule{};
     // Few units are large ones: less heat would not move them.
     schedule.first_heat =
-        std::max(schedule.first_heat, 0.1 * problem_.cpu / std::max(units.num_tasks(), 1U));
+        std::max(schedule.first_heat, 0.1 * problem_.cpu / std::max(units.num_units(), 1U));
     schedule.last_heat *= cooling(units);
     schedule.work = static_cast<std::int64_t>(share * work_);
     const Annealed found = annealed(units, *start, schedule, rng);
@@ -199,7 +199,7 @@ class Refiner {
     // The split may hold apart what only equally good ones can; merged, it may not fit.
     if (best.objective == kInfinity) return {};
     const double work = share * work_;
-    const double most = kWorkPerCycleUnit * static_cast<double>(problem.num_tasks());
+    const double most = kWorkPerCycleUnit * static_cast<double>(problem.num_units());
     AnnealSchedule schedule{1e-4, 1e-5, 16, 64,
                             static_cast<std::int64_t>(std::min(work / 3, most))};
     // Where merging would take most of the time, units move one by one.
@@ -223,7 +223,7 @@ class Refiner {
   void improve_coarse(Found& best, const AnnealSchedule& schedule, Rng& rng) const {
     const double fraction = 0.2 + 0.8 * rng.uniform();
     const auto target =
-        static_cast<std::size_t>(fraction * static_cast<double>(uncut_->problem().num_tasks()));
+        static_cast<std::size_t>(fraction * static_cast<double>(uncut_->problem().num_units()));
     count_work(kWorkOfCoarsening, size_);
     const Contraction coarse =
         coarsen(uncut_->problem(), target, mean_load_, best.device, clock_, rng);
@@ -237,7 +237,7 @@ class Refiner {
   // scatter thousands.
   static double cooling(const Instance& units) {
     constexpr double kUnitsOfFullHeat = 400;
-    return std::min(1.0, kUnitsOfFullHeat / std::max(units.num_tasks(), 1U));
+    return std::min(1.0, kUnitsOfFullHeat / std::max(units.num_units(), 1U));
   }
 
   // Equally good ones too: they lead elsewhere.

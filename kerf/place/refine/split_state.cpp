@@ -18,7 +18,7 @@ void SplitState::reset(std::span<const std::uint32_t> device) {
   device_.assign(device.begin(), device.end());
   load_.assign(units_.num_devices, 0);
   bytes_.assign(units_.num_devices, 0);
-  for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
     load_[device_[u]] += units_.time(u, device_[u]);
     bytes_[device_[u]] += units_.bytes[u];
   }
@@ -44,7 +44,7 @@ void SplitState::add_staged_tensors() {
 }
 
 void SplitState::add_linked_tensors() {
-  for (std::uint32_t u = 0; u < units_.num_tasks(); ++u) {
+  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
     const auto nets = units_.nets[u];
     for (std::size_t i = 0; i < nets.size(); ++i) {
       if (!units_.makes(u, i)) continue;
