@@ -133,13 +133,9 @@ void TracedSearch::offer(const Outcome<Plan, Infeasible>& outcome) {
   for (const Stage& stage : outcome->stages) {
     for (const NodeId node : stage.nodes) device_of_node[node.index()] = stage.device;
   }
-  const std::vector<std::uint32_t> device = model_.from_devices(device_of_node);
-  bool same = !coarse_;  // no unit had to be moved: the split is the plan's
-  for (std::size_t n = 0; n < device_of_node.size(); ++n) {
-    same = same && model_.devices[device[model_.unit_of[n]]] == device_of_node[n];
-  }
-  if (!same) return driver_->offer(device);
-  driver_->offer(device, {.fits = best_.accepts(*outcome), .value = outcome->busiest.count});
+  // Judged anew also where no unit has to move: the same split may be formed into other stages, and
+  // those have a latency of their own.
+  driver_->offer(model_.from_devices(device_of_node));
 }
 
 LowerBound TracedSearch::busiest_bound() const {

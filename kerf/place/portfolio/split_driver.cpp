@@ -65,9 +65,9 @@ bool SplitDriver::met() const {
   return !best_.device.empty() && best_.objective <= bound_.value * (1 + kGap);
 }
 
-void SplitDriver::offer(std::span<const std::uint32_t> device) { offer(device, judge_(device)); }
+void SplitDriver::offer(std::span<const std::uint32_t> device) { take(device, judge_(device)); }
 
-void SplitDriver::offer(std::span<const std::uint32_t> device, const Verdict& verdict) {
+void SplitDriver::take(std::span<const std::uint32_t> device, const Verdict& verdict) {
   if (!verdict.fits) return;
   if (!best_.device.empty() && verdict.value >= best_.objective) return;
   best_.device.assign(device.begin(), device.end());
@@ -95,7 +95,7 @@ void SplitDriver::search(const std::function<LoadAnswer(const Instance&)>& solve
       continue;
     }
     const Verdict verdict = judge_(answer.device);
-    if (verdict.fits) return offer(answer.device, verdict);
+    if (verdict.fits) return take(answer.device, verdict);
     const double more = std::max(verdict.overhead, reserve * 1.25);
     if (known_too_much > 0 && more >= known_too_much) return;
     if (more <= reserve) return;  // not for lack of memory

@@ -40,9 +40,8 @@ class SplitDriver {
   // `problem` and `judge` must outlive it. `options.time_budget` is for all that is asked of it.
   SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge);
 
-  // A split from elsewhere; with a verdict where the judge need not be asked.
+  // A split from elsewhere.
   void offer(std::span<const std::uint32_t> device);
-  void offer(std::span<const std::uint32_t> device, const Verdict& verdict);
   // Step by step, until the bound is met. `contiguous`: only splits with one stage per device.
   void run(const SplitMethod& method, bool contiguous);
 
@@ -58,6 +57,7 @@ class SplitDriver {
 
  private:
   LoadOptions options(double seconds) const;
+  void take(std::span<const std::uint32_t> device, const Verdict& verdict);
   // Searches, and again with less memory while the judge finds what comes out too large.
   void search(const std::function<LoadAnswer(const Instance&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.
