@@ -71,6 +71,29 @@ constexpr std::size_t kManyNodes = 21'000;
 #endif
 constexpr std::size_t kSomeNodes = 6'000;  // of fewer, activations are most of the memory
 
+// Links that differ take a search; one without work left has the coarse split to give.
+TEST(AChainInOrder, IsNoWorseThanItsCoarseSplitWhenWorkRunsOut) {
+  Problem problem = make_problem("transformer", kSomeNodes, "cpu:0,cpu:1,cpu:2");
+  for (std::size_t i = 0; i < problem.cluster.links.size(); ++i) {
+    Link& link = problem.cluster.links[i];
+    link.bytes_per_second = 1e10 * static_cast<double>(1 + i);
+  }
+  const partition::ChainInput input(problem);
+  partition::Options options;
+  options.work_limit = 1;
+  const auto plan =
+      partition::solve_in_order(input, partition::given_order(problem.cluster), options);
+  ASSERT_TRUE(static_cast<bool>(plan));
+  EXPECT_TRUE(plan->truncated);
+  EXPECT_EQ(plan->stages.size(), 3U);
+  double best = 0;
+  for (const LowerBound& bound : partition::lower_bounds(problem)) {
+    best = std::max(best, bound.value);
+  }
+  EXPECT_LE(plan->busiest.count, best * 1.2);
+  expect_verified(problem, *plan);
+}
+
 TEST(ZoomIn, IsNearTheExactChain) {
   for (const std::string_view family : {"chain", "transformer", "unet", "random"}) {
     SCOPED_TRACE(family);

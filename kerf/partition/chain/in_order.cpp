@@ -64,8 +64,11 @@ class InOrder {
     coarse_ = solve_coarse(Measure::busiest);
     if (!coarse_) return kInfinity;
     if (is_exact()) return table_.best();
-    const auto outcome = placed(*coarse_);
-    return outcome ? outcome->busiest.count * kSlack : kInfinity;
+    auto outcome = placed(*coarse_);
+    if (!outcome) return kInfinity;
+    const double busiest = outcome->busiest.count;
+    coarse_plan_ = std::move(*outcome);
+    return busiest * kSlack;
   }
 
   // Time was up before all positions had been looked at.
@@ -95,9 +98,15 @@ class InOrder {
     return in_time ? explain_shortage(outcome.reason()) : unproved(outcome.reason());
   }
 
+  // A search that runs out of work may not have come as far as the coarse split.
   Outcome<Plan, Infeasible> search(const Options& options) {
+    const double known = coarse_plan_ ? coarse_plan_->busiest.count : kInfinity;
     const ChainSearchResult found =
-        search_chain(input_, lineup_, table_, kInfinity, search_work(options));
+        search_chain(input_, lineup_, table_, known, search_work(options));
+    if (!found.arrangement && coarse_plan_) {
+      coarse_plan_->truncated = found.truncated;
+      return *std::move(coarse_plan_);
+    }
     if (!found.arrangement && found.closest && !found.truncated) return *found.closest;
     auto outcome = found.arrangement ? placed(*found.arrangement) : least_overflow();
     if (!outcome) return found.truncated ? unproved(outcome.reason()) : outcome.reason();
@@ -109,6 +118,7 @@ class InOrder {
   Lineup lineup_;
   ChainTable table_;
   std::optional<Arrangement> coarse_;  // a split that fits, as far as the model knows
+  std::optional<Plan> coarse_plan_;    // made of it, where it does fit
 };
 
 }  // namespace
