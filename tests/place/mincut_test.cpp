@@ -247,6 +247,18 @@ TEST(APackingBound, IsExactWithoutCommunication) {
   }
 }
 
+// More than the search can tell apart.
+TEST(APackingBound, CountsUnitsOfManyDevices) {
+  Devices devices;
+  devices.cpu = devices.num_devices = 64;
+  devices.slowness.assign(64, 1);
+  devices.memory.assign(64, 1000);
+  InstanceBuilder builder(devices);
+  for (int i = 0; i < 200; ++i) builder.add_unit({.accelerator_time = 1, .on_cpu = false});
+  const Instance units = std::move(builder).build();
+  EXPECT_NEAR(packing_bound(units, work_bound(units)).value, 4, 1e-6);
+}
+
 TEST(AProof, FindsTheOptimumOfSmallProblems) {
   for_random_problems(12, [](const Instance& units, std::mt19937&) {
     const double optimum = enumerate(units);

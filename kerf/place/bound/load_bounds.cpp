@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 
 #include "kerf/base/infinity.h"
@@ -121,6 +122,26 @@ double plain_packing(const Instance& units) {
   return find_loads(units, bins.take_devices()).busiest;
 }
 
+// Of k x devices + 1 units some device holds k + 1: at least the shortest of these, each on its
+// fastest device. For any number of devices, which the search has not.
+double pigeonhole_bound(const Instance& problem) {
+  if (problem.num_devices == 0) return 0;
+  std::vector<double> longest_first;
+  for (const UnitTimes& unit : times_of(problem)) {
+    const double fastest =
+        problem.slowness.empty() ? 1 : *std::ranges::min_element(problem.slowness);
+    longest_first.push_back(std::min(unit.accelerator * fastest, unit.cpu));
+  }
+  std::sort(longest_first.begin(), longest_first.end(), std::greater<>());
+  double most = 0;
+  for (std::size_t k = 1; k * problem.num_devices < longest_first.size(); ++k) {
+    const auto end =
+        longest_first.begin() + static_cast<std::ptrdiff_t>(k * problem.num_devices) + 1;
+    most = std::max(most, std::accumulate(end - static_cast<std::ptrdiff_t>(k) - 1, end, 0.0));
+  }
+  return shaved(most, problem.num_units());
+}
+
 }  // namespace
 
 LowerBound work_bound(const Instance& problem) {
@@ -145,7 +166,7 @@ LowerBound unit_bound(const Instance& problem) {
 
 LowerBound packing_bound(const Instance& problem, const LowerBound& known, double seconds) {
   LowerBound out{
-      "packing", work_bound(problem).value,
+      "packing", std::max(work_bound(problem).value, pigeonhole_bound(problem)),
       "no packing of whole units, even without communication, keeps every device below this"};
   const Instance units = without_communication(problem);
   // So little to gain is not worth a search, unless it is a short one.
@@ -161,7 +182,7 @@ LowerBound packing_bound(const Instance& problem, const LowerBound& known, doubl
   options.time_budget = seconds;
   options.gap = 1e-7;
   const LowerBound found = prove(units, {}, known, options).bound;
-  if (found.value > known.value) out.value = found.value;
+  if (found.value > known.value) out.value = std::max(out.value, found.value);
   return out;
 }
 
