@@ -8,6 +8,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 
 namespace kerf::place {
 namespace {
@@ -57,8 +58,7 @@ void InstanceBuilder::add_net(double cost, std::uint32_t source,
   if (!(cost > 0)) return;
   row_.assign(pins.begin(), pins.end());
   row_.push_back(source);
-  std::sort(row_.begin(), row_.end());
-  row_.erase(std::unique(row_.begin(), row_.end()), row_.end());
+  sort_unique(row_);
   if (row_.size() < 2) return;
   pins_.append(row_);
   source_.push_back(source);

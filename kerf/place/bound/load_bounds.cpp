@@ -126,10 +126,9 @@ double plain_packing(const Instance& units) {
 // fastest device. For any number of devices, which the search has not.
 double pigeonhole_bound(const Instance& problem) {
   if (problem.num_devices == 0) return 0;
+  const double fastest = problem.slowness.empty() ? 1 : *std::ranges::min_element(problem.slowness);
   std::vector<double> longest_first;
   for (const UnitTimes& unit : times_of(problem)) {
-    const double fastest =
-        problem.slowness.empty() ? 1 : *std::ranges::min_element(problem.slowness);
     longest_first.push_back(std::min(unit.accelerator * fastest, unit.cpu));
   }
   std::sort(longest_first.begin(), longest_first.end(), std::greater<>());
