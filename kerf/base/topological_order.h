@@ -15,27 +15,27 @@
 
 namespace kerf {
 
-// `each_next(v, visit)` calls visit(w) for every edge from v to w.
-template <class EachNext>
+// `each_next(v, visit)` calls visit(w) for every edge from v to w. Index: what v and w are.
+template <class Index = std::uint32_t, class EachNext>
 std::vector<std::uint32_t> count_before(std::uint32_t count, const EachNext& each_next) {
   std::vector<std::uint32_t> waiting(count, 0);
-  for (std::uint32_t v = 0; v < count; ++v) {
-    each_next(v, [&](std::uint32_t next) { ++waiting[next]; });
+  for (Index v{0}; v < count; ++v) {
+    each_next(v, [&](Index next) { ++waiting[next]; });
   }
   return waiting;
 }
 
 // Of those that may come next, the one that has waited longest.
-template <class EachNext>
-std::vector<std::uint32_t> first_come_order(std::uint32_t count, const EachNext& each_next) {
-  std::vector<std::uint32_t> waiting = count_before(count, each_next);
-  std::vector<std::uint32_t> order;
+template <class Index = std::uint32_t, class EachNext>
+std::vector<Index> first_come_order(std::uint32_t count, const EachNext& each_next) {
+  std::vector<std::uint32_t> waiting = count_before<Index>(count, each_next);
+  std::vector<Index> order;
   order.reserve(count);
-  for (std::uint32_t v = 0; v < count; ++v) {
+  for (Index v{0}; v < count; ++v) {
     if (waiting[v] == 0) order.push_back(v);
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
-    each_next(order[i], [&](std::uint32_t next) {
+    each_next(order[i], [&](Index next) {
       if (--waiting[next] == 0) order.push_back(next);
     });
   }
@@ -43,21 +43,21 @@ std::vector<std::uint32_t> first_come_order(std::uint32_t count, const EachNext&
 }
 
 // Of those that may come next, the one with the least key(v), which must differ.
-template <class EachNext, class Key>
-std::vector<std::uint32_t> least_first_order(std::uint32_t count, const EachNext& each_next,
-                                             const Key& key) {
-  using Entry = std::pair<decltype(key(0U)), std::uint32_t>;
-  std::vector<std::uint32_t> waiting = count_before(count, each_next);
+template <class Index = std::uint32_t, class EachNext, class Key>
+std::vector<Index> least_first_order(std::uint32_t count, const EachNext& each_next,
+                                     const Key& key) {
+  using Entry = std::pair<decltype(key(Index{0})), Index>;
+  std::vector<std::uint32_t> waiting = count_before<Index>(count, each_next);
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  for (std::uint32_t v = 0; v < count; ++v) {
+  for (Index v{0}; v < count; ++v) {
     if (waiting[v] == 0) ready.emplace(key(v), v);
   }
-  std::vector<std::uint32_t> order;
+  std::vector<Index> order;
   order.reserve(count);
   while (!ready.empty()) {
     order.push_back(ready.top().second);
     ready.pop();
-    each_next(order.back(), [&](std::uint32_t next) {
+    each_next(order.back(), [&](Index next) {
       if (--waiting[next] == 0) ready.emplace(key(next), next);
     });
   }
@@ -65,17 +65,19 @@ std::vector<std::uint32_t> least_first_order(std::uint32_t count, const EachNext
 }
 
 // For rows of successors.
-inline auto each_next_of(const Rows& successors) {
-  return [&successors](std::uint32_t v, const auto& visit) {
-    for (const std::uint32_t next : successors[v]) visit(next);
+template <class Index>
+auto each_next_of(const RowsOf<Index, Index>& successors) {
+  return [&successors](Index v, const auto& visit) {
+    for (const Index next : successors[v]) visit(next);
   };
 }
 inline auto by_own_number() {
-  return [](std::uint32_t v) { return v; };
+  return [](auto v) { return v; };
 }
 
 // The place of each vertex in an order of all.
-inline std::vector<std::uint32_t> places_in(const std::vector<std::uint32_t>& order) {
+template <class Index = std::uint32_t>
+std::vector<std::uint32_t> places_in(const std::vector<Index>& order) {
   std::vector<std::uint32_t> place(order.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   return place;

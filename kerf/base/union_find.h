@@ -42,15 +42,17 @@ class UnionFind {
     return join_to(std::min(a, b), std::max(a, b));
   }
   // By member, its set; sets are numbered from 0 in the order of their first members.
-  std::vector<std::uint32_t> numbers() {
+  template <class Number = std::uint32_t>
+  std::vector<Number> numbers() {
     constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
     std::vector<std::uint32_t> of_root(parent_.size(), kNone);
-    std::vector<std::uint32_t> out(parent_.size());
+    std::vector<Number> out;
+    out.reserve(parent_.size());
     std::uint32_t next = 0;
     for (std::uint32_t m = 0; m < parent_.size(); ++m) {
       std::uint32_t& number = of_root[find(m)];
       if (number == kNone) number = next++;
-      out[m] = number;
+      out.push_back(Number{number});
     }
     return out;
   }

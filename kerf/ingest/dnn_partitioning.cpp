@@ -109,18 +109,18 @@ namespace {
 class SplitReader {
  public:
   SplitReader(const LoadProblem& problem, const JsonReader& reader)
-      : problem_(problem), reader_(reader), device_(problem.nodes.size(), kNowhere) {
+      : problem_(problem), reader_(reader), device_(problem.nodes.size()) {
     for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) by_id_[problem.nodes[n].id] = n;
   }
 
-  std::vector<std::uint32_t> run() {
+  std::vector<SlotId> run() {
     if (reader_.has("fpgas")) {
       read_published();
     } else {
       read_map(reader_.has("assignment") ? reader_.child("assignment") : reader_);
     }
     for (std::size_t n = 0; n < device_.size(); ++n) {
-      if (device_[n] == kNowhere) {
+      if (!device_[n].valid()) {
         reader_.fail(fmt::format("no device for node {}", problem_.nodes[n].id),
                      "one for every node of the problem");
       }
@@ -129,14 +129,12 @@ class SplitReader {
   }
 
  private:
-  static constexpr std::uint32_t kNowhere = static_cast<std::uint32_t>(-1);
-
-  void place(const JsonReader& where, std::int64_t id, std::uint32_t device) {
+  void place(const JsonReader& where, std::int64_t id, SlotId device) {
     const auto found = by_id_.find(id);
     if (found == by_id_.end()) {
       where.fail(fmt::format("node {}", id), "the id of a node of the problem");
     }
-    if (device_[found->second] != kNowhere) {
+    if (device_[found->second].valid()) {
       where.fail(fmt::format("node {} a second time", id), "each node once");
     }
     device_[found->second] = device;
@@ -156,7 +154,7 @@ class SplitReader {
         place(map, id, problem_.cpu());
       } else if (device.is_number_integer() && device.get<std::int64_t>() >= 0 &&
                  device.get<std::int64_t>() < problem_.num_accelerators) {
-        place(map, id, static_cast<std::uint32_t>(device.get<std::int64_t>()));
+        place(map, id, SlotId{device.get<std::int64_t>()});
       } else {
         map.fail(
             fmt::format("node {} on {}", key, device.dump()),
@@ -167,12 +165,13 @@ class SplitReader {
 
   // {"fpgas": [{"nodes": [..]}, ..], "cpus": [{"nodes": [..]}, ..]}; also bare lists of ids.
   void read_published() {
-    std::uint32_t next = 0;
+    SlotId next{0};
     for (const JsonReader& device : reader_.children("fpgas")) {
       if (next >= problem_.cpu()) {
         device.fail("one accelerator too many", fmt::format("{}", problem_.num_accelerators));
       }
-      read_nodes(device, next++);
+      read_nodes(device, next);
+      ++next;
     }
     if (!reader_.has("cpus")) return;
     int cpus = 0;
@@ -185,7 +184,7 @@ class SplitReader {
       read_nodes(device, problem_.cpu());
     }
   }
-  void read_nodes(const JsonReader& device, std::uint32_t number) {
+  void read_nodes(const JsonReader& device, SlotId number) {
     const bool bare = device.type() == JsonType::array;
     for (const JsonReader& id : bare ? device.elements() : device.children("nodes")) {
       place(id, id.as_integer(), number);
@@ -194,14 +193,14 @@ class SplitReader {
 
   const LoadProblem& problem_;
   const JsonReader& reader_;
-  std::vector<std::uint32_t> device_;
+  std::vector<SlotId> device_;
   std::unordered_map<std::int64_t, std::uint32_t> by_id_;
 };
 
 }  // namespace
 
-std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_view text,
-                                       std::string_view source) {
+std::vector<SlotId> parse_split(const LoadProblem& problem, std::string_view text,
+                                std::string_view source) {
   const JsonDocument document = parse_json(text, source, ErrorKind::invalid_plan);
   const JsonReader reader(document);
   if (reader.has("format")) check_format_header(document, kLoadPlanFormat, kLoadPlanVersion);

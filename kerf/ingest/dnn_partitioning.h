@@ -25,8 +25,8 @@ LoadProblem load_dnn_partitioning(const std::string& path);
 // A split to score: {"assignment": {"<id>": <accelerator> | "cpu"}} as `kerf plan --json` writes
 // it, a bare map of ids, or the published output: {"fpgas": [{"nodes": [ids]}], "cpus": [...]} and
 // its kin. Answers device[node]; throws Error(invalid_plan) naming ids that are missing or unknown.
-std::vector<std::uint32_t> parse_split(const LoadProblem& problem, std::string_view text,
-                                       std::string_view source);
+std::vector<SlotId> parse_split(const LoadProblem& problem, std::string_view text,
+                                std::string_view source);
 
 // What a plan of Kerf's says of itself; nothing for other splits.
 struct SplitClaim {

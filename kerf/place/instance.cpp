@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/error.h"
-#include "kerf/base/infinity.h"
 #include "kerf/base/sort_unique.h"
 
 namespace kerf::place {
@@ -53,8 +53,7 @@ void InstanceBuilder::add_unit(const Unit& unit) {
   out_.on_cpu.push_back(unit.on_cpu ? 1 : 0);
 }
 
-void InstanceBuilder::add_net(double cost, std::uint32_t source,
-                              std::span<const std::uint32_t> pins) {
+void InstanceBuilder::add_net(double cost, UnitId source, std::span<const UnitId> pins) {
   if (!(cost > 0)) return;
   row_.assign(pins.begin(), pins.end());
   row_.push_back(source);
@@ -68,9 +67,8 @@ void InstanceBuilder::add_net(double cost, std::uint32_t source,
 // Who makes a tensor counts only where the maker pays otherwise than the others.
 void InstanceBuilder::add_nets() {
   const bool by_source = out_.charging == Charging::link;
-  std::vector<std::uint32_t> sorted(cost_.size());
-  std::iota(sorted.begin(), sorted.end(), 0U);
-  const auto is_before = [&](std::uint32_t a, std::uint32_t b) {
+  std::vector<NetId> sorted = count_up<NetId>(cost_.size());
+  const auto is_before = [&](NetId a, NetId b) {
     const auto left = pins_[a];
     const auto right = pins_[b];
     if (left.front() != right.front()) return left.front() < right.front();
@@ -81,7 +79,7 @@ void InstanceBuilder::add_nets() {
   };
   std::stable_sort(sorted.begin(), sorted.end(), is_before);
   for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const std::uint32_t net = sorted[i];
+    const NetId net = sorted[i];
     if (i > 0 && !is_before(sorted[i - 1], net)) {
       out_.cost.back() += cost_[net];
       continue;
@@ -93,8 +91,8 @@ void InstanceBuilder::add_nets() {
   }
   out_.nets = transpose(out_.pins, out_.num_units());
   out_.makes_of.reserve(out_.nets.num_values());
-  for (std::uint32_t t = 0; t < out_.num_units(); ++t) {
-    for (const std::uint32_t net : out_.nets[t]) {
+  for (UnitId t{0}; t < out_.num_units(); ++t) {
+    for (const NetId net : out_.nets[t]) {
       out_.makes_of.push_back(out_.source[net] == t ? 1 : 0);
     }
   }
@@ -113,47 +111,46 @@ Instance InstanceBuilder::build() && {
   out_.successors = to_rows(count, edges_);
   out_.predecessors = transpose(out_.successors, count);
   if (out_.own_order.empty()) {
-    out_.own_order.resize(count);
-    std::iota(out_.own_order.begin(), out_.own_order.end(), 0U);
+    out_.own_order = count_up<UnitId>(count);
   }
   KERF_CHECK(out_.own_order.size() == count, "the order is not a permutation of the units");
   add_nets();
   return std::move(out_);
 }
 
-Instance merge(const Instance& instance, std::span<const std::uint32_t> group, std::size_t groups) {
+Instance merge(const Instance& instance, std::span<const UnitId> group, std::size_t groups) {
   std::vector<Unit> units(groups);
-  for (std::uint32_t t = 0; t < group.size(); ++t) {
-    if (group[t] != kNoIndex) units[group[t]].join(instance.unit(t));
+  for (UnitId t{0}; t < group.size(); ++t) {
+    if (group[t].valid()) units[group[t]].join(instance.unit(t));
   }
   InstanceBuilder builder(instance);
   for (const Unit& unit : units) builder.add_unit(unit);
-  std::vector<std::uint32_t> pins;
-  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+  std::vector<UnitId> pins;
+  for (NetId net{0}; net < instance.num_nets(); ++net) {
     pins.clear();
-    for (const std::uint32_t t : instance.pins[net]) {
-      if (group[t] != kNoIndex) pins.push_back(group[t]);
+    for (const UnitId t : instance.pins[net]) {
+      if (group[t].valid()) pins.push_back(group[t]);
     }
     if (pins.size() < 2) continue;
-    const std::uint32_t source = group[instance.source[net]];
-    builder.add_net(instance.cost[net], source == kNoIndex ? pins.front() : source, pins);
+    const UnitId source = group[instance.source[net]];
+    builder.add_net(instance.cost[net], !source.valid() ? pins.front() : source, pins);
   }
   return std::move(builder).build_unordered();
 }
 
-Loads find_loads(const Instance& instance, std::span<const std::uint32_t> device) {
+Loads find_loads(const Instance& instance, std::span<const SlotId> device) {
   Loads loads(instance.num_devices);
-  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
-    const std::uint32_t own = device[t];
+  for (UnitId t{0}; t < instance.num_units(); ++t) {
+    const SlotId own = device[t];
     loads.compute[own] += instance.time(t, own);
     loads.bytes[own] += instance.bytes[t];
     loads.fits = loads.fits && instance.runs_on(t, own);
   }
   std::vector<bool> touches(instance.num_devices);
-  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+  for (NetId net{0}; net < instance.num_nets(); ++net) {
     std::fill(touches.begin(), touches.end(), false);
     std::size_t count = 0;
-    for (const std::uint32_t t : instance.pins[net]) {
+    for (const UnitId t : instance.pins[net]) {
       if (!touches[device[t]]) ++count;
       touches[device[t]] = true;
     }

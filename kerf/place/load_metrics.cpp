@@ -17,15 +17,14 @@ namespace {
 
 // piece[node]: how often paths to it have left its accelerator and come back, at most. Pieces of
 // one accelerator are numbered by it.
-std::vector<std::uint32_t> level_pieces(const LoadProblem& problem,
-                                        std::span<const std::uint32_t> device,
+std::vector<std::uint32_t> level_pieces(const LoadProblem& problem, std::span<const SlotId> device,
                                         const std::vector<std::uint32_t>& order) {
   const std::size_t devices = problem.num_devices();
   std::vector<std::uint32_t> piece(problem.nodes.size(), 0);
   // left[n * devices + d]: 1 + the largest piece of d that a path left before it came to n.
   std::vector<std::uint32_t> left(problem.nodes.size() * devices, 0);
   for (const std::uint32_t n : order) {
-    const std::uint32_t own = device[n];
+    const SlotId own = device[n];
     piece[n] = std::max(piece[n], left[n * devices + own]);
     for (const std::uint32_t next : problem.successors[n]) {
       for (std::size_t d = 0; d < devices; ++d) {
@@ -54,7 +53,7 @@ std::vector<std::uint32_t> topological_order(const LoadProblem& problem) {
 namespace {
 
 // The load of the fullest of several CPUs.
-double share_among_cpus(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+double share_among_cpus(const LoadProblem& problem, std::span<const SlotId> device) {
   std::map<std::int64_t, double> classes;
   std::vector<double> times;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
@@ -90,8 +89,7 @@ LoadProblem with_one_cpu(const LoadProblem& problem) {
   return out;
 }
 
-std::vector<std::string> find_faults(const LoadProblem& problem,
-                                     std::span<const std::uint32_t> device) {
+std::vector<std::string> find_faults(const LoadProblem& problem, std::span<const SlotId> device) {
   constexpr std::size_t kMostShown = 5;
   std::vector<std::string> faults;
   std::map<std::int64_t, std::size_t> first;  // by colour
@@ -113,12 +111,12 @@ std::vector<std::string> find_faults(const LoadProblem& problem,
   return faults;
 }
 
-Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+Loads find_loads(const LoadProblem& problem, std::span<const SlotId> device) {
   Loads loads(problem.num_devices());
   std::vector<bool> reads(problem.num_devices());
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     const LoadNode& node = problem.nodes[n];
-    const std::uint32_t own = device[n];
+    const SlotId own = device[n];
     loads.compute[own] += problem.time_on(node, own);
     loads.bytes[own] += node.bytes;
     loads.fits = loads.fits && problem.runs_on(node, own);
@@ -133,7 +131,7 @@ Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> devi
   }
   if (problem.num_cpus > 1) loads.compute[problem.cpu()] = share_among_cpus(problem, device);
   std::vector<double> memory;
-  for (std::uint32_t d = 0; d < problem.num_devices(); ++d) memory.push_back(problem.memory_of(d));
+  for (SlotId d{0}; d < problem.num_devices(); ++d) memory.push_back(problem.memory_of(d));
   loads.sum_up(memory);
   return loads;
 }
@@ -143,13 +141,13 @@ namespace {
 // What runs at once: a CPU node, or a piece of an accelerator.
 struct Groups {
   std::vector<std::uint32_t> of;  // by node
-  std::vector<std::uint32_t> device;
+  std::vector<SlotId> device;
   std::vector<std::vector<std::uint32_t>> pieces;  // by accelerator and number; kNoIndex: none
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(device.size()); }
 };
 
-Groups find_groups(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+Groups find_groups(const LoadProblem& problem, std::span<const SlotId> device) {
   const std::vector<std::uint32_t> order = topological_order(problem);
   const std::vector<std::uint32_t> piece = level_pieces(problem, device, order);
   Groups groups{std::vector<std::uint32_t>(order.size()), {}, {}};
@@ -182,10 +180,9 @@ void add_turns(const Groups& groups, Pairs& edges) {
 
 }  // namespace
 
-double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
-                    bool serial) {
+double find_latency(const LoadProblem& problem, std::span<const SlotId> device, bool serial) {
   const Groups groups = find_groups(problem, device);
-  const std::uint32_t cpu = problem.cpu();
+  const SlotId cpu = problem.cpu();
   std::vector<double> own(groups.count(), 0);
   Pairs edges;
   for (std::uint32_t n = 0; n < problem.nodes.size(); ++n) {
@@ -220,7 +217,7 @@ double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> d
   return latency;
 }
 
-bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device) {
+bool is_contiguous(const LoadProblem& problem, std::span<const SlotId> device) {
   LoadProblem forward = problem;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     std::erase_if(forward.successors[n], [&](std::uint32_t next) {

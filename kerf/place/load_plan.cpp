@@ -33,8 +33,8 @@ std::string print_load_plan(const LoadProblem& problem, const LoadPlan& plan) {
   Json::object_t entries;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     const bool on_cpu = plan.device[n] == problem.cpu();
-    entries.Json::object_t::Container::emplace_back(std::to_string(problem.nodes[n].id),
-                                                    on_cpu ? Json("cpu") : Json(plan.device[n]));
+    entries.Json::object_t::Container::emplace_back(
+        std::to_string(problem.nodes[n].id), on_cpu ? Json("cpu") : Json(plan.device[n].index()));
   }
   Json assignment(std::move(entries));
   json["assignment"] = std::move(assignment);

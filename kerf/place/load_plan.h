@@ -20,8 +20,8 @@ inline constexpr FormatVersion kLoadPlanVersion{1, 1};
 struct LoadPlan {
   std::string method;
   Objective objective = Objective::throughput;
-  std::vector<std::uint32_t> device;  // by node
-  double value = 0;                   // of the objective, in the problem's unit
+  std::vector<SlotId> device;  // by node
+  double value = 0;            // of the objective, in the problem's unit
   double lower_bound = 0;
   std::string bound_name;
   std::string bound_argument;

@@ -92,12 +92,12 @@ void check_acyclic(const LoadProblem& problem) {
 
 }  // namespace
 
-double LoadProblem::memory_of(std::uint32_t device) const {
+double LoadProblem::memory_of(SlotId device) const {
   if (device == cpu()) return cpu_memory;
   return memories.empty() ? memory : memories[device];
 }
 
-double LoadProblem::time_on(const LoadNode& node, std::uint32_t device) const {
+double LoadProblem::time_on(const LoadNode& node, SlotId device) const {
   if (device == cpu()) return node.cpu_time;
   return node.accelerator_time * (slowness.empty() ? 1 : slowness[device]);
 }
@@ -145,7 +145,7 @@ void forbid_large_times(LoadProblem& problem) {
                              : *std::min_element(problem.slowness.begin(), problem.slowness.end());
   std::vector<place::Unit> units;
   double best = 0;
-  for (std::uint32_t t = 0; t < lowered.instance.num_units(); ++t) {
+  for (UnitId t{0}; t < lowered.instance.num_units(); ++t) {
     place::Unit& unit = units.emplace_back(lowered.instance.unit(t));
     unit.accelerator_time *= fastest;
     best += !unit.on_cpu           ? unit.accelerator_time

@@ -48,10 +48,10 @@ struct LoadProblem {
     return static_cast<std::size_t>(num_accelerators) + (num_cpus > 0 ? 1 : 0);
   }
   // Devices 0 .. num_accelerators - 1 are accelerators, this one stands for the CPUs.
-  std::uint32_t cpu() const { return static_cast<std::uint32_t>(num_accelerators); }
-  double memory_of(std::uint32_t device) const;
-  double time_on(const LoadNode& node, std::uint32_t device) const;
-  bool runs_on(const LoadNode& node, std::uint32_t device) const {
+  SlotId cpu() const { return SlotId{num_accelerators}; }
+  double memory_of(SlotId device) const;
+  double time_on(const LoadNode& node, SlotId device) const;
+  bool runs_on(const LoadNode& node, SlotId device) const {
     return device == cpu() ? node.on_cpu : node.on_accelerator;
   }
 };
@@ -72,14 +72,14 @@ std::vector<std::uint32_t> topological_order(const LoadProblem& problem);
 
 // device[node]. Several CPUs share what is on the CPU: colour classes, the longest first, each to
 // the CPU with least; the figure is that of the fullest.
-Loads find_loads(const LoadProblem& problem, std::span<const std::uint32_t> device);
+Loads find_loads(const LoadProblem& problem, std::span<const SlotId> device);
 
 // One sample alone, charged as host_staged. A CPU node ends its time after its inputs; CPUs never
 // wait for each other. The nodes of an accelerator that can run at once (no path leaves them and
 // comes back) form a piece: it starts when all its inputs are there, moves them in, computes, moves
 // its outputs out. `serial`: the pieces of one accelerator run one after the other; else each when
 // it can.
-double find_latency(const LoadProblem& problem, std::span<const std::uint32_t> device, bool serial);
+double find_latency(const LoadProblem& problem, std::span<const SlotId> device, bool serial);
 
 // The problem with its CPUs as one that is as fast as all of them: no split has a smaller max load
 // than the best of this one. The problem itself when it has at most one.
@@ -87,10 +87,9 @@ LoadProblem with_one_cpu(const LoadProblem& problem);
 
 // What is wrong with a split beside its memory, in words: nodes on devices that cannot run them,
 // colour classes on several devices. A sentence each; the first few.
-std::vector<std::string> find_faults(const LoadProblem& problem,
-                                     std::span<const std::uint32_t> device);
+std::vector<std::string> find_faults(const LoadProblem& problem, std::span<const SlotId> device);
 
 // Each device's forward nodes: no path leaves them and comes back.
-bool is_contiguous(const LoadProblem& problem, std::span<const std::uint32_t> device);
+bool is_contiguous(const LoadProblem& problem, std::span<const SlotId> device);
 
 }  // namespace kerf

@@ -30,11 +30,11 @@ struct LoadOptions {
 };
 
 struct LoadAnswer {
-  std::vector<std::uint32_t> device;  // by unit; Instance::cpu for the CPU
-  double objective = 0;               // max load
-  bool optimal = false;               // proved, within the space the method searches
-  bool truncated = false;             // the clock stopped it
-  std::int64_t work = 0;              // steps taken, for tests and tables
+  std::vector<SlotId> device;  // by unit; Instance::cpu for the CPU
+  double objective = 0;        // max load
+  bool optimal = false;        // proved, within the space the method searches
+  bool truncated = false;      // the clock stopped it
+  std::int64_t work = 0;       // steps taken, for tests and tables
 };
 
 }  // namespace kerf::place

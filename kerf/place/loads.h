@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "kerf/base/id.h"
+
 namespace kerf {
 
 // Who pays for a tensor that somebody needs on another device than the one that makes it. Compute
@@ -23,10 +25,10 @@ struct Loads {
   explicit Loads(std::size_t devices) : compute(devices), transfer(devices), bytes(devices) {}
 
   // For a tensor made on `source` and held or read on all devices that `touches` names, several.
-  void charge(Charging charging, std::uint32_t cpu, double cost, std::uint32_t source,
+  void charge(Charging charging, SlotId cpu, double cost, SlotId source,
               const std::vector<bool>& touches) {
-    const std::uint32_t free = charging == Charging::link ? source : cpu;
-    for (std::uint32_t d = 0; d < transfer.size(); ++d) {
+    const SlotId free = charging == Charging::link ? source : cpu;
+    for (SlotId d{0}; d < transfer.size(); ++d) {
       if (touches[d] && d != free) transfer[d] += cost;
     }
   }

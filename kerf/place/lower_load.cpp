@@ -15,16 +15,16 @@ Devices devices_of(const LoadProblem& problem) {
   out.charging = problem.charging;
   out.slowness = problem.slowness;
   out.slowness.resize(out.cpu, 1.0);
-  for (std::uint32_t d = 0; d < out.num_devices; ++d) out.memory.push_back(problem.memory_of(d));
+  for (SlotId d{0}; d < out.num_devices; ++d) out.memory.push_back(problem.memory_of(d));
   return out;
 }
 
-std::vector<Unit> sum_up_classes(const LoadProblem& problem, std::vector<std::uint32_t>& unit_of) {
-  std::unordered_map<std::int64_t, std::uint32_t> by_colour;
+std::vector<Unit> sum_up_classes(const LoadProblem& problem, std::vector<UnitId>& unit_of) {
+  std::unordered_map<std::int64_t, UnitId> by_colour;
   std::vector<Unit> units;
   unit_of.reserve(problem.nodes.size());
   for (const LoadNode& node : problem.nodes) {
-    auto number = static_cast<std::uint32_t>(units.size());
+    UnitId number{units.size()};
     if (node.colour != LoadNode::kNoColour) {
       number = by_colour.try_emplace(node.colour, number).first->second;
     }
@@ -36,17 +36,17 @@ std::vector<Unit> sum_up_classes(const LoadProblem& problem, std::vector<std::ui
   return units;
 }
 
-void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> unit_of,
-               std::size_t num_units, InstanceBuilder& builder) {
+void add_edges(const LoadProblem& problem, std::span<const UnitId> unit_of, std::size_t num_units,
+               InstanceBuilder& builder) {
   std::vector<bool> has_forward(num_units, false);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     if (!problem.nodes[n].backward) has_forward[unit_of[n]] = true;
   }
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
-    const std::uint32_t from = unit_of[n];
+    const UnitId from = unit_of[n];
     const bool backward = problem.nodes[n].backward;
     for (const std::uint32_t next : problem.successors[n]) {
-      const std::uint32_t to = unit_of[next];
+      const UnitId to = unit_of[next];
       if (from == to || backward != problem.nodes[next].backward) continue;
       if (!backward) {
         builder.add_edge(from, to);
@@ -58,9 +58,9 @@ void add_edges(const LoadProblem& problem, std::span<const std::uint32_t> unit_o
   }
 }
 
-void add_nets(const LoadProblem& problem, std::span<const std::uint32_t> unit_of,
+void add_nets(const LoadProblem& problem, std::span<const UnitId> unit_of,
               InstanceBuilder& builder) {
-  std::vector<std::uint32_t> pins;
+  std::vector<UnitId> pins;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     pins.clear();
     for (const std::uint32_t next : problem.successors[n]) pins.push_back(unit_of[next]);
@@ -69,12 +69,11 @@ void add_nets(const LoadProblem& problem, std::span<const std::uint32_t> unit_of
 }
 
 // Units by the first of their nodes in the problem's order.
-std::vector<std::uint32_t> order_of(const LoadProblem& problem,
-                                    std::span<const std::uint32_t> unit_of, std::size_t num_units) {
+Order order_of(const LoadProblem& problem, std::span<const UnitId> unit_of, std::size_t num_units) {
   std::vector<bool> seen(num_units, false);
-  std::vector<std::uint32_t> order;
+  Order order;
   for (const std::uint32_t node : topological_order(problem)) {
-    const std::uint32_t unit = unit_of[node];
+    const UnitId unit = unit_of[node];
     if (!seen[unit]) order.push_back(unit);
     seen[unit] = true;
   }
@@ -83,10 +82,10 @@ std::vector<std::uint32_t> order_of(const LoadProblem& problem,
 
 }  // namespace
 
-std::vector<std::uint32_t> LoweredLoad::to_nodes(std::span<const std::uint32_t> device) const {
-  std::vector<std::uint32_t> out;
+std::vector<SlotId> LoweredLoad::to_nodes(std::span<const SlotId> device) const {
+  std::vector<SlotId> out;
   out.reserve(unit_of.size());
-  for (const std::uint32_t unit : unit_of) out.push_back(device[unit]);
+  for (const UnitId unit : unit_of) out.push_back(device[unit]);
   return out;
 }
 
@@ -99,8 +98,8 @@ LoweredLoad lower_load(const LoadProblem& problem) {
   add_nets(problem, out.unit_of, builder);
   builder.set_order(order_of(problem, out.unit_of, units.size()));
   out.instance = std::move(builder).build();
-  Rows unit_rows;
-  for (const std::uint32_t unit : out.unit_of) unit_rows.append({&unit, 1});
+  RowsOf<std::uint32_t, UnitId> unit_rows;
+  for (const UnitId unit : out.unit_of) unit_rows.append({&unit, 1});
   out.nodes = transpose(unit_rows, out.instance.num_units());
   return out;
 }

@@ -5,7 +5,7 @@
 //
 //   LoweredLoad lowered = lower_load(problem);
 //   LoadAnswer answer = refine(lowered.instance, {.time_budget = 1, .seed = 7}, {});
-//   std::vector<std::uint32_t> device = lowered.to_nodes(answer.device);
+//   std::vector<SlotId> device = lowered.to_nodes(answer.device);
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace kerf::place {
 
 struct LoweredLoad {
   Instance instance;
-  std::vector<std::uint32_t> unit_of;  // by node
-  Rows nodes;                          // by unit, ascending
+  std::vector<UnitId> unit_of;          // by node
+  RowsOf<UnitId, std::uint32_t> nodes;  // by unit, ascending
 
   // From device[unit] to device[node].
-  std::vector<std::uint32_t> to_nodes(std::span<const std::uint32_t> device) const;
+  std::vector<SlotId> to_nodes(std::span<const SlotId> device) const;
 };
 
 // Units are numbered by their first nodes, all CPUs are one. Forward edges order the units. A unit

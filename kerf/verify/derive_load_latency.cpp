@@ -34,7 +34,7 @@ std::vector<std::size_t> order_of(const Edges& edges) {
 
 class SampleWalk {
  public:
-  SampleWalk(const LoadProblem& problem, std::span<const std::uint32_t> device)
+  SampleWalk(const LoadProblem& problem, std::span<const SlotId> device)
       : problem_(problem), device_(device) {}
 
   double run(bool serial) {
@@ -123,7 +123,7 @@ class SampleWalk {
   }
 
   const LoadProblem& problem_;
-  std::span<const std::uint32_t> device_;
+  std::span<const SlotId> device_;
   std::vector<std::size_t> group_;                          // by node
   std::vector<std::map<std::size_t, std::size_t>> pieces_;  // by accelerator: returns to group
   Edges after_;                                             // by group
@@ -133,7 +133,7 @@ class SampleWalk {
 
 }  // namespace
 
-double derive_load_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
+double derive_load_latency(const LoadProblem& problem, std::span<const SlotId> device,
                            bool serial) {
   return SampleWalk(problem, device).run(serial);
 }

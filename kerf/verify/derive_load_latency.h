@@ -15,7 +15,6 @@ namespace kerf::derive {
 // Infinite when pieces of accelerators wait for each other in a circle. Edges must make none.
 //
 // Complexity: edges x devices.
-double derive_load_latency(const LoadProblem& problem, std::span<const std::uint32_t> device,
-                           bool serial);
+double derive_load_latency(const LoadProblem& problem, std::span<const SlotId> device, bool serial);
 
 }  // namespace kerf::derive

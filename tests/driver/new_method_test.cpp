@@ -28,9 +28,8 @@ place::LoadAnswer deal_out(const place::Instance& instance, const place::LoadOpt
   const std::size_t units = instance.num_units();
   const auto devices = static_cast<std::size_t>(instance.num_devices);
   for (std::size_t t = 0; t < units; ++t) {
-    answer.device.push_back(instance.on_accelerator[t] != 0
-                                ? static_cast<std::uint32_t>(t * devices / units)
-                                : instance.cpu);
+    answer.device.push_back(instance.on_accelerator[t] != 0 ? SlotId{t * devices / units}
+                                                            : instance.cpu);
   }
   answer.objective = place::find_loads(instance, answer.device).busiest;
   return answer;

@@ -58,7 +58,7 @@ struct Cheaper {
   static void tell(LoadPlan& plan) { plan.value *= 0.9; }
 };
 struct AllOnOne {
-  static void tell(LoadPlan& plan) { plan.device.assign(plan.device.size(), 0); }
+  static void tell(LoadPlan& plan) { plan.device.assign(plan.device.size(), SlotId{0}); }
 };
 struct LosesANode {
   static void tell(LoadPlan& plan) { plan.device.pop_back(); }

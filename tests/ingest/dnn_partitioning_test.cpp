@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kerf/base/error.h"
+#include "tests/support/ids.h"
 
 namespace kerf {
 namespace {
@@ -57,7 +58,7 @@ TEST(DnnPartitioning, IsReadAsItIs) {
 TEST(DnnPartitioning, IsScoredOncePerTensorAndDevice) {
   const LoadProblem problem = small();
   // 7 | 8 | 9 on the CPU: 7's tensor leaves once, arrives once; 8's leaves once; the CPU pays none.
-  const std::vector<std::uint32_t> device{0, 1, 2};
+  const std::vector<SlotId> device = slots({0, 1, 2});
   const Loads loads = find_loads(problem, device);
   EXPECT_EQ(loads.transfer[0], 0.5);
   EXPECT_EQ(loads.transfer[1], 0.75);
@@ -71,8 +72,8 @@ TEST(DnnPartitioning, IsScoredOncePerTensorAndDevice) {
 
 TEST(DnnPartitioning, KnowsWhatIsContiguous) {
   const LoadProblem problem = small();
-  EXPECT_TRUE(is_contiguous(problem, std::vector<std::uint32_t>{0, 0, 1}));
-  EXPECT_FALSE(is_contiguous(problem, std::vector<std::uint32_t>{0, 1, 0}));
+  EXPECT_TRUE(is_contiguous(problem, slots({0, 0, 1})));
+  EXPECT_FALSE(is_contiguous(problem, slots({0, 1, 0})));
 }
 
 TEST(DnnPartitioning, RefusesWhatIsWrongByName) {

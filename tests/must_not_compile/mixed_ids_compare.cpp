@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-// expect-error: no match for|invalid operands
+// expect-error: no match for|invalid operands|deleted
 #include "kerf/base/id.h"
 
 kerf::NodeId node{1};

@@ -224,7 +224,7 @@ TEST(FormStages, MakesNoCyclesWhereDevicesWaitForEachOther) {
 TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
   if (!place::has_metis()) GTEST_SKIP() << "built without METIS";
   place::Devices devices;
-  devices.cpu = 3;
+  devices.cpu = SlotId{3};
   devices.num_devices = 4;
   devices.slowness.assign(3, 1);
   devices.memory.assign(4, kInfinity);
@@ -233,7 +233,7 @@ TEST(MetisStarts, PlaceEveryUnitAndBalanceWhatTheyPlace) {
   for (std::uint32_t u = 0; u < kUnits; ++u) {
     builder.add_unit({.accelerator_time = 1, .cpu_time = 10, .on_accelerator = u != 5});
   }
-  for (std::uint32_t u = 0; u + 1 < kUnits; ++u) builder.add_net(1, u, {{u + 1}});
+  for (UnitId u{0}; u + 1 < kUnits; ++u) builder.add_net(1, u, {{UnitId{u + 1}}});
   const place::Instance problem = std::move(builder).build();
   const auto starts = place::metis_starts(problem, 1);
   ASSERT_EQ(starts.size(), 3U);

@@ -20,15 +20,16 @@
 #include "kerf/place/acyclic/order_cut.h"
 #include "kerf/place/acyclic/part_state.h"
 #include "kerf/place/order/two_way_orders.h"
+#include "tests/support/ids.h"
 
 namespace kerf::place {
 namespace {
 
-using Part = std::vector<std::uint32_t>;
+using Part = Split;
 
 struct Tensor {
-  std::uint32_t source = 0;
-  Part readers;
+  UnitId source;
+  std::vector<UnitId> readers;
   double cost = 1;
 };
 
@@ -40,7 +41,7 @@ Instance make_groups(const std::vector<Unit>& list, const std::vector<Tensor>& t
   for (const Unit& group : list) builder.add_unit(group);
   for (const Tensor& tensor : tensors) {
     builder.add_net(tensor.cost, tensor.source, tensor.readers);
-    for (const std::uint32_t reader : tensor.readers) builder.add_edge(tensor.source, reader);
+    for (const UnitId reader : tensor.readers) builder.add_edge(tensor.source, reader);
   }
   return std::move(builder).build();
 }
@@ -50,11 +51,11 @@ Instance random_groups(Rng& rng, std::uint32_t count, Charging charging) {
   std::vector<Unit> list(count);
   std::vector<Tensor> tensors;
   const double expensive = rng.below(2) == 0 ? 0.5 : 3;
-  for (std::uint32_t g = 0; g < count; ++g) {
+  for (UnitId g{0}; g < count; ++g) {
     list[g].accelerator_time = rng.below(6) == 0 ? 0 : 1 + static_cast<double>(rng.below(8));
     list[g].bytes = 1 + static_cast<double>(rng.below(5));
     Tensor tensor{g, {}, expensive * (1 + static_cast<double>(rng.below(4)))};
-    for (std::uint32_t to = g + 1; to < count; ++to) {
+    for (UnitId to{g + 1}; to < count; ++to) {
       if (rng.below(count) < 2 + (to == g + 1 ? count / 3 : 0)) tensor.readers.push_back(to);
     }
     if (!tensor.readers.empty()) tensors.push_back(tensor);
@@ -81,21 +82,21 @@ Figures find_figures(const Instance& groups, const AcyclicOptions& options, cons
   std::vector<int> count(k, 0);
   std::vector<int> timed(k, 0);
   double total = 0;
-  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+  for (UnitId g{0}; g < groups.num_units(); ++g) {
     const Unit group = groups.unit(g);
     time[part[g]] += group.accelerator_time;
     bytes[part[g]] += group.bytes;
     total += group.accelerator_time;
     ++count[part[g]];
     timed[part[g]] += group.accelerator_time > 0 ? 1 : 0;
-    for (const std::uint32_t to : groups.successors[g]) {
+    for (const UnitId to : groups.successors[g]) {
       out.is_acyclic = out.is_acyclic && part[g] <= part[to];
     }
   }
-  for (std::uint32_t net = 0; net < groups.num_nets(); ++net) {
+  for (NetId net{0}; net < groups.num_nets(); ++net) {
     std::vector<bool> reads(k, false);
     const std::uint32_t home = part[groups.source[net]];
-    for (const std::uint32_t pin : groups.pins[net]) reads[part[pin]] = true;
+    for (const UnitId pin : groups.pins[net]) reads[part[pin]] = true;
     reads[home] = false;
     const auto others = static_cast<double>(std::count(reads.begin(), reads.end(), true));
     out.cut += others * groups.cost[net];
@@ -134,8 +135,8 @@ bool is_before(const Best& a, const Best& b) {
 
 Best brute_force(const Instance& groups, const AcyclicOptions& options) {
   Best best;
-  Part part(groups.num_units(), 0);
-  const auto place = [&](const auto& self, std::uint32_t g) -> void {
+  Part part(groups.num_units());
+  const auto place = [&](const auto& self, UnitId g) -> void {
     if (g == groups.num_units()) {
       const Figures figures = find_figures(groups, options, part);
       if (figures.memory_excess > 0) return;
@@ -143,11 +144,11 @@ Best brute_force(const Instance& groups, const AcyclicOptions& options) {
       if (is_before(value, best)) best = value;
       return;
     }
-    std::uint32_t first = 0;
-    for (const std::uint32_t from : groups.predecessors[g]) first = std::max(first, part[from]);
-    for (part[g] = first; part[g] < options.parts.size(); ++part[g]) self(self, g + 1);
+    SlotId first{0};
+    for (const UnitId from : groups.predecessors[g]) first = std::max(first, part[from]);
+    for (part[g] = first; part[g] < options.parts.size(); ++part[g]) self(self, UnitId{g + 1});
   };
-  place(place, 0);
+  place(place, UnitId{0});
   return best;
 }
 
@@ -242,12 +243,12 @@ Instance large_random_groups(std::uint32_t count) {
   Rng rng(11);
   std::vector<Unit> list(count);
   std::vector<Tensor> tensors;
-  for (std::uint32_t g = 0; g < count; ++g) {
+  for (UnitId g{0}; g < count; ++g) {
     list[g].accelerator_time = rng.uniform();
     list[g].bytes = 1;
     Tensor tensor{g, {}, rng.uniform()};
     for (int i = 0; i < 2; ++i) {
-      const auto to = g + 1 + static_cast<std::uint32_t>(rng.below(i == 0 ? 5 : 300));
+      const UnitId to{g + 1 + rng.below(i == 0 ? 5 : 300)};
       if (to < count && !std::ranges::count(tensor.readers, to)) tensor.readers.push_back(to);
     }
     if (!tensor.readers.empty()) tensors.push_back(tensor);
@@ -283,7 +284,7 @@ TEST(Acyclic, BeatsTheBestRunsOfTheNaturalOrder) {
   const Goal goal = find_goal(level, options);
   Rng rng(1);
   double work = 0;
-  const Numbers runs =
+  const Split runs =
       cut_order(level, goal, find_order(level, TwoWayOrder::natural, false, rng), work);
   EXPECT_LE(answer.largest_load, 0.97 * find_figures(groups, options, runs).largest_load);
 }
@@ -312,12 +313,12 @@ std::vector<Unit> equal_groups(std::uint32_t count, double time) {
 }
 
 TEST(Acyclic, TakesOnePart) {
-  const Instance groups =
-      make_groups(equal_groups(5, 2), {{0, {1, 2}, 1}, {1, {4}, 1}}, Charging::link);
+  const Instance groups = make_groups(
+      equal_groups(5, 2), {{0_unit, {1_unit, 2_unit}, 1}, {1_unit, {4_unit}, 1}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(1);
   const AcyclicAnswer answer = acyclic_partition(groups, options);
-  EXPECT_EQ(answer.part, Part(5, 0));
+  EXPECT_EQ(answer.part, Part(5, 0_slot));
   EXPECT_EQ(answer.largest_load, 10);
   EXPECT_EQ(answer.cut, 0);
 }
@@ -329,8 +330,8 @@ TEST(Acyclic, TakesNoGroups) {
 }
 
 TEST(Acyclic, TakesMorePartsThanGroups) {
-  const Instance groups =
-      make_groups(equal_groups(3, 2), {{0, {1}, 0.5}, {1, {2}, 0.5}}, Charging::link);
+  const Instance groups = make_groups(
+      equal_groups(3, 2), {{0_unit, {1_unit}, 0.5}, {1_unit, {2_unit}, 0.5}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(5);
   for (const Minimise minimise : {Minimise::edge_cut, Minimise::stage_time}) {
@@ -343,7 +344,7 @@ TEST(Acyclic, TakesMorePartsThanGroups) {
 
 TEST(Acyclic, TakesGroupsWithoutTime) {
   std::vector<Tensor> chain;
-  for (std::uint32_t g = 0; g + 1 < 50; ++g) chain.push_back({g, {g + 1}, 1});
+  for (UnitId g{0}; g + 1 < 50; ++g) chain.push_back({g, {UnitId{g + 1}}, 1});
   const Instance groups = make_groups(equal_groups(50, 0), chain, Charging::host_staged);
   AcyclicOptions options;
   options.parts.resize(3);
@@ -360,7 +361,7 @@ TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
   std::vector<Unit> list = equal_groups(40, 0);
   list[20].accelerator_time = 100;
   std::vector<Tensor> chain;
-  for (std::uint32_t g = 0; g + 1 < 40; ++g) chain.push_back({g, {g + 1}, 1});
+  for (UnitId g{0}; g + 1 < 40; ++g) chain.push_back({g, {UnitId{g + 1}}, 1});
   AcyclicOptions options;
   options.parts.resize(4);
   const AcyclicAnswer by_time =
@@ -377,7 +378,9 @@ TEST(Acyclic, LeavesAGroupThatOutweighsAllOthersAlone) {
 
 TEST(Acyclic, BalancesSeveralComponents) {
   std::vector<Tensor> tensors;
-  for (std::uint32_t g = 0; g < 60; g += 3) tensors.push_back({g, {g + 1, g + 2}, 1});
+  for (std::uint32_t g = 0; g < 60; g += 3) {
+    tensors.push_back({UnitId{g}, {UnitId{g + 1}, UnitId{g + 2}}, 1});
+  }
   const Instance groups = make_groups(equal_groups(61, 1), tensors, Charging::link);
   AcyclicOptions options;
   options.parts.resize(4);
@@ -395,8 +398,8 @@ TEST(Acyclic, BalancesSeveralComponents) {
 
 TEST(Acyclic, ContractsAStarWithoutEnd) {
   const std::uint32_t count = 20000;
-  Tensor tensor{0, Part(count - 1), 1};
-  std::iota(tensor.readers.begin(), tensor.readers.end(), 1U);
+  Tensor tensor{0_unit, std::vector<UnitId>(count - 1), 1};
+  std::iota(tensor.readers.begin(), tensor.readers.end(), 1_unit);
   const Instance groups = make_groups(equal_groups(count, 1), {tensor}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(4);
@@ -407,7 +410,8 @@ TEST(Acyclic, ContractsAStarWithoutEnd) {
 }
 
 TEST(Acyclic, SaysWhenNothingFits) {
-  const Instance groups = make_groups(equal_groups(9, 1), {{0, {1, 2}, 1}}, Charging::link);
+  const Instance groups =
+      make_groups(equal_groups(9, 1), {{0_unit, {1_unit, 2_unit}, 1}}, Charging::link);
   AcyclicOptions options;
   options.parts.resize(2);
   for (PartLimit& part : options.parts) part.memory = 4;
@@ -447,13 +451,13 @@ TEST(AcyclicOrders, PutEveryVertexAfterItsPredecessors) {
        {TwoWayOrder::natural, TwoWayOrder::depth_first, TwoWayOrder::least_cut, TwoWayOrder::levels,
         TwoWayOrder::random}) {
     for (const bool backwards : {false, true}) {
-      const Numbers order = find_order(level, kind, backwards, rng);
+      const Order order = find_order(level, kind, backwards, rng);
       ASSERT_EQ(order.size(), level.num_units());
       Numbers position(level.num_units(), 0);
       for (std::uint32_t i = 0; i < order.size(); ++i) position[order[i]] = i + 1;
-      for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+      for (UnitId v{0}; v < level.num_units(); ++v) {
         EXPECT_GT(position[v], 0U);
-        for (const std::uint32_t to : level.successors[v]) EXPECT_LT(position[v], position[to]);
+        for (const UnitId to : level.successors[v]) EXPECT_LT(position[v], position[to]);
       }
     }
   }
@@ -468,24 +472,23 @@ TEST(AcyclicCoarsening, KeepsSumsAndOrderAndParts) {
   const Goal goal = find_goal(base, options);
   Rng rng(9);
   double work = 0;
-  const Numbers part =
-      cut_order(base, goal, find_order(base, TwoWayOrder::levels, true, rng), work);
-  for (const Numbers* inside : {static_cast<const Numbers*>(nullptr), &part}) {
+  const Split part = cut_order(base, goal, find_order(base, TwoWayOrder::levels, true, rng), work);
+  for (const Split* inside : {static_cast<const Split*>(nullptr), &part}) {
     for (int round = 0; round < 8; ++round) {
       const std::vector<Contraction> steps = coarsen(base, goal, {300, inside}, rng, work);
       ASSERT_FALSE(steps.empty());
-      Numbers projected = part;
+      Split projected = part;
       for (const Contraction& step : steps) {
         const Instance& level = step.instance;
         EXPECT_NEAR(level.total_accelerator_time(), goal.total_time, 1e-6);
-        for (std::uint32_t v = 0; v < level.num_units(); ++v) {
-          for (const std::uint32_t to : level.successors[v]) ASSERT_LT(v, to);
+        for (UnitId v{0}; v < level.num_units(); ++v) {
+          for (const UnitId to : level.successors[v]) ASSERT_LT(v, to);
         }
         if (inside == nullptr) continue;
-        Numbers coarse(level.num_units(), 9);
+        Split coarse(level.num_units());
         for (std::size_t v = 0; v < projected.size(); ++v) {
-          std::uint32_t& p = coarse[step.group_of[v]];
-          EXPECT_TRUE(p == 9 || p == projected[v]);
+          SlotId& p = coarse[step.group_of[v]];
+          EXPECT_TRUE(!p.valid() || p == projected[v]);
           p = projected[v];
         }
         projected = coarse;
@@ -511,12 +514,11 @@ TEST(AcyclicState, KeepsUpWithRandomMoves) {
     options.parts[1].slowness = 3;
     const Instance level = with_parts(groups, options);
     const Goal goal = find_goal(level, options);
-    PartState state(level, goal, Numbers(level.num_units(), 2));
+    PartState state(level, goal, Split(level.num_units(), 2_slot));
     for (int i = 0; i < 500; ++i) {
-      const auto v = static_cast<std::uint32_t>(rng.below(level.num_units()));
+      const UnitId v{rng.below(level.num_units())};
       const PartState::Range range = state.range_of(v);
-      const auto to =
-          range.first + static_cast<std::uint32_t>(rng.below(range.last - range.first + 1));
+      const SlotId to{range.first + rng.below(range.last - range.first + 1)};
       if (to == state.part()[v]) continue;
       state.move(v, to);
       const Figures figures =

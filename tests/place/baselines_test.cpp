@@ -10,6 +10,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/binpack2d/binpack2d.h"
@@ -23,7 +24,7 @@ namespace kerf {
 namespace {
 
 using place::LoadAnswer;
-using Split = std::vector<std::uint32_t>;
+using place::Split;
 
 constexpr double kRounding = 1e-7;
 
@@ -55,7 +56,7 @@ double pipedream_value(const LoadProblem& problem, const Split& device) {
     bytes[device[n]] += node.bytes;
   }
   double worst = 0;
-  for (std::uint32_t d = 0; d < compute.size(); ++d) {
+  for (SlotId d{0}; d < compute.size(); ++d) {
     if (bytes[d] > problem.memory_of(d)) return kInfinity;
     worst = std::max(worst, compute[d]);
   }
@@ -87,21 +88,18 @@ double best_runs(const LoadProblem& problem, const Split& devices, std::size_t n
 
 // The devices as they come, and the fastest first: both are tried.
 std::vector<Split> device_orders(const LoadProblem& problem) {
-  Split given(problem.num_devices());
-  std::iota(given.begin(), given.end(), 0U);
+  const Split given = count_up<SlotId>(problem.num_devices());
   Split fastest = given;
   if (!problem.slowness.empty()) {
     std::stable_sort(fastest.begin(), fastest.begin() + problem.num_accelerators,
-                     [&](std::uint32_t a, std::uint32_t b) {
-                       return problem.slowness[a] < problem.slowness[b];
-                     });
+                     [&](SlotId a, SlotId b) { return problem.slowness[a] < problem.slowness[b]; });
   }
   return {given, fastest};
 }
 
 bool follows(const Split& split, const Split& devices) {
   std::size_t at = 0;
-  for (const std::uint32_t device : split) {
+  for (const SlotId device : split) {
     while (at < devices.size() && devices[at] != device) ++at;
     if (at == devices.size()) return false;
   }
@@ -168,7 +166,7 @@ TEST(Pipedream, CountsLongSkipsAtEveryBorderTheyCross) {
   // than; any run of at most 5 will do.
   EXPECT_DOUBLE_EQ(pipedream_value(problem, split), 5);
   problem.nodes[0].transfer = 20;
-  EXPECT_EQ(place::pipedream(place::to_instance(problem), {}).device, Split(8, 0U));
+  EXPECT_EQ(place::pipedream(place::to_instance(problem), {}).device, Split(8, SlotId{0}));
 }
 
 TEST(Pipedream, GivesNothingWhereNoRunsFit) {

@@ -24,6 +24,7 @@
 #include "kerf/ingest/dnn_partitioning.h"
 #include "kerf/place/ideals/decide.h"
 #include "kerf/place/lower_load.h"
+#include "tests/support/ids.h"
 #include "tests/support/published.h"
 
 namespace kerf {
@@ -128,17 +129,16 @@ void vary(LoadProblem& problem, std::uint64_t seed) {
 }
 
 // Edges among units that a chain of ideals may not run against.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem& problem,
-                                                              const place::LoweredLoad& units) {
+PairsOf<UnitId, UnitId> order_of(const LoadProblem& problem, const place::LoweredLoad& units) {
   std::vector<bool> orphan(units.instance.num_units(), true);
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     if (!problem.nodes[n].backward) orphan[units.unit_of[n]] = false;
   }
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> out;
+  PairsOf<UnitId, UnitId> out;
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
     for (const std::uint32_t to : problem.successors[n]) {
-      const std::uint32_t a = units.unit_of[n];
-      const std::uint32_t b = units.unit_of[to];
+      const UnitId a = units.unit_of[n];
+      const UnitId b = units.unit_of[to];
       if (!problem.nodes[n].backward && !problem.nodes[to].backward) out.emplace_back(a, b);
       const bool both = problem.nodes[n].backward && problem.nodes[to].backward;
       if (both && (orphan[a] || orphan[b])) out.emplace_back(b, a);
@@ -148,8 +148,8 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> order_of(const LoadProblem&
 }
 
 // Devices can be put in a row that no edge runs against: take away one without a predecessor.
-bool has_row(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& order,
-             const std::vector<std::uint32_t>& device, std::size_t num_devices) {
+bool has_row(const PairsOf<UnitId, UnitId>& order, const std::vector<SlotId>& device,
+             std::size_t num_devices) {
   std::vector<bool> gone(num_devices, false);
   for (std::size_t round = 0; round < num_devices; ++round) {
     std::vector<bool> waits(num_devices, false);
@@ -166,9 +166,9 @@ double least_of_all(const LoadProblem& problem) {
   const place::Instance& units = lowered.instance;
   const auto order = order_of(problem, lowered);
   const std::size_t num_devices = problem.num_devices();
-  std::vector<std::uint32_t> device(units.num_units(), 0);
+  std::vector<SlotId> device(units.num_units(), 0_slot);
   double best = kInfinity;
-  while (true) {
+  do {
     bool allowed = has_row(order, device, num_devices);
     for (std::size_t u = 0; u < device.size(); ++u) {
       allowed = allowed && (units.on_accelerator[u] != 0 || device[u] == units.cpu);
@@ -177,10 +177,8 @@ double least_of_all(const LoadProblem& problem) {
       const Loads loads = find_loads(problem, lowered.to_nodes(device));
       if (loads.fits) best = std::min(best, loads.busiest);
     }
-    std::size_t digit = 0;
-    while (digit < device.size() && ++device[digit] == num_devices) device[digit++] = 0;
-    if (digit == device.size()) return best;
-  }
+  } while (next_split(device, num_devices));
+  return best;
 }
 
 void expect_valid(const LoadProblem& problem, const LoadAnswer& answer) {
@@ -288,7 +286,7 @@ class AllPairs {
       for (std::size_t to = from + 1; to < ideals_.size(); ++to) {
         if ((ideals_[from] & ~ideals_[to]) != 0) continue;
         const std::uint32_t stage = ideals_[to] & ~ideals_[from];
-        for (std::uint32_t d = 0; d < num_devices; ++d) {
+        for (SlotId d{0}; d < num_devices; ++d) {
           const double stage_load = load(stage, d);
           if (stage_load == kInfinity) continue;
           for (std::uint32_t used = 0; used < choices; ++used) {
@@ -308,20 +306,20 @@ class AllPairs {
       return (set >> edge.second & 1) == 0 || (set >> edge.first & 1) == 1;
     });
   }
-  double load(std::uint32_t stage, std::uint32_t device) const {
+  double load(std::uint32_t stage, SlotId device) const {
     const bool is_cpu = device == units_.cpu;
     double load = 0;
     double bytes = 0;
-    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+    for (UnitId u{0}; u < units_.num_units(); ++u) {
       if ((stage >> u & 1) == 0) continue;
       if (!is_cpu && units_.on_accelerator[u] == 0) return kInfinity;
       load += units_.time(u, device);
       bytes += units_.bytes[u];
     }
     if (bytes > units_.memory[device]) return kInfinity;
-    for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
+    for (NetId net{0}; net < units_.num_nets(); ++net) {
       std::size_t inside = 0;
-      for (const std::uint32_t unit : units_.pins[net]) inside += stage >> unit & 1;
+      for (const UnitId unit : units_.pins[net]) inside += stage >> unit & 1;
       const bool is_cut = inside > 0 && inside < units_.pins[net].size();
       const bool is_made_inside = (stage >> units_.source[net] & 1) == 1;
       const bool is_free = units_.charging == Charging::link ? is_made_inside : is_cpu;
@@ -331,7 +329,7 @@ class AllPairs {
   }
 
   place::Instance units_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> order_;
+  PairsOf<UnitId, UnitId> order_;
   std::vector<std::uint32_t> ideals_;
 };
 
@@ -569,8 +567,7 @@ TEST(TheContiguousSearch, KeepsTheLargeDeviceForWhatFitsNoOther) {
                    {.id = 1, .accelerator_time = 1, .bytes = 5}};
   problem.successors = {{1}, {}};
   expect_decides(problem, 2);
-  EXPECT_EQ(find_contiguous(place::to_instance(problem), {}).device,
-            (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(find_contiguous(place::to_instance(problem), {}).device, slots({0, 1}));
 }
 
 // What x makes in no time is read by y and by z, which is as expensive to bring it to as all else:

@@ -20,6 +20,7 @@
 #include "kerf/place/mincut/cut_network.h"
 #include "kerf/place/mincut/max_flow.h"
 #include "kerf/place/mincut/prove.h"
+#include "tests/support/ids.h"
 #include "tests/support/published.h"
 
 namespace kerf::place {
@@ -111,10 +112,9 @@ std::vector<LoadShape> shapes() {
 
 // By trying all; infinite when nothing fits.
 double enumerate(const Instance& problem) {
-  const auto devices = static_cast<std::uint32_t>(problem.num_devices);
-  std::vector<std::uint32_t> device(problem.num_units(), 0);
+  Split device(problem.num_units(), 0_slot);
   double best = kNever;
-  for (;;) {
+  do {
     bool allowed = true;
     for (std::size_t u = 0; u < device.size(); ++u) {
       allowed = allowed && (problem.on_accelerator[u] != 0 || device[u] == problem.cpu);
@@ -123,10 +123,8 @@ double enumerate(const Instance& problem) {
       const Loads loads = find_loads(problem, device);
       if (loads.fits) best = std::min(best, loads.busiest);
     }
-    std::size_t u = 0;
-    while (u < device.size() && ++device[u] == devices) device[u++] = 0;
-    if (u == device.size()) return best;
-  }
+  } while (next_split(device, problem.num_devices));
+  return best;
 }
 
 Proof prove_it(const Instance& units, const LoadAnswer& incumbent,
@@ -156,7 +154,7 @@ Flow least_load(const CutNetwork& network, const DeviceKind& kind, std::uint32_t
     Flow load = 0;
     for (std::uint32_t c = 0; c < network.num_units(); ++c) load += has(c) ? kind.time[c] : 0;
     const Instance& instance = *network.instance;
-    for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+    for (NetId net{0}; net < instance.num_nets(); ++net) {
       const auto pins = instance.pins[net];
       const auto inside = std::count_if(pins.begin(), pins.end(), has);
       const bool some = inside > 0;
@@ -250,7 +248,8 @@ TEST(APackingBound, IsExactWithoutCommunication) {
 // More than the search can tell apart.
 TEST(APackingBound, CountsUnitsOfManyDevices) {
   Devices devices;
-  devices.cpu = devices.num_devices = 64;
+  devices.cpu = 64_slot;
+  devices.num_devices = 64;
   devices.slowness.assign(64, 1);
   devices.memory.assign(64, 1000);
   InstanceBuilder builder(devices);

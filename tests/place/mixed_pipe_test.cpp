@@ -22,6 +22,7 @@
 #include "kerf/place/pipedream/pipedream.h"
 #include "kerf/place/portfolio/split_methods.h"
 #include "tests/place/random_load.h"
+#include "tests/support/ids.h"
 
 namespace kerf {
 namespace {
@@ -181,13 +182,13 @@ TEST(MixedPipe, CutsLinesIntoRunsInTheirOrder) {
     const place::Instance units = place::to_instance(problem);
     const place::Instance& flat = units;
     for (const place::Line& line : place::topological_lines(flat)) {
-      std::vector<std::uint32_t> sorted = line.order;
+      place::Order sorted = line.order;
       std::sort(sorted.begin(), sorted.end());
-      for (std::uint32_t u = 0; u < sorted.size(); ++u) ASSERT_EQ(sorted[u], u);
+      for (UnitId u{0}; u < sorted.size(); ++u) ASSERT_EQ(sorted[u], u);
       ASSERT_EQ(sorted.size(), units.num_units());
       EXPECT_NEAR(line.weight_before.back(), 1, kRounding);
       for (const std::size_t count : {0U, 1U, 3U, 7U, 20U, 50U}) {
-        const std::vector<std::uint32_t> block = place::cut_blocks(line, count);
+        const std::vector<UnitId> block = place::cut_blocks(line, count);
         EXPECT_EQ(block[line.order.front()], 0U);
         for (std::size_t i = 1; i < line.order.size(); ++i) {
           const std::uint32_t step = block[line.order[i]] - block[line.order[i - 1]];
@@ -235,10 +236,9 @@ TEST(ImproveBorders, NeverMakesTheBusiestDeviceBusierNorAMemoryTooFull) {
     const place::Instance& units = lowered.instance;
     const place::Instance& flat = units;
     Rng rng(seed);
-    std::vector<std::uint32_t> device;
-    for (std::uint32_t u = 0; u < units.num_units(); ++u) {
-      const auto accelerator =
-          static_cast<std::uint32_t>(rng.below(static_cast<std::uint64_t>(units.cpu)));
+    place::Split device;
+    for (UnitId u{0}; u < units.num_units(); ++u) {
+      const SlotId accelerator{rng.below(units.cpu)};
       device.push_back(units.on_accelerator[u] != 0 ? accelerator : units.cpu);
     }
     const Loads before = find_loads(units, device);
@@ -285,7 +285,7 @@ TEST(OneStageEach, GivesDevicesThatDoNotWaitForEachOther) {
 
 TEST(OneStageEach, KeepsASplitThatHasThemAlready) {
   const LoadProblem problem = chain_of({2, 1, 3, 3, 1, 2}, 3);
-  const std::vector<std::uint32_t> device = {2, 2, 0, 1, 1, 1};
+  const place::Split device = slots({2, 2, 0, 1, 1, 1});
   const LoadAnswer answer = place::one_stage_each(place::to_instance(problem), device, quick());
   ASSERT_FALSE(answer.device.empty());
   EXPECT_LE(answer.objective, 6);

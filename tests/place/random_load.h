@@ -15,6 +15,7 @@
 
 #include "kerf/base/rng.h"
 #include "kerf/place/lower_load.h"
+#include "tests/support/ids.h"
 
 namespace kerf {
 
@@ -29,7 +30,8 @@ struct RandomLoadOptions {
 };
 
 // The same problem with node `order[i]` in place i.
-inline LoadProblem renumber(const LoadProblem& problem, const std::vector<std::uint32_t>& order) {
+template <class Index>
+LoadProblem renumber(const LoadProblem& problem, const std::vector<Index>& order) {
   LoadProblem out = problem;
   std::vector<std::uint32_t> place(order.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) place[order[i]] = i;
@@ -97,16 +99,10 @@ inline LoadProblem random_load(std::uint64_t seed, const RandomLoadOptions& opti
 // Calls visit(device) for every way to place `units` units.
 template <class Visit>
 void for_every_split(std::size_t units, std::size_t num_devices, Visit&& visit) {
-  std::vector<std::uint32_t> device(units);
-  for (bool more = true; more;) {
+  std::vector<SlotId> device(units, 0_slot);
+  do {
     visit(device);
-    more = false;
-    for (std::uint32_t& each : device) {
-      more = each + 1 < num_devices;
-      each = more ? each + 1 : 0;
-      if (more) break;
-    }
-  }
+  } while (next_split(device, num_devices));
 }
 
 // The least max load of all splits; infinity: none fits.
@@ -123,8 +119,7 @@ inline double best_load(const LoadProblem& problem) {
 }
 
 // Nobody waits for somebody who waits for them.
-inline bool devices_are_acyclic(const LoadProblem& problem,
-                                const std::vector<std::uint32_t>& device) {
+inline bool devices_are_acyclic(const LoadProblem& problem, const std::vector<SlotId>& device) {
   const std::size_t devices = problem.num_devices();
   std::vector<std::vector<bool>> reaches(devices, std::vector<bool>(devices));
   for (std::size_t n = 0; n < problem.nodes.size(); ++n) {

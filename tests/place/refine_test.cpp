@@ -26,12 +26,11 @@
 #include "kerf/place/refine/latency_search.h"
 #include "kerf/place/refine/latency_timer.h"
 #include "kerf/place/refine/split_state.h"
+#include "tests/support/ids.h"
 #include "tests/support/published.h"
 
 namespace kerf::place {
 namespace {
-
-using Split = std::vector<std::uint32_t>;
 
 // Nodes in topological order; expensive and cheap tensors, colours, tight memory and CPUs come and
 // go with the seed.
@@ -95,15 +94,12 @@ bool is_valid(const Instance& problem, const Split& device) {
 
 // The least `score` of all valid splits; infinite when there is none.
 double least(const Instance& problem, const std::function<double(const Split&)>& score) {
-  const std::uint32_t devices = problem.num_devices;
-  Split device(problem.num_units(), 0);
+  Split device(problem.num_units(), 0_slot);
   double best = kInfinity;
-  for (;;) {
+  do {
     if (is_valid(problem, device)) best = std::min(best, score(device));
-    std::size_t u = 0;
-    while (u < device.size() && ++device[u] == devices) device[u++] = 0;
-    if (u == device.size()) return best;
-  }
+  } while (next_split(device, problem.num_devices));
+  return best;
 }
 
 double least_load(const Instance& problem) {
@@ -113,9 +109,7 @@ double least_load(const Instance& problem) {
 Split random_split(const Instance& problem, Rng& rng) {
   Split device;
   for (const std::uint8_t on_accelerator : problem.on_accelerator) {
-    device.push_back(on_accelerator != 0
-                         ? static_cast<std::uint32_t>(rng.below(problem.num_devices))
-                         : problem.cpu);
+    device.push_back(on_accelerator != 0 ? SlotId{rng.below(problem.num_devices)} : problem.cpu);
   }
   return device;
 }
@@ -146,12 +140,12 @@ TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
     Rng rng(seed);
     SplitState state(units, random_split(problem, rng));
     for (int i = 0; i < 60; ++i) {
-      const auto a = static_cast<std::uint32_t>(rng.below(units.num_units()));
-      const auto b = static_cast<std::uint32_t>(rng.below(units.num_units()));
-      const std::uint32_t from = state.device(a);
-      const std::uint32_t to = state.device(b);
+      const UnitId a{rng.below(units.num_units())};
+      const UnitId b{rng.below(units.num_units())};
+      const SlotId from = state.device(a);
+      const SlotId to = state.device(b);
       if (from == to) {
-        const auto other = static_cast<std::uint32_t>(rng.below(units.num_devices));
+        const SlotId other{rng.below(units.num_devices)};
         if (other != to) state.move(a, other);
       } else {
         const SplitState::Change change = state.peek_swap(a, b);
@@ -163,7 +157,7 @@ TEST(ASplitState, KeepsUpTheLoadsThatFindLoadsFinds) {
         EXPECT_NEAR(state.load(to), joined, 1e-9);
       }
       const Loads loads = find_loads(problem, state.devices());
-      for (std::uint32_t d = 0; d < units.num_devices; ++d) {
+      for (SlotId d{0}; d < units.num_devices; ++d) {
         EXPECT_NEAR(state.load(d), loads.compute[d] + loads.transfer[d], 1e-9);
       }
     }
@@ -197,7 +191,7 @@ TEST(Anneal, FillsSlowDevicesAsFullAsFastOnes) {
     for (const double slowness : its.slowness) speed += 1 / slowness;
     const Instance units = to_instance(problem);
     const Annealed found =
-        anneal(units, Split(300, 0), {.work = 10'000'000}, 0, StopClock(600), rng);
+        anneal(units, Split(300, 0_slot), {.work = 10'000'000}, 0, StopClock(600), rng);
     EXPECT_EQ(found.device.size(), 300U);
     EXPECT_GE(found.busiest, work / speed * (1 - 1e-9));
     EXPECT_LE(found.busiest, work / speed * 1.0002);
@@ -225,12 +219,12 @@ TEST(ACutOrder, IsTheBestOfAllCutsOfALine) {
     const Instance& units = problem;
     Rng rng(seed);
     const StopClock clock(600);
-    const auto order = grow_order(units, 0, 0.1, clock, rng);
+    const auto order = grow_order(units, 0_unit, 0.1, clock, rng);
     ASSERT_EQ(order.size(), problem.num_units());
     const double best = least(problem, [&](const Split& device) {
       std::vector<bool> seen(problem.cpu + 1, false);
       for (std::size_t i = 0; i < order.size(); ++i) {
-        const std::uint32_t d = device[order[i]];
+        const SlotId d = device[order[i]];
         if (i > 0 && device[order[i - 1]] == d) continue;
         if (seen[d]) return kInfinity;
         seen[d] = true;
@@ -253,11 +247,11 @@ TEST(ACutOrder, HasTheLeastSumOfTimesWhereThatIsAsked) {
     if (units.charging == Charging::link || units.memory.back() < kInfinity) continue;
     Rng rng(seed);
     const StopClock clock(600);
-    const auto order = grow_order(units, 0, 0.1, clock, rng);
+    const auto order = grow_order(units, 0_unit, 0.1, clock, rng);
     const auto sum_of = [&](const Split& device) {
       const Loads loads = find_loads(units, device);
       double sum = 0;
-      for (std::uint32_t d = 0; d < units.num_devices; ++d) {
+      for (SlotId d{0}; d < units.num_devices; ++d) {
         sum += loads.compute[d] + (d == units.cpu ? 0 : loads.transfer[d]);
       }
       return sum;
@@ -265,7 +259,7 @@ TEST(ACutOrder, HasTheLeastSumOfTimesWhereThatIsAsked) {
     const double best = least(units, [&](const Split& device) {
       std::vector<bool> seen(units.num_devices, false);
       for (std::size_t i = 0; i < order.size(); ++i) {
-        const std::uint32_t d = device[order[i]];
+        const SlotId d = device[order[i]];
         if (d == units.cpu || (i > 0 && device[order[i - 1]] == d)) continue;
         if (seen[d]) return kInfinity;
         seen[d] = true;
@@ -359,7 +353,7 @@ TEST(Refine, StopsAtWhatIsGoodEnoughOnAnyNumberOfThreads) {
 TEST(Refine, TakesStartsAndLeavesOutThoseThatDoNotFit) {
   const Instance problem = to_instance(random_problem(11, 8));
   const LoadAnswer best = refine(problem, {.seed = 1}, {});
-  const std::vector<Split> starts = {Split(problem.num_units(), 77), Split(), best.device};
+  const std::vector<Split> starts = {Split(problem.num_units(), 77_slot), Split(), best.device};
   const LoadAnswer again = refine(problem, {.seed = 2, .good_enough = best.objective}, starts);
   EXPECT_EQ(again.device, best.device);
   EXPECT_EQ(again.work, 0);
@@ -371,7 +365,7 @@ TEST(Refine, AnswersForNoUnitsAndForCpusAlone) {
   problem.num_accelerators = 0;
   problem.num_cpus = 1;
   const Instance units = to_instance(problem);
-  EXPECT_EQ(refine(units, {}, {}).device, Split(units.num_units(), 0));
+  EXPECT_EQ(refine(units, {}, {}).device, Split(units.num_units(), 0_slot));
 }
 
 // A clock that strikes at once still leaves a split that fits, and says so.
@@ -496,8 +490,8 @@ double least_latency(const LoadProblem& problem, bool serial) {
       best = std::min(best, timer.latency(lowered.to_nodes(device)));
       return;
     }
-    const Unit unit = units.unit(static_cast<std::uint32_t>(device.size()));
-    for (std::uint32_t d = 0; d <= units.cpu; ++d) {
+    const Unit unit = units.unit(UnitId{device.size()});
+    for (SlotId d{0}; d <= units.cpu; ++d) {
       const bool runs = d == units.cpu || (unit.on_accelerator && d <= used);
       if (!runs || bytes[d] + unit.bytes > units.memory[d]) continue;
       bytes[d] += unit.bytes;  // whole numbers

@@ -10,6 +10,7 @@
 
 #include "kerf/base/error.h"
 #include "tests/place/random_load.h"
+#include "tests/support/ids.h"
 
 namespace kerf {
 namespace {
@@ -34,7 +35,7 @@ class TheLoadVerifier : public ::testing::Test {
     problem_.successors = {{1}, {2}, {3}, {}};
     problem_.num_accelerators = 2;
     problem_.memory = 6;
-    plan_.device = {0, 0, 1, 1};
+    plan_.device = slots({0, 0, 1, 1});
     plan_.value = 3 + 4 + 0.5;
     plan_.contiguous = true;
     plan_.lower_bound = 5;
@@ -66,7 +67,7 @@ TEST_F(TheLoadVerifier, AcceptsASoundSplit) {
               }),
               IsEmpty());
   EXPECT_THAT(after([](P&, S& s) {
-                s.device = {2, 2, 2, 2};
+                s.device = slots({2, 2, 2, 2});
                 s.value = 40;
               }),
               IsEmpty());
@@ -79,17 +80,17 @@ TEST_F(TheLoadVerifier, AcceptsASoundSplit) {
 
 TEST_F(TheLoadVerifier, MissesNoChange) {
   EXPECT_THAT(after([](P&, S& s) { s.device.pop_back(); }), Contains("coverage"));
-  EXPECT_THAT(after([](P&, S& s) { s.device[0] = 3; }), Contains("device"));
+  EXPECT_THAT(after([](P&, S& s) { s.device[0] = 3_slot; }), Contains("device"));
   EXPECT_THAT(after([](P& p, S&) { p.nodes[0].on_accelerator = false; }), Contains("device"));
   EXPECT_THAT(after([](P& p, S& s) {
                 p.nodes[0].on_cpu = false;
-                s.device[0] = 2;
+                s.device[0] = 2_slot;
               }),
               Contains("device"));
   EXPECT_THAT(after([](P& p, S&) { p.nodes[0].colour = p.nodes[3].colour = 7; }),
               Contains("colour"));
   EXPECT_THAT(after([](P& p, S&) { p.memory = 5; }), Contains("limit"));
-  EXPECT_THAT(after([](P&, S& s) { s.device = {0, 1, 0, 1}; }), Contains("contiguous"));
+  EXPECT_THAT(after([](P&, S& s) { s.device = slots({0, 1, 0, 1}); }), Contains("contiguous"));
   EXPECT_THAT(after([](P&, S& s) { s.value = 7; }), Contains("objective"));
   EXPECT_THAT(after([](P&, S& s) { s.lower_bound = 8; }), Contains("bound"));
   EXPECT_THAT(after([](P&, S& s) { s.objective = Objective::latency; }), Contains("objective"));
@@ -97,7 +98,7 @@ TEST_F(TheLoadVerifier, MissesNoChange) {
 
 TEST_F(TheLoadVerifier, AgreesWithTheEvaluatorOnSeveralCpus) {
   problem_.num_cpus = 2;
-  plan_.device = {2, 2, 2, 1};
+  plan_.device = slots({2, 2, 2, 1});
   plan_.value = find_loads(problem_, plan_.device).busiest;
   EXPECT_EQ(plan_.value, 20);
   EXPECT_THAT(verify_load_plan(problem_, plan_, false), IsEmpty());
@@ -119,7 +120,7 @@ TEST(TheLoadVerifiersLatency, IsTheEvaluators) {
     plan.objective = Objective::latency;
     for (LoadNode& node : problem.nodes) {
       node.on_accelerator = node.on_cpu = true;
-      plan.device.push_back(static_cast<std::uint32_t>(rng.below(problem.num_devices())));
+      plan.device.emplace_back(rng.below(problem.num_devices()));
     }
     const bool serial = rng.below(2) == 0;
     plan.value = find_latency(problem, plan.device, serial);

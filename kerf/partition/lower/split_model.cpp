@@ -78,7 +78,7 @@ class ModelMaker {
       if (d != odd) model_.devices.emplace_back(d);
     }
     place::Devices& out = modelled_;
-    out.cpu = static_cast<std::uint32_t>(model_.devices.size());
+    out.cpu = SlotId{model_.devices.size()};
     out.num_devices = out.cpu + (odd < figures_.size() ? 1 : 0);
     out.charging =
         problem_.comm_model == CommModel::host_staged ? Charging::host_staged : Charging::link;
@@ -150,7 +150,7 @@ class ModelMaker {
     for (const Unit& unit : model_.units) {
       for (const StorageId storage : unit.weights) ++users[storage.index()];
     }
-    for (std::uint32_t u = 0; u < model_.units.size(); ++u) {
+    for (UnitId u{0}; u < model_.units.size(); ++u) {
       const Unit& unit = model_.units[u];
       place::Unit placed{unit.time / accelerator_speed_, unit.time / cpu_speed_};
       for (const StorageId storage : unit.weights) {
@@ -163,39 +163,37 @@ class ModelMaker {
       }
       builder.add_unit(placed);
       for (const std::size_t before : unit.before) {
-        edges_.emplace_back(static_cast<std::uint32_t>(before), u);
-        builder.add_edge(static_cast<std::uint32_t>(before), u);
+        edges_.emplace_back(UnitId{before}, u);
+        builder.add_edge(UnitId{before}, u);
       }
     }
   }
 
   // A unit may make several tensors.
   void add_nets(place::InstanceBuilder& builder) {
-    std::map<ValueId, std::vector<std::uint32_t>> readers;
-    for (std::size_t u = 0; u < model_.units.size(); ++u) {
-      for (const ValueId tensor : model_.units[u].tensors) {
-        readers[tensor].push_back(static_cast<std::uint32_t>(u));
-      }
+    std::map<ValueId, std::vector<UnitId>> readers;
+    for (UnitId u{0}; u < model_.units.size(); ++u) {
+      for (const ValueId tensor : model_.units[u].tensors) readers[tensor].push_back(u);
     }
-    num_places_ = static_cast<std::uint32_t>(model_.units.size());
+    num_places_ = UnitId{model_.units.size()};
     for (const auto& [tensor, units] : readers) {
       const Value& value = problem_.graph.value(tensor);
-      const auto maker = static_cast<std::uint32_t>(model_.unit_of[value.producer.index()]);
+      const UnitId maker{model_.unit_of[value.producer.index()]};
       const double cost =
           latency_ + per_byte_ * static_cast<double>(value.bytes(problem_.micro_batch()).count);
       builder.add_net(cost, maker, units);
       edges_.emplace_back(maker, num_places_);
-      for (const std::uint32_t reader : units) edges_.emplace_back(num_places_, reader);
+      for (const UnitId reader : units) edges_.emplace_back(num_places_, reader);
       ++num_places_;
     }
   }
 
   // Units in the order in which they could run, first come first served; a tensor takes its turn as
   // units do.
-  std::vector<std::uint32_t> find_order() const {
-    const Rows next = to_rows(num_places_, edges_);
-    std::vector<std::uint32_t> order = first_come_order(num_places_, each_next_of(next));
-    std::erase_if(order, [&](std::uint32_t place) { return place >= model_.units.size(); });
+  place::Order find_order() const {
+    const place::UnitRows next = to_rows(num_places_, edges_);
+    place::Order order = first_come_order<UnitId>(num_places_, each_next_of(next));
+    std::erase_if(order, [&](UnitId place) { return place >= model_.units.size(); });
     return order;
   }
 
@@ -205,8 +203,8 @@ class ModelMaker {
   SplitModel model_;
   std::vector<Figures> figures_;  // by device of the cluster
   place::Devices modelled_;
-  Pairs edges_;  // of units, and of tensors, which are numbered after them
-  std::uint32_t num_places_ = 0;
+  PairsOf<UnitId, UnitId> edges_;  // of units, and of tensors, which are numbered after them
+  UnitId num_places_{0};
   double accelerator_speed_ = 1;  // 1 when they differ: slowness has it
   double cpu_speed_ = 1;
   double latency_ = 0;
@@ -215,17 +213,16 @@ class ModelMaker {
 
 }  // namespace
 
-std::vector<DeviceId> SplitModel::to_devices(std::span<const std::uint32_t> device) const {
+std::vector<DeviceId> SplitModel::to_devices(std::span<const SlotId> device) const {
   std::vector<DeviceId> out;
-  for (const std::uint32_t number : device) out.push_back(devices[number]);
+  for (const SlotId number : device) out.push_back(devices[number]);
   return out;
 }
 
-std::vector<std::uint32_t> SplitModel::from_devices(
-    std::span<const DeviceId> device_of_node) const {
-  std::vector<std::uint32_t> number(devices.size());
-  for (std::uint32_t d = 0; d < devices.size(); ++d) number[devices[d].index()] = d;
-  std::vector<std::uint32_t> out(units.size());
+place::Split SplitModel::from_devices(std::span<const DeviceId> device_of_node) const {
+  std::vector<SlotId> number(devices.size());
+  for (SlotId d{0}; d < devices.size(); ++d) number[devices[d].index()] = d;
+  place::Split out(units.size());
   for (std::size_t u = 0; u < units.size(); ++u) {
     out[u] = number[device_of_node[units[u].nodes.front().index()].index()];
   }

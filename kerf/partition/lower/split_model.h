@@ -32,9 +32,9 @@ struct SplitModel {
   std::vector<DeviceId> devices;     // by device of the model
   bool exact = true;                 // its loads are those of plan/metrics
 
-  std::vector<DeviceId> to_devices(std::span<const std::uint32_t> device) const;
+  std::vector<DeviceId> to_devices(std::span<const SlotId> device) const;
   // The model's device of each unit, from the cluster's device of each node.
-  std::vector<std::uint32_t> from_devices(std::span<const DeviceId> device_of_node) const;
+  place::Split from_devices(std::span<const DeviceId> device_of_node) const;
 };
 SplitModel make_split_model(const Problem& problem, ModelUse use);
 // Units as given (units.h): larger ones than need be make a coarse model, fit for searches only.

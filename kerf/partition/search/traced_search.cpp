@@ -32,12 +32,12 @@ constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
 
 // From the model alone, `reserve` being what plans were seen to need beside what it counts.
 place::Verdict judge_by_model(const place::Instance& model, double reserve,
-                              std::span<const std::uint32_t> device) {
+                              std::span<const SlotId> device) {
   const Loads loads = find_loads(model, device);
   place::Verdict verdict;
   verdict.value = loads.busiest;
   verdict.overhead = reserve;
-  for (std::uint32_t d = 0; d < loads.bytes.size(); ++d) {
+  for (SlotId d{0}; d < loads.bytes.size(); ++d) {
     verdict.fits = verdict.fits && loads.bytes[d] + reserve <= model.memory[d];
   }
   return verdict;
@@ -70,7 +70,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
   if (coarse_) load_options.time_budget *= 1 - kBorderShare;
   driver_ = std::make_unique<place::SplitDriver>(
       driver_problem_, load_options,
-      [this](std::span<const std::uint32_t> device) { return judge(device); });
+      [this](std::span<const SlotId> device) { return judge(device); });
 }
 
 void TracedSearch::run(const place::SplitMethod& method) {
@@ -86,7 +86,7 @@ void TracedSearch::run(const place::SplitMethod& method) {
 }
 
 bool TracedSearch::settle() {
-  const std::vector<std::uint32_t>& device = driver_->best().device;
+  const place::Split& device = driver_->best().device;
   if (device.empty()) return true;
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
   const bool fits = !find_overflow(plan);
@@ -98,7 +98,7 @@ bool TracedSearch::settle() {
 void TracedSearch::refine_borders() {
   constexpr std::size_t kMostNodes = 20'000;
   constexpr std::int64_t kSteps = 100'000'000;
-  const std::vector<std::uint32_t>& found = driver_->best().device;
+  const place::Split& found = driver_->best().device;
   if (found.empty() || !best_.plan()) return;
   const std::vector<DeviceId> coarse_device = model_.to_devices(found);
   const SplitModel model =
@@ -106,13 +106,13 @@ void TracedSearch::refine_borders() {
                        open_borders(problem_, model_.unit_of, coarse_device, kMostNodes));
   std::vector<DeviceId> device_of_node;
   for (const std::size_t unit : model_.unit_of) device_of_node.push_back(coarse_device[unit]);
-  const std::vector<std::uint32_t> start = model.from_devices(device_of_node);
+  const place::Split start = model.from_devices(device_of_node);
   const double reserve = std::max(reserve_, overhead(*best_.plan(), model, start));
   // Whole runs of nodes may have to cross a border together: cut the line anew, then move nodes.
   const place::DriverProblem fine{model.instance, {}, model.exact, driver_problem_.known};
   place::LoadOptions load_options = load_options_;
   load_options.time_budget *= kBorderShare;
-  place::SplitDriver driver(fine, load_options, [&](std::span<const std::uint32_t> device) {
+  place::SplitDriver driver(fine, load_options, [&](std::span<const SlotId> device) {
     return judge_by_model(fine.search, reserve, device);
   });
   driver.offer(start);
@@ -145,7 +145,7 @@ LowerBound TracedSearch::busiest_bound() const {
   return found.value <= simple_.value * kAsGood ? simple_ : found;
 }
 
-place::Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
+place::Verdict TracedSearch::judge(std::span<const SlotId> device) {
   if (coarse_) return judge_by_model(driver_problem_.search, reserve_, device);
   Plan plan = place_units(problem_, model_, model_.to_devices(device), "split", mixed_);
   place::Verdict verdict;
@@ -157,7 +157,7 @@ place::Verdict TracedSearch::judge(std::span<const std::uint32_t> device) {
 }
 
 double TracedSearch::overhead(const Plan& plan, const SplitModel& model,
-                              std::span<const std::uint32_t> device) const {
+                              std::span<const SlotId> device) const {
   std::vector<double> counted(problem_.cluster.num_devices());
   for (std::size_t u = 0; u < device.size(); ++u) {
     counted[model.devices[device[u]].index()] += model.instance.bytes[u];

@@ -43,10 +43,9 @@ class TracedSearch {
   bool truncated() const { return driver_->truncated(); }
 
  private:
-  place::Verdict judge(std::span<const std::uint32_t> device);
+  place::Verdict judge(std::span<const SlotId> device);
   // The most by which a device needs more than the model counts there.
-  double overhead(const Plan& plan, const SplitModel& model,
-                  std::span<const std::uint32_t> device) const;
+  double overhead(const Plan& plan, const SplitModel& model, std::span<const SlotId> device) const;
   // Makes the driver's best split a plan; false: it does not fit, which the judge now knows.
   bool settle();
   // Searches node by node where the best split's devices meet.

@@ -86,7 +86,7 @@ class Lane {
     const double least = 150.0 * (static_cast<double>(base_.num_units()) + base_.num_nets());
     if (goal_.parts() > 1 && left >= least && (kind == 0 || (kind == 1 && goal_.is_cut()))) {
       Budget part{0, (goal_.is_cut() ? 0.75 : 0.5) * left, budget_.clock};
-      Numbers halves = bisect(base_, goal_, rng_, part);
+      Split halves = bisect(base_, goal_, rng_, part);
       budget_.work += part.work;
       return rounds_.improved(std::move(halves));
     }

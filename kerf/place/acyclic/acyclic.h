@@ -35,10 +35,10 @@ struct AcyclicOptions {
 };
 
 struct AcyclicAnswer {
-  std::vector<std::uint32_t> part;  // by group; empty: nothing was found that fits the memory
-  double cut = 0;                   // as edge_cut counts
-  double largest_load = 0;          // as stage_time counts
-  bool truncated = false;           // the clock struck
+  std::vector<SlotId> part;  // by group; empty: nothing was found that fits the memory
+  double cut = 0;            // as edge_cut counts
+  double largest_load = 0;   // as stage_time counts
+  bool truncated = false;    // the clock struck
 };
 
 // Edge cuts leave no part empty where there are groups and memory for it; stage times may.

@@ -3,8 +3,8 @@
 #include "kerf/place/acyclic/acyclic_split.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/acyclic/acyclic.h"
@@ -13,13 +13,11 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-
 // How much slower the CPU is on the whole.
 double cpu_slowness(const Instance& units) {
   double accelerator = 0;
   double cpu = 0;
-  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+  for (UnitId u{0}; u < units.num_units(); ++u) {
     const Unit unit = units.unit(u);
     if (!unit.on_accelerator || !unit.on_cpu) continue;
     accelerator += unit.accelerator_time;
@@ -28,24 +26,24 @@ double cpu_slowness(const Instance& units) {
   return accelerator > 0 && cpu > 0 ? cpu / accelerator : 1;
 }
 
-std::vector<Split> device_orders(const Instance& units) {
-  Split given(units.cpu);
-  std::iota(given.begin(), given.end(), 0U);
-  std::vector<Split> orders{given};
-  std::stable_sort(given.begin(), given.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return units.slowness[a] < units.slowness[b];
-  });
+using DeviceOrder = std::vector<SlotId>;
+
+std::vector<DeviceOrder> device_orders(const Instance& units) {
+  DeviceOrder given = count_up<SlotId>(units.cpu);
+  std::vector<DeviceOrder> orders{given};
+  std::stable_sort(given.begin(), given.end(),
+                   [&](SlotId a, SlotId b) { return units.slowness[a] < units.slowness[b]; });
   if (given != orders.front()) orders.push_back(given);
   if (!units.has_cpu()) return orders;
   const std::size_t count = orders.size();
   // Parts do not know who may not be on the CPU: without it, nobody is.
   const bool picky = std::ranges::find(units.on_cpu, 0) != units.on_cpu.end();
   if (picky && units.cpu > 0) {
-    const std::vector<Split> without = orders;
+    const std::vector<DeviceOrder> without = orders;
     orders.insert(orders.end(), without.begin(), without.end());
   }
   for (std::size_t i = 0; i < count; ++i) {
-    Split cpu_first = orders[i];
+    DeviceOrder cpu_first = orders[i];
     cpu_first.insert(cpu_first.begin(), units.cpu);
     orders[i].push_back(units.cpu);
     orders.push_back(std::move(cpu_first));
@@ -58,13 +56,13 @@ std::vector<Split> device_orders(const Instance& units) {
 LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool multilevel) {
   const StopClock clock(options.safety_stop());
   const Condensed groups = condense(units);
-  const std::vector<Split> orders = device_orders(units);
+  const std::vector<DeviceOrder> orders = device_orders(units);
   LoadAnswer out;
   out.objective = kInfinity;
   double best = out.objective;
-  for (const Split& order : orders) {
+  for (const DeviceOrder& order : orders) {
     AcyclicOptions its;
-    for (const std::uint32_t device : order) {
+    for (const SlotId device : order) {
       const double slowness = device == units.cpu ? cpu_slowness(units) : units.slowness[device];
       its.parts.push_back({slowness, units.memory[device]});
     }
@@ -80,7 +78,7 @@ LoadAnswer acyclic_split(const Instance& units, const LoadOptions& options, bool
     if (answer.part.empty()) continue;
     Split device(units.num_units());
     for (std::size_t u = 0; u < device.size(); ++u) {
-      const std::uint32_t wanted = order[answer.part[groups.group_of[u]]];
+      const SlotId wanted = order[answer.part[groups.group_of[u]]];
       device[u] = units.on_accelerator[u] != 0 ? wanted : units.cpu;
     }
     const Loads loads = find_loads(units, device);

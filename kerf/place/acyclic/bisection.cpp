@@ -19,12 +19,12 @@ namespace kerf::place::acyclic {
 namespace {
 
 // The vertices with half[vertex] == which, and what is among them.
-Instance one_half(const Instance& level, std::span<const std::uint32_t> half, std::uint32_t which,
-                  Numbers& vertices) {
-  Numbers number(level.num_units(), kNoIndex);
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+Instance one_half(const Instance& level, std::span<const SlotId> half, SlotId which,
+                  Order& vertices) {
+  std::vector<UnitId> number(level.num_units());
+  for (UnitId v{0}; v < level.num_units(); ++v) {
     if (half[v] != which) continue;
-    number[v] = static_cast<std::uint32_t>(vertices.size());
+    number[v] = UnitId{vertices.size()};
     vertices.push_back(v);
   }
   return merge_ordered(level, number, vertices.size());
@@ -33,38 +33,41 @@ Instance one_half(const Instance& level, std::span<const std::uint32_t> half, st
 class Halving {
  public:
   Halving(const Devices& parts, const Goal& goal, Rng& rng, Budget& budget)
-      : parts_(parts), goal_(goal), rng_(rng), budget_(budget), speed_(speed_of(0, goal.parts())) {}
+      : parts_(parts),
+        goal_(goal),
+        rng_(rng),
+        budget_(budget),
+        speed_(speed_of(SlotId{0}, SlotId{goal.parts()})) {}
   // Parts first .. last - 1 for the vertices of the level.
-  Numbers run(Instance level, std::uint32_t first, std::uint32_t last, double share_of_work) {
-    if (last - first == 1 || level.num_units() == 0) return Numbers(level.num_units(), first);
-    const std::uint32_t middle = first + (last - first) / 2;
+  Split run(Instance level, SlotId first, SlotId last, double share_of_work) {
+    if (last - first == 1 || level.num_units() == 0) return Split(level.num_units(), first);
+    const SlotId middle{first + (last - first) / 2};
     const Goal two = set_halves(level, first, middle, last);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
     const double end = budget_.work + share_of_work;
-    const Numbers half = find_halves(level, two, share_of_work / depth);
-    Numbers out(level.num_units());
-    for (std::uint32_t which = 0; which < 2; ++which) {
-      Numbers vertices;
+    const Split half = find_halves(level, two, share_of_work / depth);
+    Split out(level.num_units());
+    for (SlotId which{0}; which < 2; ++which) {
+      Order vertices;
       Instance part = one_half(level, half, which, vertices);
       // What one leaves over is there for those that follow.
       const double left = std::max(0.0, end - budget_.work);
-      const Numbers inner = which == 0 ? run(std::move(part), first, middle, left / 2)
-                                       : run(std::move(part), middle, last, left);
+      const Split inner = which == 0 ? run(std::move(part), first, middle, left / 2)
+                                     : run(std::move(part), middle, last, left);
       for (std::size_t i = 0; i < vertices.size(); ++i) out[vertices[i]] = inner[i];
     }
     return out;
   }
 
  private:
-  double speed_of(std::uint32_t first, std::uint32_t last) const {
+  double speed_of(SlotId first, SlotId last) const {
     double out = 0;
-    for (std::uint32_t p = first; p < last; ++p) out += 1 / parts_.slowness[p];
+    for (SlotId p = first; p < last; ++p) out += 1 / parts_.slowness[p];
     return out;
   }
   // The level's devices become the two halves. What a part may hold more than its share is spent
   // evenly over the halvings to come.
-  Goal set_halves(Instance& level, std::uint32_t first, std::uint32_t middle,
-                  std::uint32_t last) const {
+  Goal set_halves(Instance& level, SlotId first, SlotId middle, SlotId last) const {
     Goal out;
     out.minimise = Minimise::edge_cut;
     out.total_time = level.total_accelerator_time();
@@ -75,7 +78,8 @@ class Halving {
     const double room = part_limit / speed_ * speed / std::max(out.total_time, 1e-300);
     const auto depth = static_cast<int>(std::bit_width(last - first - 1));
     const double ratio = std::max(1.0005, std::pow(std::max(room, 1.0), 1.0 / depth));
-    level.cpu = level.num_devices = 2;
+    level.cpu = SlotId{2};
+    level.num_devices = 2;
     level.slowness.clear();
     level.memory.clear();
     for (const auto& [from, to] : {std::pair{first, middle}, std::pair{middle, last}}) {
@@ -83,7 +87,7 @@ class Halving {
       level.slowness.push_back(1 / part_speed);
       out.limit.push_back(ratio * out.total_time * part_speed / speed);
       double memory = 0;
-      for (std::uint32_t p = from; p < to; ++p) memory += parts_.memory[p];
+      for (SlotId p = from; p < to; ++p) memory += parts_.memory[p];
       // Several parts are seldom filled to the brim.
       level.memory.push_back(to - from > 1 ? memory * 0.97 : memory);
       out.memory_binds = out.memory_binds || memory < out.total_bytes;
@@ -103,9 +107,9 @@ class Halving {
     for (int i = 0; i < orders; ++i) out.push_back(rounds.runs_of_order());
     constexpr int kSeeds = 8;
     for (int i = 0; i < kSeeds && (i == 0 || budget.work + effort < 0.4 * budget.most); ++i) {
-      for (const Numbers& half : undirected_halves(level, two, rng_.next() % 1000)) {
+      for (const Split& half : undirected_halves(level, two, rng_.next() % 1000)) {
         // Orders know of limits: what is cut from them is balanced.
-        const Numbers order = order_by_halves(level, half, true);
+        const Order order = order_by_halves(level, half, true);
         out.push_back(rounds.judged(cut_order(level, two, order, budget.work)));
         if (is_short) continue;
         out.push_back(rounds.judged(pulled_up(level, half)));
@@ -124,7 +128,7 @@ class Halving {
         out, [&](const Found& a, const Found& b) { return is_better(promise(a), promise(b)); });
     return out;
   }
-  Numbers find_halves(const Instance& level, const Goal& two, double share_of_work) {
+  Split find_halves(const Instance& level, const Goal& two, double share_of_work) {
     Budget budget{0, share_of_work, budget_.clock};
     Rounds rounds(level, two, rng_, budget);
     const std::vector<Found> candidates = find_candidates(level, two, rounds, budget);
@@ -158,9 +162,9 @@ class Halving {
 
 }  // namespace
 
-Numbers bisect(const Instance& level, const Goal& goal, Rng& rng, Budget& budget) {
+Split bisect(const Instance& level, const Goal& goal, Rng& rng, Budget& budget) {
   return Halving(level, goal, rng, budget)
-      .run(level, 0, goal.parts(), std::max(0.0, budget.most - budget.work));
+      .run(level, SlotId{0}, SlotId{goal.parts()}, std::max(0.0, budget.most - budget.work));
 }
 
 }  // namespace kerf::place::acyclic

@@ -8,6 +8,6 @@ namespace kerf::place::acyclic {
 
 // Halves of halves: first the earlier parts from the later ones with few nets cut, then the same in
 // each half.
-Numbers bisect(const Instance& level, const Goal& goal, Rng& rng, Budget& budget);
+Split bisect(const Instance& level, const Goal& goal, Rng& rng, Budget& budget);
 
 }  // namespace kerf::place::acyclic

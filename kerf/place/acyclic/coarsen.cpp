@@ -24,13 +24,11 @@ namespace {
 // How vertices of a level may join.
 struct Joining {
   const Instance& level;
-  std::vector<double> weight;     // by vertex, a share of the whole
-  double most = 1;                // of a cluster
-  const Numbers* part = nullptr;  // of the level
+  std::vector<double> weight;   // by vertex, a share of the whole
+  double most = 1;              // of a cluster
+  const Split* part = nullptr;  // of the level
 
-  bool may_meet(std::uint32_t u, std::uint32_t v) const {
-    return part == nullptr || (*part)[u] == (*part)[v];
-  }
+  bool may_meet(UnitId u, UnitId v) const { return part == nullptr || (*part)[u] == (*part)[v]; }
 };
 
 // A cluster is called like the vertex that began it.
@@ -41,23 +39,25 @@ class Clusters {
         sets_(joining.level.num_units()),
         weight_(joining.weight),
         members_(joining.level.num_units(), 1) {}
-  std::uint32_t of(std::uint32_t v) { return sets_.find(v); }
+  UnitId of(UnitId v) { return UnitId{sets_.find(v)}; }
   // v is alone.
-  bool can_take(std::uint32_t cluster, std::uint32_t v) const {
+  bool can_take(UnitId cluster, UnitId v) const {
     return joining_.may_meet(cluster, v) && members_[cluster] < kMostMembers &&
            weight_[cluster] + joining_.weight[v] <= joining_.most;
   }
-  void take(std::uint32_t cluster, std::uint32_t v) {
+  void take(UnitId cluster, UnitId v) {
     sets_.join_to(cluster, v);
     weight_[cluster] += joining_.weight[v];
     ++members_[cluster];
   }
   std::size_t joined() const { return sets_.size() - sets_.num_sets(); }
   struct Numbering {
-    Numbers of;  // by vertex; empty: none
+    std::vector<UnitId> of;  // by vertex; empty: none
     std::uint32_t count = 0;
   };
-  Numbering numbering() { return {sets_.numbers(), static_cast<std::uint32_t>(sets_.num_sets())}; }
+  Numbering numbering() {
+    return {sets_.numbers<UnitId>(), static_cast<std::uint32_t>(sets_.num_sets())};
+  }
 
  private:
   static constexpr std::uint32_t kMostMembers = 4;
@@ -68,28 +68,28 @@ class Clusters {
 };
 
 void join_only_predecessors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = 0; v < joining.level.num_units(); ++v) {
+  for (UnitId v{0}; v < joining.level.num_units(); ++v) {
     const auto before = joining.level.predecessors[v];
     if (before.size() != 1) continue;
-    const std::uint32_t cluster = clusters.of(before[0]);
+    const UnitId cluster = clusters.of(before[0]);
     if (clusters.can_take(cluster, v)) clusters.take(cluster, v);
   }
 }
 
 void join_only_successors(const Joining& joining, Clusters& clusters) {
-  for (std::uint32_t v = joining.level.num_units(); v-- > 0;) {
+  for (UnitId v{joining.level.num_units()}; v-- > 0;) {
     const auto after = joining.level.successors[v];
     if (after.size() != 1) continue;
-    const std::uint32_t cluster = clusters.of(after[0]);
+    const UnitId cluster = clusters.of(after[0]);
     if (clusters.can_take(cluster, v)) clusters.take(cluster, v);
   }
 }
 
 void join_neighbours_in_order(const Joining& joining, Clusters& clusters, Rng& rng) {
-  Numbers order = find_order(joining.level, TwoWayOrder::depth_first, rng.below(2) == 0, rng);
+  Order order = find_order(joining.level, TwoWayOrder::depth_first, rng.below(2) == 0, rng);
   // Parts one after the other are a topological order too.
   if (joining.part != nullptr) {
-    std::ranges::stable_sort(order, {}, [&](std::uint32_t v) { return (*joining.part)[v]; });
+    std::ranges::stable_sort(order, {}, [&](UnitId v) { return (*joining.part)[v]; });
   }
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     if (clusters.of(order[i]) == order[i] && clusters.can_take(order[i], order[i + 1])) {
@@ -101,7 +101,7 @@ void join_neighbours_in_order(const Joining& joining, Clusters& clusters, Rng& r
 
 std::vector<double> find_weights(const Instance& level, const Goal& goal) {
   std::vector<double> out(level.num_units(), 0);
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+  for (UnitId v{0}; v < level.num_units(); ++v) {
     if (goal.total_time > 0) out[v] = level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out[v] = std::max(out[v], level.bytes[v] / goal.total_bytes);
   }
@@ -135,11 +135,11 @@ Clusters::Numbering cluster_level(const Joining& joining, std::uint32_t& rule, R
 
 // The clusters must form no cycle; they are numbered in a topological order.
 Contraction contract(const Instance& level, Clusters::Numbering clusters) {
-  const Rows edges = between_groups(level.successors, clusters.of, clusters.count);
-  const Numbers order = first_come_order(clusters.count, each_next_of(edges));
+  const UnitRows edges = between_groups(level.successors, clusters.of, clusters.count);
+  const Order order = first_come_order<UnitId>(clusters.count, each_next_of(edges));
   KERF_CHECK(order.size() == clusters.count, "[partition.acyclic] clusters form a cycle");
   const Numbers place = places_in(order);
-  for (std::uint32_t& c : clusters.of) c = place[c];
+  for (UnitId& c : clusters.of) c = UnitId{place[c]};
   return {merge_ordered(level, clusters.of, clusters.count), std::move(clusters.of)};
 }
 
@@ -148,7 +148,7 @@ Contraction contract(const Instance& level, Clusters::Numbering clusters) {
 std::vector<Contraction> coarsen(const Instance& base, const Goal& goal,
                                  const CoarsenOptions& options, Rng& rng, double& work) {
   std::vector<Contraction> out;
-  Numbers part = options.part == nullptr ? Numbers{} : *options.part;
+  Split part = options.part == nullptr ? Split{} : *options.part;
   auto rule = static_cast<std::uint32_t>(rng.below(4) / 2);
   const Instance* level = &base;
   while (level->num_units() > options.target) {

@@ -11,8 +11,8 @@
 namespace kerf::place::acyclic {
 
 struct CoarsenOptions {
-  std::uint32_t target = 500;     // vertices
-  const Numbers* part = nullptr;  // clusters stay inside its parts; null: anywhere
+  std::uint32_t target = 500;   // vertices
+  const Split* part = nullptr;  // clusters stay inside its parts; null: anywhere
 };
 
 // Ever coarser levels, the first contracted from `base`. Adds what it did to `work`.

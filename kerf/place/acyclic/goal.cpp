@@ -11,7 +11,8 @@ namespace kerf::place::acyclic {
 
 Instance with_parts(const Instance& groups, const AcyclicOptions& options) {
   Instance out = groups;
-  out.cpu = out.num_devices = static_cast<std::uint32_t>(options.parts.size());
+  out.cpu = SlotId{options.parts.size()};
+  out.num_devices = out.cpu;
   out.slowness.clear();
   out.memory.clear();
   for (const PartLimit& part : options.parts) {

@@ -79,7 +79,7 @@ class Pass {
   struct Entry {
     double gain = 0;
     std::uint32_t tie = 0;
-    std::uint32_t vertex = 0;
+    UnitId vertex;
     std::uint32_t stamp = 0;
     bool operator<(const Entry& other) const {
       if (gain != other.gain) return gain < other.gain;
@@ -88,23 +88,23 @@ class Pass {
   };
   struct Choice {
     double gain = 0;
-    std::uint32_t to = kNoIndex;
+    SlotId to;
   };
 
-  double degree(std::uint32_t v) const {
+  double degree(UnitId v) const {
     return static_cast<double>(level_.nets[v].size() + level_.successors[v].size() +
                                level_.predecessors[v].size());
   }
-  void push(std::uint32_t v, double gain) {
+  void push(UnitId v, double gain) {
     queue_.push({gain, static_cast<std::uint32_t>(rng_.next() >> 40), v, ++stamp_[v]});
   }
-  void consider(std::uint32_t v) {
+  void consider(UnitId v) {
     const Choice choice = choose(v);
     if (choice.to != kNoIndex) push(v, choice.gain);
   }
   void fill() {
     const bool all = best_.memory > 0 || best_.time > 0 || best_.empty > 0;
-    for (std::uint32_t v = 0; v < level_.num_units(); ++v) {
+    for (UnitId v{0}; v < level_.num_units(); ++v) {
       if (all || level_.nets[v].empty() || state_.is_at_border(v)) consider(v);
     }
     work_ += level_.num_units();
@@ -114,37 +114,37 @@ class Pass {
     for (int i = 0; i < sharpness_; ++i) x *= x;
     return x;
   }
-  Choice choose(std::uint32_t v) {
+  Choice choose(UnitId v) {
     const PartState::Range range = state_.range_of(v);
-    const std::uint32_t from = state_.part()[v];
+    const SlotId from = state_.part()[v];
     work_ += 4 + degree(v);
     Choice best;
     if (range.first == range.last) return best;
     if (goal_.is_cut() && state_.count(from) == 1) return best;
-    const auto offer = [&](std::uint32_t to) {
+    const auto offer = [&](SlotId to) {
       if (to == from || to < range.first || to > range.last) return;
       const Choice choice = judge(v, to);
-      if (choice.to != kNoIndex && (best.to == kNoIndex || choice.gain > best.gain)) best = choice;
+      if (choice.to.valid() && (!best.to.valid() || choice.gain > best.gain)) best = choice;
     };
     if (range.last - range.first < 6) {
-      for (std::uint32_t to = range.first; to <= range.last; ++to) offer(to);
+      for (SlotId to = range.first; to <= range.last; ++to) offer(to);
       return best;
     }
     offer(range.first);
     offer(range.last);
-    if (from > 0 && from - 1 != range.first) offer(from - 1);
-    if (from + 1 != range.last) offer(from + 1);
+    if (from > 0 && from - 1 != range.first) offer(SlotId{from - 1});
+    if (from + 1 != range.last) offer(SlotId{from + 1});
     offer(lightest(range));
     return best;
   }
-  std::uint32_t lightest(const PartState::Range& range) const {
-    std::uint32_t out = range.first;
-    for (std::uint32_t p = range.first; p <= range.last; ++p) {
+  SlotId lightest(const PartState::Range& range) const {
+    SlotId out = range.first;
+    for (SlotId p = range.first; p <= range.last; ++p) {
       if (state_.load(p) < state_.load(out)) out = p;
     }
     return out;
   }
-  Choice judge(std::uint32_t v, std::uint32_t to) {
+  Choice judge(UnitId v, SlotId to) {
     work_ += static_cast<double>(level_.nets[v].size());
     const double memory = state_.memory_excess_change(v, to);
     if (memory > 0) return {};
@@ -157,7 +157,7 @@ class Pass {
     if (goal_.is_cut()) {
       gain = -state_.cut_change(v, to);
     } else {
-      const std::uint32_t from = state_.part()[v];
+      const SlotId from = state_.part()[v];
       const SplitState::Change change = state_.change_of(v, to);
       const double left = state_.load(from) + change.from;
       const double entered = state_.load(to) + change.to;
@@ -167,24 +167,24 @@ class Pass {
     if (memory < 0 || time < 0 || fills) gain += kRepair;
     return {gain, to};
   }
-  void make(std::uint32_t v, std::uint32_t to) {
-    const std::uint32_t from = state_.part()[v];
+  void make(UnitId v, SlotId to) {
+    const SlotId from = state_.part()[v];
     moves_.emplace_back(v, from);
     is_done_[v] = true;
     state_.move(v, to);
     const auto mark = static_cast<std::uint32_t>(moves_.size());
-    const auto visit = [&](std::uint32_t u) {
+    const auto visit = [&](UnitId u) {
       if (is_done_[u] || seen_[u] == mark) return;
       seen_[u] = mark;
       if (degree(u) <= kManyNeighbours) consider(u);
     };
-    for (const std::uint32_t net : level_.nets[v]) {
+    for (const NetId net : level_.nets[v]) {
       // Of large nets few pins see a change.
       if (level_.pins[net].size() > kManyPins) continue;
-      for (const std::uint32_t u : level_.pins[net]) visit(u);
+      for (const UnitId u : level_.pins[net]) visit(u);
     }
-    const auto visit_some = [&](std::span<const std::uint32_t> row) {
-      for (const std::uint32_t u : row.first(std::min<std::size_t>(row.size(), kManyPins))) {
+    const auto visit_some = [&](std::span<const UnitId> row) {
+      for (const UnitId u : row.first(std::min<std::size_t>(row.size(), kManyPins))) {
         visit(u);
       }
     };
@@ -209,12 +209,12 @@ class Pass {
   double scale_ = 1;
   Score best_;
   std::priority_queue<Entry> queue_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> moves_;  // vertex, where it was
+  std::vector<std::pair<UnitId, SlotId>> moves_;  // vertex, where it was
 };
 
 }  // namespace
 
-void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Numbers& part,
+void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Split& part,
              Rng& rng, const StopClock* clock, double& work) {
   if (goal.parts() < 2 || level.num_units() < 2) return;
   PartState state(level, goal, part);

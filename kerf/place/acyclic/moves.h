@@ -18,7 +18,7 @@ struct MoveOptions {
 
 // Improves a partition by moves of single vertices that keep it acyclic; never worsens it. Adds
 // what it did to `work`.
-void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Numbers& part,
+void improve(const Instance& level, const Goal& goal, const MoveOptions& options, Split& part,
              Rng& rng, const StopClock* clock, double& work);
 
 }  // namespace kerf::place::acyclic

@@ -15,21 +15,21 @@ namespace kerf::place::acyclic {
 
 std::uint32_t Rounds::target() const { return std::clamp(60 * goal_.parts(), 400U, 3000U); }
 
-Found Rounds::judged(const Instance& level, Numbers part) const {
+Found Rounds::judged(const Instance& level, Split part) const {
   Found out;
   out.score = PartState(level, goal_, part).score();
   out.part = std::move(part);
   return out;
 }
 
-void Rounds::refine(const Instance& level, Numbers& part) {
+void Rounds::refine(const Instance& level, Split& part) {
   MoveOptions options;
   // The last level of all may go a little further: what is found there is kept.
   options.most_work = budget_.most * (&level == &base_ ? 1.1 : 1.0);
   improve(level, goal_, options, part, rng_, budget_.clock, budget_.work);
 }
 
-Found Rounds::improved(Numbers part) {
+Found Rounds::improved(Split part) {
   refine(base_, part);
   return judged(base_, std::move(part));
 }
@@ -39,7 +39,7 @@ Found Rounds::with_moved_borders(Found from) {
       std::pair{TwoWayOrder::natural, false}, std::pair{TwoWayOrder::levels, true},
       std::pair{TwoWayOrder::depth_first, false}, std::pair{TwoWayOrder::levels, false}};
   const auto [kind, backwards] = kKinds.at(borders_++ % kKinds.size());
-  const Numbers order = find_order(base_, kind, backwards, rng_);
+  const Order order = find_order(base_, kind, backwards, rng_);
   bool gained = false;
   for (const double zone : {0.2, 0.02}) {
     if (borders_ > 1 && budget_.is_over()) break;
@@ -58,13 +58,13 @@ Found Rounds::runs_of_order(const Instance& level) {
       std::pair{TwoWayOrder::depth_first, false}, std::pair{TwoWayOrder::least_cut, true},
       std::pair{TwoWayOrder::depth_first, true},  std::pair{TwoWayOrder::random, false}};
   const auto [kind, backwards] = kKinds.at(orders_++ % kKinds.size());
-  const Numbers order = find_order(level, kind, backwards, rng_);
+  const Order order = find_order(level, kind, backwards, rng_);
   budget_.work += 4.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   return judged(level, cut_order(level, goal_, order, budget_.work));
 }
 
 Found Rounds::from_order(const Instance& level) {
-  Numbers part = runs_of_order(level).part;
+  Split part = runs_of_order(level).part;
   refine(level, part);
   return judged(level, std::move(part));
 }
@@ -86,14 +86,14 @@ Found Rounds::from_coarse() {
 Found Rounds::again(const Found& from) {
   const std::vector<Contraction> steps =
       coarsen(base_, goal_, {target(), &from.part}, rng_, budget_.work);
-  Numbers part = from.part;
+  Split part = from.part;
   for (const Contraction& step : steps) part = step.to_coarse(part);
   refine(steps.empty() ? base_ : steps.back().instance, part);
   return walk_back(steps, std::move(part));
 }
 
 // From a partition of the coarsest level to one of the base.
-Found Rounds::walk_back(const std::vector<Contraction>& steps, Numbers part) {
+Found Rounds::walk_back(const std::vector<Contraction>& steps, Split part) {
   for (std::size_t i = steps.size(); i-- > 0;) {
     part = steps[i].to_fine(part);
     refine(i == 0 ? base_ : steps[i - 1].instance, part);

@@ -15,7 +15,7 @@
 namespace kerf::place::acyclic {
 
 struct Found {
-  Numbers part;
+  Split part;
   Score score;
 };
 
@@ -40,18 +40,18 @@ class Rounds {
   Found from_coarse();
   // From a partition, through graphs contracted inside its parts. Never worse.
   Found again(const Found& from);
-  Found improved(Numbers part);
+  Found improved(Split part);
   // With borders moved along orders of the parts, coarsely and finely. Never worse.
   Found with_moved_borders(Found from);
-  Found judged(Numbers part) const { return judged(base_, std::move(part)); }
+  Found judged(Split part) const { return judged(base_, std::move(part)); }
 
  private:
   std::uint32_t target() const;
-  Found judged(const Instance& level, Numbers part) const;
-  void refine(const Instance& level, Numbers& part);
+  Found judged(const Instance& level, Split part) const;
+  void refine(const Instance& level, Split& part);
   Found runs_of_order(const Instance& level);
   Found from_order(const Instance& level);
-  Found walk_back(const std::vector<Contraction>& steps, Numbers part);
+  Found walk_back(const std::vector<Contraction>& steps, Split part);
 
   const Instance& base_;
   const Goal& goal_;

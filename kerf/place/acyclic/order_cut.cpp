@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <numeric>
 #include <vector>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 
 namespace kerf::place::acyclic {
@@ -25,7 +25,7 @@ struct Stretch {
 
 class RunTable {
  public:
-  RunTable(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order)
+  RunTable(const Instance& level, const Goal& goal, std::span<const UnitId> order)
       : level_(level),
         goal_(goal),
         order_(order),
@@ -35,7 +35,7 @@ class RunTable {
         held_(level.num_nets(), 0),
         held_at_(level.num_nets(), kNoIndex) {
     for (std::uint32_t i = 0; i < n_; ++i) {
-      for (const std::uint32_t net : level.nets[order[i]]) first_[net] = std::min(first_[net], i);
+      for (const NetId net : level.nets[order[i]]) first_[net] = std::min(first_[net], i);
     }
   }
   // Runs' ends by part; empty: none keep the limits.
@@ -98,12 +98,12 @@ class RunTable {
       work += 1.0 + 2.0 * static_cast<double>(level_.nets[order_[b - 1]].size());
       extend(run, order_[b - 1], a);
       bool fits = false;
-      for (std::uint32_t i = low; i < high; ++i) fits = enter(run, i, a, b) || fits;
+      for (SlotId i{low}; i < high; ++i) fits = enter(run, i, a, b) || fits;
       if (!fits) return;
     }
   }
   // Whether a longer run of the part can still fit.
-  bool enter(const Run& run, std::uint32_t part, std::uint32_t a, std::uint32_t b) {
+  bool enter(const Run& run, SlotId part, std::uint32_t a, std::uint32_t b) {
     const double before = value_[at(part, a)];
     if (before == kInfinity) return false;
     if (run.bytes > level_.memory[part] * stretch_.memory) return false;
@@ -121,11 +121,11 @@ class RunTable {
     }
     return true;
   }
-  void extend(Run& run, std::uint32_t v, std::uint32_t a) {
+  void extend(Run& run, UnitId v, std::uint32_t a) {
     run.time += level_.accelerator_time[v];
     run.bytes += level_.bytes[v];
     if (level_.accelerator_time[v] > 0) ++run.timed;
-    for (const std::uint32_t net : level_.nets[v]) {
+    for (const NetId net : level_.nets[v]) {
       if (held_at_[net] != a) {
         held_at_[net] = a;
         held_[net] = 0;
@@ -146,7 +146,7 @@ class RunTable {
 
   const Instance& level_;
   const Goal& goal_;
-  std::span<const std::uint32_t> order_;
+  std::span<const UnitId> order_;
   std::uint32_t n_;
   std::uint32_t k_;
   Stretch stretch_;
@@ -172,15 +172,15 @@ constexpr std::array<Stretch, 14> kStretches = {{{1.0001, 1},
                                                  {kInfinity, 2.5},
                                                  {kInfinity, kInfinity}}};
 
-Numbers cut_exactly(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
-                    double& work) {
+Split cut_exactly(const Instance& level, const Goal& goal, std::span<const UnitId> order,
+                  double& work) {
   RunTable table(level, goal, order);
   Numbers ends;
   for (std::size_t i = goal.is_cut() ? 0 : 1; ends.empty(); ++i) {
     ends = table.solve(kStretches.at(i), work);
   }
-  Numbers part(level.num_units(), 0);
-  std::uint32_t p = 0;
+  Split part(level.num_units(), SlotId{0});
+  SlotId p{0};
   for (std::uint32_t i = 0; i < level.num_units(); ++i) {
     while (ends[p] <= i) ++p;
     part[order[i]] = p;
@@ -189,14 +189,14 @@ Numbers cut_exactly(const Instance& level, const Goal& goal, std::span<const std
 }
 
 // By position: the cost of the nets that are open there.
-std::vector<double> open_costs(const Instance& level, std::span<const std::uint32_t> order) {
+std::vector<double> open_costs(const Instance& level, std::span<const UnitId> order) {
   std::vector<double> out;
   out.reserve(order.size() + 1);
   Numbers placed(level.num_nets(), 0);
   double open = 0;
-  for (const std::uint32_t v : order) {
+  for (const UnitId v : order) {
     out.push_back(open);
-    for (const std::uint32_t net : level.nets[v]) {
+    for (const NetId net : level.nets[v]) {
       const std::uint32_t count = ++placed[net];
       if (count == 1) open += level.cost[net];
       if (count == level.pins[net].size()) open -= level.cost[net];
@@ -207,10 +207,10 @@ std::vector<double> open_costs(const Instance& level, std::span<const std::uint3
 }
 
 // run[vertex]: about `blocks` runs of about equal weight, each ending where few nets are open.
-Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
-                    std::uint32_t blocks) {
+std::vector<UnitId> find_blocks(const Instance& level, const Goal& goal,
+                                std::span<const UnitId> order, std::uint32_t blocks) {
   const std::vector<double> open = open_costs(level, order);
-  const auto weight_of = [&](std::uint32_t v) {
+  const auto weight_of = [&](UnitId v) {
     double out = 1.0 / static_cast<double>(level.num_units());
     if (goal.total_time > 0) out += level.accelerator_time[v] / goal.total_time;
     if (goal.memory_binds) out += level.bytes[v] / goal.total_bytes;
@@ -220,8 +220,8 @@ Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std
   const double least = 0.5 * total / blocks;
   const double most = 1.5 * total / blocks;
   const auto n = static_cast<std::uint32_t>(order.size());
-  Numbers out(n, 0);
-  std::uint32_t block = 0;
+  std::vector<UnitId> out(n);
+  UnitId block{0};
   for (std::uint32_t begin = 0; begin < n; ++block) {
     double weight = 0;
     std::uint32_t end = begin + 1;
@@ -250,8 +250,8 @@ Numbers find_blocks(const Instance& level, const Goal& goal, std::span<const std
 }
 
 // Two parts: what a position cuts is what is open there. Empty: no position keeps the limits.
-Numbers cut_once(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
-                 double& work) {
+Split cut_once(const Instance& level, const Goal& goal, std::span<const UnitId> order,
+               double& work) {
   const std::vector<double> open = open_costs(level, order);
   work += 2.0 * (static_cast<double>(level.num_units()) + level.num_nets());
   double time = 0;
@@ -268,19 +268,19 @@ Numbers cut_once(const Instance& level, const Goal& goal, std::span<const std::u
     best = i;
   }
   if (best == 0) return {};
-  Numbers part(level.num_units(), 0);
-  for (std::size_t i = best; i < order.size(); ++i) part[order[i]] = 1;
+  Split part(level.num_units(), SlotId{0});
+  for (std::size_t i = best; i < order.size(); ++i) part[order[i]] = SlotId{1};
   return part;
 }
 
 // run[vertex] for an order of part after part.
-Numbers find_zoned_blocks(const Instance& level, std::span<const std::uint32_t> part,
-                          std::span<const std::uint32_t> along, double zone) {
+std::vector<UnitId> find_zoned_blocks(const Instance& level, std::span<const SlotId> part,
+                                      std::span<const UnitId> along, double zone) {
   constexpr double kSmall = 12;  // blocks at each end of a part
   constexpr double kLarge = 12;  // in its middle
-  const auto weight_of = [&](std::uint32_t v) { return level.accelerator_time[v]; };
-  Numbers out(level.num_units(), 0);
-  std::uint32_t block = 0;
+  const auto weight_of = [&](UnitId v) { return level.accelerator_time[v]; };
+  std::vector<UnitId> out(level.num_units());
+  UnitId block{0};
   for (std::size_t begin = 0; begin < along.size(); ++block) {
     std::size_t end = begin;
     double total = 0;
@@ -307,31 +307,30 @@ Numbers find_zoned_blocks(const Instance& level, std::span<const std::uint32_t> 
   return out;
 }
 
-Numbers cut_blocks(const Instance& level, const Goal& goal, const Numbers& run, double& work) {
+Split cut_blocks(const Instance& level, const Goal& goal, std::span<const UnitId> run,
+                 double& work) {
   const std::uint32_t count = run.empty() ? 0 : *std::ranges::max_element(run) + 1;
   const Instance blocks = merge(level, run, count);
   work += 4.0 * (static_cast<double>(level.num_units()) + level.num_nets());
-  Numbers along(count);
-  std::iota(along.begin(), along.end(), 0U);
-  const Numbers of_block = cut_exactly(blocks, goal, along, work);
-  Numbers part(level.num_units());
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) part[v] = of_block[run[v]];
+  const Split of_block = cut_exactly(blocks, goal, count_up<UnitId>(count), work);
+  Split part(level.num_units());
+  for (UnitId v{0}; v < level.num_units(); ++v) part[v] = of_block[run[v]];
   return part;
 }
 
 }  // namespace
 
-Numbers cut_again(const Instance& level, const Goal& goal, std::span<const std::uint32_t> part,
-                  std::span<const std::uint32_t> order, double zone, double& work) {
-  Numbers along(order.begin(), order.end());
-  std::ranges::stable_sort(along, {}, [&](std::uint32_t v) { return part[v]; });
+Split cut_again(const Instance& level, const Goal& goal, std::span<const SlotId> part,
+                std::span<const UnitId> order, double zone, double& work) {
+  Order along(order.begin(), order.end());
+  std::ranges::stable_sort(along, {}, [&](UnitId v) { return part[v]; });
   return cut_blocks(level, goal, find_zoned_blocks(level, part, along, zone), work);
 }
 
-Numbers cut_order(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
-                  double& work) {
+Split cut_order(const Instance& level, const Goal& goal, std::span<const UnitId> order,
+                double& work) {
   if (goal.is_cut() && goal.parts() == 2) {
-    Numbers part = cut_once(level, goal, order, work);
+    Split part = cut_once(level, goal, order, work);
     if (!part.empty()) return part;
   }
   const std::uint32_t most = std::max(1000U, 40 * goal.parts());

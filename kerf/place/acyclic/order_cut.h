@@ -13,13 +13,13 @@ namespace kerf::place::acyclic {
 // The part of every vertex: the order in consecutive runs, the best ones for the goal, by dynamic
 // programming. Long orders are cut between blocks of about equal weight. Where no runs keep the
 // limits they are stretched, memory last. Adds what it did to `work`.
-Numbers cut_order(const Instance& level, const Goal& goal, std::span<const std::uint32_t> order,
-                  double& work);
+Split cut_order(const Instance& level, const Goal& goal, std::span<const UnitId> order,
+                double& work);
 
 // Moves the borders of a partition along an order of its parts' vertices, part after part: the best
 // runs whose ends are borders of blocks, small ones within `zone` (a share) of the ends of a part.
 // Never worse where the partition keeps its limits.
-Numbers cut_again(const Instance& level, const Goal& goal, std::span<const std::uint32_t> part,
-                  std::span<const std::uint32_t> order, double zone, double& work);
+Split cut_again(const Instance& level, const Goal& goal, std::span<const SlotId> part,
+                std::span<const UnitId> order, double zone, double& work);
 
 }  // namespace kerf::place::acyclic

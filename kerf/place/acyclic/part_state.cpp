@@ -8,34 +8,34 @@
 
 namespace kerf::place::acyclic {
 
-PartState::PartState(const Instance& level, const Goal& goal, std::span<const std::uint32_t> part)
+PartState::PartState(const Instance& level, const Goal& goal, std::span<const SlotId> part)
     : level_(level),
       goal_(goal),
       state_(level, part),
       time_(goal.parts(), 0),
       count_(goal.parts(), 0),
       timed_(goal.parts(), 0) {
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+  for (UnitId v{0}; v < level.num_units(); ++v) {
     time_[part[v]] += level.accelerator_time[v];
     ++count_[part[v]];
     if (level.accelerator_time[v] > 0) ++timed_[part[v]];
   }
-  for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
+  for (NetId net{0}; net < level.num_nets(); ++net) {
     cut_ += level.cost[net] * (state_.spread(net) - 1);
   }
 }
 
-double PartState::cut_change(std::uint32_t v, std::uint32_t to) const {
+double PartState::cut_change(UnitId v, SlotId to) const {
   double out = 0;
-  for (const std::uint32_t net : level_.nets[v]) {
+  for (const NetId net : level_.nets[v]) {
     if (state_.pins_on(net, part()[v]) == 1) out -= level_.cost[net];
     if (state_.pins_on(net, to) == 0) out += level_.cost[net];
   }
   return out;
 }
 
-void PartState::move(std::uint32_t v, std::uint32_t to) {
-  const std::uint32_t from = part()[v];
+void PartState::move(UnitId v, SlotId to) {
+  const SlotId from = part()[v];
   const double time = level_.accelerator_time[v];
   cut_ += cut_change(v, to);
   time_[from] -= time;
@@ -49,39 +49,39 @@ void PartState::move(std::uint32_t v, std::uint32_t to) {
   state_.move(v, to);
 }
 
-bool PartState::is_at_border(std::uint32_t v) const {
-  return std::ranges::any_of(level_.nets[v], [&](std::uint32_t net) {
+bool PartState::is_at_border(UnitId v) const {
+  return std::ranges::any_of(level_.nets[v], [&](NetId net) {
     return state_.pins_on(net, part()[v]) < level_.pins.length(net);
   });
 }
 
-PartState::Range PartState::range_of(std::uint32_t v) const {
-  Range out{0, goal_.parts() - 1};
-  for (const std::uint32_t u : level_.predecessors[v]) out.first = std::max(out.first, part()[u]);
-  for (const std::uint32_t u : level_.successors[v]) out.last = std::min(out.last, part()[u]);
+PartState::Range PartState::range_of(UnitId v) const {
+  Range out{SlotId{0}, SlotId{goal_.parts() - 1}};
+  for (const UnitId u : level_.predecessors[v]) out.first = std::max(out.first, part()[u]);
+  for (const UnitId u : level_.successors[v]) out.last = std::min(out.last, part()[u]);
   return out;
 }
 
-double PartState::memory_excess(std::uint32_t p, double bytes) const {
+double PartState::memory_excess(SlotId p, double bytes) const {
   return bytes > level_.memory[p] ? (bytes - level_.memory[p]) / goal_.total_bytes : 0;
 }
 
-double PartState::time_excess(std::uint32_t p, double time, std::uint32_t timed) const {
+double PartState::time_excess(SlotId p, double time, std::uint32_t timed) const {
   return timed > 1 && time > goal_.limit[p] ? (time - goal_.limit[p]) / goal_.total_time : 0;
 }
 
-double PartState::memory_excess_change(std::uint32_t v, std::uint32_t to) const {
+double PartState::memory_excess_change(UnitId v, SlotId to) const {
   if (!goal_.memory_binds) return 0;
-  const std::uint32_t from = part()[v];
+  const SlotId from = part()[v];
   const double bytes = level_.bytes[v];
   return memory_excess(from, state_.bytes(from) - bytes) - memory_excess(from, state_.bytes(from)) +
          memory_excess(to, state_.bytes(to) + bytes) - memory_excess(to, state_.bytes(to));
 }
 
-double PartState::time_excess_change(std::uint32_t v, std::uint32_t to) const {
+double PartState::time_excess_change(UnitId v, SlotId to) const {
   const double time = level_.accelerator_time[v];
   if (!goal_.is_cut() || time <= 0) return 0;
-  const std::uint32_t from = part()[v];
+  const SlotId from = part()[v];
   return time_excess(from, time_[from] - time, timed_[from] - 1) -
          time_excess(from, time_[from], timed_[from]) +
          time_excess(to, time_[to] + time, timed_[to] + 1) - time_excess(to, time_[to], timed_[to]);
@@ -89,7 +89,7 @@ double PartState::time_excess_change(std::uint32_t v, std::uint32_t to) const {
 
 Score PartState::score() const {
   Score out;
-  for (std::uint32_t p = 0; p < goal_.parts(); ++p) {
+  for (SlotId p{0}; p < goal_.parts(); ++p) {
     out.memory += memory_excess(p, state_.bytes(p));
     out.time += time_excess(p, time_[p], timed_[p]);
     if (goal_.is_cut() && count_[p] == 0) out.empty += 1;

@@ -17,13 +17,13 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
   const double mean_cost =
       std::accumulate(level.cost.begin(), level.cost.end(), 0.0) / std::max(1U, level.num_nets());
   std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> rows(level.num_units());
-  for (std::uint32_t net = 0; net < level.num_nets(); ++net) {
+  for (NetId net{0}; net < level.num_nets(); ++net) {
     const auto pins = level.pins[net];
     const double each =
         100 * level.cost[net] / mean_cost / std::sqrt(static_cast<double>(pins.size() - 1));
     const auto weight = static_cast<std::int32_t>(std::clamp(each, 1.0, 1e5));
-    const std::uint32_t source = level.source[net];
-    for (const std::uint32_t pin : pins) {
+    const UnitId source = level.source[net];
+    for (const UnitId pin : pins) {
       if (pin == source) continue;
       rows[pin].emplace_back(static_cast<std::int32_t>(source), weight);
       rows[source].emplace_back(static_cast<std::int32_t>(pin), weight);
@@ -33,7 +33,7 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
   out.first.push_back(0);
   const double total = std::max(goal.total_time, 1e-300);
   const double scale = std::min(1e8, 1e4 * level.num_units());
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+  for (UnitId v{0}; v < level.num_units(); ++v) {
     for (const auto& [to, weight] : rows[v]) {
       out.neighbours.push_back(to);
       out.edge_weights.push_back(weight);
@@ -47,26 +47,25 @@ KwayGraph to_kway(const Instance& level, const Goal& goal) {
 
 }  // namespace
 
-Numbers pulled_up(const Instance& level, Numbers half) {
-  for (std::uint32_t v = level.num_units(); v-- > 0;) {
+Split pulled_up(const Instance& level, Split half) {
+  for (UnitId v{level.num_units()}; v-- > 0;) {
     if (half[v] == 0) continue;
     const auto after = level.successors[v];
-    if (std::ranges::any_of(after, [&](std::uint32_t to) { return half[to] == 0; })) half[v] = 0;
+    if (std::ranges::any_of(after, [&](UnitId u) { return half[u] == 0; })) half[v] = SlotId{0};
   }
   return half;
 }
 
-Numbers pushed_down(const Instance& level, Numbers half) {
-  for (std::uint32_t v = 0; v < level.num_units(); ++v) {
+Split pushed_down(const Instance& level, Split half) {
+  for (UnitId v{0}; v < level.num_units(); ++v) {
     if (half[v] == 1) continue;
     const auto before = level.predecessors[v];
-    if (std::ranges::any_of(before, [&](std::uint32_t u) { return half[u] == 1; })) half[v] = 1;
+    if (std::ranges::any_of(before, [&](UnitId u) { return half[u] == 1; })) half[v] = SlotId{1};
   }
   return half;
 }
 
-std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal,
-                                       std::uint64_t seed) {
+std::vector<Split> undirected_halves(const Instance& level, const Goal& goal, std::uint64_t seed) {
   if (!has_metis() || goal.parts() != 2 || level.num_units() < 4) return {};
   KwayOptions options;
   const double speed = 1 / level.slowness[0] + 1 / level.slowness[1];
@@ -76,15 +75,15 @@ std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal,
   options.imbalance = std::clamp(0.7 * (room - 1), 0.001, 0.5);
   options.seed = seed;
   const KwayGraph graph = to_kway(level, goal);
-  Numbers half = metis_kway(graph, options);
+  Split half = metis_kway(graph, options);
   if (half.empty()) return {};
-  Numbers turned = half;
+  Split turned = half;
   if (options.shares[0] != options.shares[1]) {
     std::swap(options.shares[0], options.shares[1]);
     turned = metis_kway(graph, options);
     if (turned.empty()) return {};
   }
-  for (std::uint32_t& h : turned) h = 1 - h;
+  for (SlotId& h : turned) h = SlotId{1 - h};
   return {std::move(half), std::move(turned)};
 }
 

@@ -12,11 +12,11 @@ namespace kerf::place::acyclic {
 
 // Halves of a goal of two parts as METIS finds them without regard to directions, as they are and
 // with the other one first. None without METIS.
-std::vector<Numbers> undirected_halves(const Instance& level, const Goal& goal, std::uint64_t seed);
+std::vector<Split> undirected_halves(const Instance& level, const Goal& goal, std::uint64_t seed);
 
 // Without edges from half 1 to half 0: who leads into half 0 goes there.
-Numbers pulled_up(const Instance& level, Numbers half);
+Split pulled_up(const Instance& level, Split half);
 // The same: who follows half 1 goes there.
-Numbers pushed_down(const Instance& level, Numbers half);
+Split pushed_down(const Instance& level, Split half);
 
 }  // namespace kerf::place::acyclic

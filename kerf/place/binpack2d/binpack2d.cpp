@@ -18,8 +18,7 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-using Run = std::vector<std::uint32_t>;  // units
+using Run = std::vector<UnitId>;  // units
 
 enum class Remainder : std::uint8_t { last_run, lightest_run };
 
@@ -92,7 +91,7 @@ class Packer {
 
   double time_of(const Run& run) const {
     double time = 0;
-    for (const std::uint32_t unit : run) time += units_.accelerator_time[unit];
+    for (const UnitId unit : run) time += units_.accelerator_time[unit];
     return time;
   }
 
@@ -157,7 +156,7 @@ class Packer {
   }
 
   bool place_in_order(const std::vector<Run>& runs, Bins& bins) const {
-    for (std::uint32_t i = 0; i < runs.size(); ++i) {
+    for (SlotId i{0}; i < runs.size(); ++i) {
       if (units_.cpu > 0 && bins.fits(runs[i], i)) {
         bins.put(runs[i], i);
       } else if (!bins.put_where_done_first(runs[i])) {

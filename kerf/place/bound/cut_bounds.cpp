@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/pack/cost_scale.h"
 
@@ -27,8 +28,8 @@ CutBounds::CutBounds(const Instance& problem, SearchBudget budget)
 
 void CutBounds::find_order() {
   std::vector<Flow> moved(problem_->num_units(), 0);
-  for (std::uint32_t net = 0; net < problem_->num_nets(); ++net) {
-    for (const std::uint32_t u : problem_->pins[net]) {
+  for (NetId net{0}; net < problem_->num_nets(); ++net) {
+    for (const UnitId u : problem_->pins[net]) {
       const bool free = problem_->charging == Charging::link && u == problem_->source[net];
       if (!free) moved[u] += network_->cost[net];
     }
@@ -41,31 +42,29 @@ void CutBounds::find_order() {
       alone_[u] = std::min(alone_[u], network_->to_time(load));
     }
   }
-  order_.resize(moved.size());
-  std::iota(order_.begin(), order_.end(), 0U);
+  order_ = count_up<UnitId>(moved.size());
   std::stable_sort(order_.begin(), order_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return alone_[a] > alone_[b]; });
+                   [&](UnitId a, UnitId b) { return alone_[a] > alone_[b]; });
 }
 
 // Least load of an accelerator, or of the CPU, that holds `in` and not `out`; infinite if none can.
 // The fastest that has the memory pays least. Lower when the budget ends.
-double CutBounds::least_load(std::span<const std::uint32_t> in, std::span<const std::uint32_t> out,
-                             bool on_cpu) {
+double CutBounds::least_load(std::span<const UnitId> in, std::span<const UnitId> out, bool on_cpu) {
   double bytes = 0;
   Flow time = 0;
-  for (const std::uint32_t u : in) bytes += problem_->bytes[u];
+  for (const UnitId u : in) bytes += problem_->bytes[u];
   for (std::size_t k = 0; k < network_->kinds.size(); ++k) {
     const DeviceKind& kind = network_->kinds[k];
     const bool holds =
-        std::all_of(in.begin(), in.end(), [&](std::uint32_t u) { return kind.holds[u] != 0; });
+        std::all_of(in.begin(), in.end(), [&](UnitId u) { return kind.holds[u] != 0; });
     const bool is_cpu = kind.devices.front() == problem_->cpu;
     if (!holds || !kind.has_room(bytes) || is_cpu != on_cpu) continue;
-    for (const std::uint32_t u : in) time += kind.time[u];
+    for (const UnitId u : in) time += kind.time[u];
     if (!kind.pays) return network_->to_time(time);
     MaxFlow& flow = flows_[k];
     flow.mark();
-    for (const std::uint32_t u : in) flow.add_source(u, kEndless / 4);
-    for (const std::uint32_t u : out) flow.add_sink(u, kEndless / 4);
+    for (const UnitId u : in) flow.add_source(u, kEndless / 4);
+    for (const UnitId u : out) flow.add_sink(u, kEndless / 4);
     flow.augment(scratch_, kEndless / 8);
     const double load = network_->to_time(flow.value());
     flow.undo();
@@ -74,9 +73,9 @@ double CutBounds::least_load(std::span<const std::uint32_t> in, std::span<const 
   return kInfinity;
 }
 
-double CutBounds::least_load_of(std::uint32_t unit) {
+double CutBounds::least_load_of(UnitId unit) {
   if (known_[unit] >= 0) return known_[unit];
-  const std::array<std::uint32_t, 1> in{unit};
+  const std::array<UnitId, 1> in{unit};
   double least = least_load(in, {}, true);
   // The cut on an accelerator is at most what the unit alone pays there.
   least = std::min(least, least_load(in, {}, false));
@@ -86,7 +85,7 @@ double CutBounds::least_load_of(std::uint32_t unit) {
 
 LowerBound CutBounds::cut() {
   double most = 0;
-  for (const std::uint32_t u : order_) {
+  for (const UnitId u : order_) {
     if (alone_[u] <= most || scratch_.out_of_budget()) break;
     most = std::max(most, least_load_of(u));
   }
@@ -96,25 +95,25 @@ LowerBound CutBounds::cut() {
 }
 
 // The units whose own cuts are largest, as far as the budget goes.
-std::vector<std::uint32_t> CutBounds::find_candidates(std::size_t count) {
-  std::vector<std::pair<double, std::uint32_t>> best;  // the largest first
-  for (const std::uint32_t u : order_) {
+std::vector<UnitId> CutBounds::find_candidates(std::size_t count) {
+  std::vector<std::pair<double, UnitId>> best;  // the largest first
+  for (const UnitId u : order_) {
     if (best.size() == count && alone_[u] <= -best.back().first) break;
     if (count == 0 || scratch_.out_of_budget()) break;
-    const std::pair<double, std::uint32_t> own{-least_load_of(u), u};
+    const std::pair<double, UnitId> own{-least_load_of(u), u};
     best.insert(std::upper_bound(best.begin(), best.end(), own), own);
     if (best.size() > count) best.pop_back();
   }
-  std::vector<std::uint32_t> out;
+  std::vector<UnitId> out;
   for (const auto& [load, unit] : best) out.push_back(unit);
   return out;
 }
 
 // Least max load of the devices of two units.
-double CutBounds::pair_load(std::uint32_t a, std::uint32_t b) {
-  const std::array<std::uint32_t, 2> both{a, b};
-  const std::span<const std::uint32_t> one(&both[0], 1);
-  const std::span<const std::uint32_t> other(&both[1], 1);
+double CutBounds::pair_load(UnitId a, UnitId b) {
+  const std::array<UnitId, 2> both{a, b};
+  const std::span<const UnitId> one(&both[0], 1);
+  const std::span<const UnitId> other(&both[1], 1);
   const double together = std::min(least_load(both, {}, false), least_load(both, {}, true));
   const double alone_a = least_load(one, other, false);
   const double alone_b = least_load(other, one, false);
@@ -126,7 +125,7 @@ double CutBounds::pair_load(std::uint32_t a, std::uint32_t b) {
 }
 
 LowerBound CutBounds::pair(std::size_t candidates) {
-  const std::vector<std::uint32_t> units = find_candidates(candidates);
+  const std::vector<UnitId> units = find_candidates(candidates);
   double most = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     for (std::size_t j = 0; j < i && !scratch_.out_of_budget(); ++j) {

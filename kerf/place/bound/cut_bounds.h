@@ -30,21 +30,20 @@ class CutBounds {
   bool timed_out() const { return budget_.timed_out; }  // by the clock, not by work
 
  private:
-  double least_load(std::span<const std::uint32_t> in, std::span<const std::uint32_t> out,
-                    bool on_cpu);
-  double least_load_of(std::uint32_t unit);
-  double pair_load(std::uint32_t a, std::uint32_t b);
+  double least_load(std::span<const UnitId> in, std::span<const UnitId> out, bool on_cpu);
+  double least_load_of(UnitId unit);
+  double pair_load(UnitId a, UnitId b);
   void find_order();
-  std::vector<std::uint32_t> find_candidates(std::size_t count);
+  std::vector<UnitId> find_candidates(std::size_t count);
 
   const Instance* problem_;
   SearchBudget budget_;
   FlowScratch scratch_;
   std::optional<CutNetwork> network_;  // none where the budget does not suffice to build it
   std::vector<MaxFlow> flows_;         // by kind
-  std::vector<double> alone_;         // by unit: what it pays where it sits alone, the least of all
-  std::vector<std::uint32_t> order_;  // units, by `alone_`, the largest first
-  std::vector<double> known_;         // by unit: its own cut; negative while unknown
+  std::vector<double> alone_;  // by unit: what it pays where it sits alone, the least of all
+  std::vector<UnitId> order_;  // units, by `alone_`, the largest first
+  std::vector<double> known_;  // by unit: its own cut; negative while unknown
 };
 
 }  // namespace kerf::place

@@ -12,6 +12,7 @@
 #include <functional>
 #include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/bound/cut_bounds.h"
 #include "kerf/place/mincut/prove.h"
@@ -32,12 +33,12 @@ struct UnitTimes {
 
 std::vector<UnitTimes> times_of(const Instance& problem) {
   double largest = -1;
-  for (std::uint32_t d = 0; d < problem.cpu; ++d) {
+  for (SlotId d{0}; d < problem.cpu; ++d) {
     largest = std::max(largest, problem.memory[d]);
   }
   std::vector<UnitTimes> times;
   times.reserve(problem.num_units());
-  for (std::uint32_t t = 0; t < problem.num_units(); ++t) {
+  for (UnitId t{0}; t < problem.num_units(); ++t) {
     const Unit unit = problem.unit(t);
     const bool there = unit.on_accelerator && unit.bytes <= largest;
     const bool on_cpu =
@@ -89,12 +90,11 @@ double divisible_limit(const std::vector<UnitTimes>& units, double accelerators)
 // is but sand.
 Instance without_communication(const Instance& problem) {
   constexpr std::size_t kMostUnits = 500;
-  std::vector<std::uint32_t> units(problem.num_units());
-  std::iota(units.begin(), units.end(), 0U);
+  std::vector<UnitId> units = count_up<UnitId>(problem.num_units());
   if (units.size() > kMostUnits) {
     std::nth_element(units.begin(), units.begin() + kMostUnits, units.end(),
-                     [&](std::uint32_t a, std::uint32_t b) {
-                       const auto size = [&](std::uint32_t t) {
+                     [&](UnitId a, UnitId b) {
+                       const auto size = [&](UnitId t) {
                          return std::min(problem.accelerator_time[t], problem.cpu_time[t]);
                        };
                        return size(a) > size(b);
@@ -102,21 +102,19 @@ Instance without_communication(const Instance& problem) {
     units.resize(kMostUnits);
   }
   InstanceBuilder builder(problem);
-  for (const std::uint32_t t : units) builder.add_unit(problem.unit(t));
+  for (const UnitId t : units) builder.add_unit(problem.unit(t));
   return std::move(builder).build_unordered();
 }
 
 // What the busiest device takes when units go one by one, the longest first, to the device that is
 // done with them first: no packing bound is above that. Infinite where one finds no room.
 double plain_packing(const Instance& units) {
-  std::vector<std::uint32_t> longest_first(units.num_units());
-  std::iota(longest_first.begin(), longest_first.end(), 0U);
-  std::stable_sort(longest_first.begin(), longest_first.end(),
-                   [&](std::uint32_t a, std::uint32_t b) {
-                     return units.accelerator_time[a] > units.accelerator_time[b];
-                   });
+  Order longest_first = count_up<UnitId>(units.num_units());
+  std::stable_sort(longest_first.begin(), longest_first.end(), [&](UnitId a, UnitId b) {
+    return units.accelerator_time[a] > units.accelerator_time[b];
+  });
   Bins bins(units);
-  for (const std::uint32_t& unit : longest_first) {
+  for (const UnitId& unit : longest_first) {
     if (!bins.put_where_done_first({&unit, 1})) return kInfinity;
   }
   return find_loads(units, bins.take_devices()).busiest;
@@ -145,16 +143,16 @@ double pigeonhole_bound(const Instance& problem) {
 
 LowerBound work_bound(const Instance& problem) {
   double speed = 0;
-  for (std::uint32_t d = 0; d < problem.cpu; ++d) speed += 1 / problem.slowness[d];
+  for (SlotId d{0}; d < problem.cpu; ++d) speed += 1 / problem.slowness[d];
   return {"work", shaved(divisible_limit(times_of(problem), speed), problem.num_units()),
           "the compute of all units, spread without loss over all devices, takes this long"};
 }
 
 LowerBound unit_bound(const Instance& problem) {
   double most = 0;
-  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+  for (UnitId u{0}; u < problem.num_units(); ++u) {
     double least = kInfinity;
-    for (std::uint32_t d = 0; d < problem.num_devices; ++d) {
+    for (SlotId d{0}; d < problem.num_devices; ++d) {
       const bool holds = problem.runs_on(u, d) && problem.bytes[u] <= problem.memory[d];
       if (holds) least = std::min(least, problem.time(u, d));
     }

@@ -22,7 +22,7 @@ struct Memory {
 
 Memory memory_of(const Instance& problem) {
   Memory memory;
-  for (std::uint32_t d = 0; d < problem.cpu; ++d) {
+  for (SlotId d{0}; d < problem.cpu; ++d) {
     memory.largest = std::max(memory.largest, problem.memory[d]);
     memory.total += problem.memory[d];
   }
@@ -49,7 +49,7 @@ struct Sorted {
 
 Sorted sort_units(const Instance& problem, const Memory& memory) {
   Sorted out;
-  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+  for (UnitId u{0}; u < problem.num_units(); ++u) {
     const Unit unit = problem.unit(u);
     const bool there = problem.cpu > 0 && unit.on_accelerator && unit.bytes <= memory.largest;
     if (there) {

@@ -3,9 +3,9 @@
 #include "kerf/place/coarsen/contract.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/union_find.h"
 
@@ -15,7 +15,7 @@ namespace {
 // Cost of the tensors two units share, for pairs that share one. Tensors with many units are left
 // out: they would make all pairs, and what is left out only merges less.
 struct SharedCost {
-  std::uint32_t a, b;    // a < b
+  UnitId a, b;           // a < b
   double cost;           // of all
   double made_by_a = 0;  // of those
   double made_by_b = 0;
@@ -28,10 +28,10 @@ std::vector<SharedCost> shared_costs(const Instance& problem, const StopClock& c
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<SharedCost> pairs;
   std::vector<std::size_t> place(problem.num_units(), kNone);  // in pairs, of (a, unit)
-  for (std::uint32_t a = 0; a < problem.num_units(); ++a) {
+  for (UnitId a{0}; a < problem.num_units(); ++a) {
     if (a % kUnitsBetweenLooks == 0 && clock.struck()) return pairs;
     const std::size_t first = pairs.size();
-    for (const std::uint32_t net : problem.nets[a]) {
+    for (const NetId net : problem.nets[a]) {
       const auto pins = problem.pins[net];
       if (pins.size() > kMostPins) continue;
       for (auto pin = pins.rbegin(); pin != pins.rend() && *pin > a; ++pin) {
@@ -112,8 +112,7 @@ double largest_memory(const Instance& problem, bool on_accelerator) {
 Contraction unchanged(const Instance& problem) {
   Contraction out;
   out.instance = problem;
-  out.group_of.resize(problem.num_units());
-  std::iota(out.group_of.begin(), out.group_of.end(), 0U);
+  out.group_of = count_up<UnitId>(problem.num_units());
   return out;
 }
 
@@ -126,9 +125,9 @@ class Merger {
   bool merged() const { return !out_.group_of.empty(); }
   const Contraction& contraction() const { return out_; }
   void merge_groups(UnionFind& groups) {
-    std::vector<std::uint32_t> number = groups.numbers();
+    std::vector<UnitId> number = groups.numbers<UnitId>();
     Instance after = merge(problem(), number, groups.num_sets());
-    for (std::uint32_t& unit : out_.group_of) unit = number[unit];
+    for (UnitId& unit : out_.group_of) unit = number[unit];
     if (out_.group_of.empty()) out_.group_of = std::move(number);
     out_.instance = std::move(after);
   }
@@ -159,9 +158,9 @@ Contraction contract_uncuttable(const Instance& problem, double limit, const Sto
 }
 
 Contraction coarsen(const Instance& problem, std::size_t target, double most,
-                    std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng) {
+                    std::span<const SlotId> device, const StopClock& clock, Rng& rng) {
   Merger merger(problem);
-  std::vector<std::uint32_t> held(device.begin(), device.end());
+  std::vector<SlotId> held(device.begin(), device.end());
   const double mean = problem.total_accelerator_time() /
                       static_cast<double>(std::max<std::size_t>(problem.num_units(), 1));
   const double memory[] = {largest_memory(problem, false), largest_memory(problem, true)};
@@ -169,7 +168,7 @@ Contraction coarsen(const Instance& problem, std::size_t target, double most,
     const Instance& units = merger.problem();
     struct Edge {
       double rating;
-      std::uint32_t a, b;
+      UnitId a, b;
     };
     std::vector<Edge> edges;
     for (const SharedCost& pair : shared_costs(units, clock)) {

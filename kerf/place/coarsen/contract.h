@@ -25,6 +25,6 @@ Contraction contract_uncuttable(const Instance& problem, double limit, const Sto
 // merge; a merged unit stays below `most` time, and on one device of `device` unless that is empty.
 // For coarse searches: good plans may be lost.
 Contraction coarsen(const Instance& problem, std::size_t target, double most,
-                    std::span<const std::uint32_t> device, const StopClock& clock, Rng& rng);
+                    std::span<const SlotId> device, const StopClock& clock, Rng& rng);
 
 }  // namespace kerf::place

@@ -15,20 +15,19 @@ namespace kerf::place {
 
 struct Contraction {
   Instance instance;
-  std::vector<std::uint32_t> group_of;  // by unit of the instance it came from
+  std::vector<UnitId> group_of;  // by unit of the instance it came from
 
   // A split of the instance it came from that keeps every group on one device, as one of the
   // groups, and back.
-  std::vector<std::uint32_t> to_coarse(std::span<const std::uint32_t> device) const;
-  std::vector<std::uint32_t> to_fine(std::span<const std::uint32_t> device) const;
+  Split to_coarse(std::span<const SlotId> device) const;
+  Split to_fine(std::span<const SlotId> device) const;
 };
 
 // Edges among groups from edges among their units; a unit of no group (kNoIndex) has none.
-Rows between_groups(const Rows& successors, std::span<const std::uint32_t> group,
-                    std::size_t groups);
+UnitRows between_groups(const UnitRows& successors, std::span<const UnitId> group,
+                        std::size_t groups);
 
 // merge with the edges among the groups, which may form cycles, and their own order by number.
-Instance merge_ordered(const Instance& instance, std::span<const std::uint32_t> group,
-                       std::size_t groups);
+Instance merge_ordered(const Instance& instance, std::span<const UnitId> group, std::size_t groups);
 
 }  // namespace kerf::place

@@ -6,11 +6,11 @@
 
 namespace kerf::place {
 
-std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count) {
+std::vector<UnitId> cut_blocks(const Line& line, std::size_t count) {
   const std::size_t end = line.order.size();
-  std::vector<std::uint32_t> block(end);
+  std::vector<UnitId> block(end);
   if (count >= end) {
-    for (std::size_t i = 0; i < end; ++i) block[line.order[i]] = static_cast<std::uint32_t>(i);
+    for (std::size_t i = 0; i < end; ++i) block[line.order[i]] = UnitId{i};
     return block;
   }
   const double share = 1 / static_cast<double>(std::max<std::size_t>(count, 1));
@@ -19,7 +19,7 @@ std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count) {
     return std::min(end, static_cast<std::size_t>(at - line.weight_before.begin()));
   };
   constexpr double kPlay = 0.25;  // of a share, either way
-  std::uint32_t number = 0;
+  UnitId number{0};
   std::size_t start = 0;
   for (std::size_t i = 1; start < end; ++i) {
     std::size_t best = end;

@@ -12,6 +12,6 @@ namespace kerf::place {
 
 // The line in pieces of about equal weight, each cut where little crosses: block by unit, numbered
 // along the line. At most `count` of them.
-std::vector<std::uint32_t> cut_blocks(const Line& line, std::size_t count);
+std::vector<UnitId> cut_blocks(const Line& line, std::size_t count);
 
 }  // namespace kerf::place

@@ -17,7 +17,7 @@ namespace kerf::place {
 namespace {
 
 // Blocks of consecutive units with about equal times: begin of each, and the end.
-std::vector<std::size_t> blocks_of(const Instance& units, std::span<const std::uint32_t> order,
+std::vector<std::size_t> blocks_of(const Instance& units, std::span<const UnitId> order,
                                    std::size_t longest) {
   std::vector<std::size_t> begin;
   const std::size_t count = order.size();
@@ -32,7 +32,7 @@ std::vector<std::size_t> blocks_of(const Instance& units, std::span<const std::u
   const std::size_t blocks =
       std::clamp(kMostSteps / (units.pins.num_values() + 1), kFewestBlocks, kMaxBlocks);
   double total = 0;
-  for (const std::uint32_t u : order) total += units.accelerator_time[u];
+  for (const UnitId u : order) total += units.accelerator_time[u];
   const double step = 2 * total / static_cast<double>(blocks);
   const std::size_t most = 2 * count / blocks;
   double held = kInfinity;
@@ -84,7 +84,7 @@ std::vector<DeviceClass> accelerators_of(const Instance& units) {
 
 class LineCutter {
  public:
-  LineCutter(const Instance& units, std::span<const std::uint32_t> order, double limit, CutAim aim)
+  LineCutter(const Instance& units, std::span<const UnitId> order, double limit, CutAim aim)
       : units_(units),
         link_(units.charging == Charging::link),
         order_(order),
@@ -103,7 +103,7 @@ class LineCutter {
     }
   }
 
-  std::optional<std::vector<std::uint32_t>> cut(const StopClock& clock) {
+  std::optional<Split> cut(const StopClock& clock) {
     best_[0].load = 0;
     for (std::size_t i = 0; i < blocks_; ++i) {
       if (clock.struck()) return std::nullopt;
@@ -163,11 +163,11 @@ class LineCutter {
     // For least_max its callers count.
     if (sums_up_) count_steps(static_cast<std::int64_t>((end - i) * (1 + states_ / 16)));
     for (std::size_t at = begin_[i]; at < begin_[end]; ++at) {
-      for (const std::uint32_t net : units_.nets[order_[at]]) placed_[net] = 0;
+      for (const NetId net : units_.nets[order_[at]]) placed_[net] = 0;
     }
   }
 
-  void add(Interval& interval, std::uint32_t unit) {
+  void add(Interval& interval, UnitId unit) {
     interval.compute += units_.accelerator_time[unit];
     interval.cpu_compute += units_.cpu_time[unit];
     interval.tensors += tensors_of(unit);
@@ -220,11 +220,11 @@ class LineCutter {
   }
 
   // What the interval's tensors cost more with `unit` in it; see SplitState.
-  double tensors_of(std::uint32_t unit) {
+  double tensors_of(UnitId unit) {
     double change = 0;
     const auto nets = units_.nets[unit];
     for (std::size_t i = 0; i < nets.size(); ++i) {
-      const std::uint32_t net = nets[i];
+      const NetId net = nets[i];
       const std::uint32_t before = placed_[net]++;
       if (!link_) {
         if (before == 0) change += units_.cost[net];
@@ -238,11 +238,11 @@ class LineCutter {
     return change;
   }
 
-  std::vector<std::uint32_t> walk_back(std::size_t state) const {
-    std::vector<std::uint32_t> device(order_.size(), 0);
+  Split walk_back(std::size_t state) const {
+    std::vector<SlotId> device(order_.size(), SlotId{0});
     for (std::size_t block = blocks_; block > 0;) {
       const Step& step = best_[block * states_ + state];
-      const std::uint32_t to = device_between(step.from_state, state);
+      const SlotId to = device_between(step.from_state, state);
       for (std::size_t at = begin_[step.from_block]; at < begin_[block]; ++at) {
         device[order_[at]] = to;
       }
@@ -252,7 +252,7 @@ class LineCutter {
     return device;
   }
 
-  std::uint32_t device_between(std::size_t before, std::size_t after) const {
+  SlotId device_between(std::size_t before, std::size_t after) const {
     if (before % 2 != after % 2 || before == after) return units_.cpu;
     std::size_t kind = 0;
     while (strides_[kind] != after - before) ++kind;
@@ -261,7 +261,7 @@ class LineCutter {
 
   const Instance& units_;
   bool link_;
-  std::span<const std::uint32_t> order_;
+  std::span<const UnitId> order_;
   double limit_;
   bool sums_up_;
   std::vector<DeviceClass> kinds_;    // of accelerators
@@ -275,10 +275,8 @@ class LineCutter {
 
 }  // namespace
 
-std::optional<std::vector<std::uint32_t>> cut_order(const Instance& units,
-                                                    std::span<const std::uint32_t> order,
-                                                    double limit, const StopClock& clock,
-                                                    CutAim aim) {
+std::optional<Split> cut_order(const Instance& units, std::span<const UnitId> order, double limit,
+                               const StopClock& clock, CutAim aim) {
   return LineCutter(units, order, limit, aim).cut(clock);
 }
 

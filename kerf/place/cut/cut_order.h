@@ -28,9 +28,7 @@ enum class CutAim : std::uint8_t {
 // clock has struck; maybe nothing when none has a max load below `limit`.
 inline constexpr std::size_t kMaxBlocks = 400;
 inline constexpr std::size_t kMaxStates = 128;
-std::optional<std::vector<std::uint32_t>> cut_order(const Instance& units,
-                                                    std::span<const std::uint32_t> order,
-                                                    double limit, const StopClock& clock,
-                                                    CutAim aim = CutAim::least_max);
+std::optional<Split> cut_order(const Instance& units, std::span<const UnitId> order, double limit,
+                               const StopClock& clock, CutAim aim = CutAim::least_max);
 
 }  // namespace kerf::place

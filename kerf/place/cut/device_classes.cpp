@@ -9,7 +9,7 @@
 namespace kerf::place {
 namespace {
 
-DeviceClass class_of(const Devices& problem, std::uint32_t device, double all_bytes) {
+DeviceClass class_of(const Devices& problem, SlotId device, double all_bytes) {
   DeviceClass out;
   out.devices = {device};
   out.is_cpu = device == problem.cpu;
@@ -22,8 +22,8 @@ DeviceClass class_of(const Devices& problem, std::uint32_t device, double all_by
 }
 
 void find_times(DeviceClass& device, const Instance& instance) {
-  const std::uint32_t first = device.devices.front();
-  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
+  const SlotId first = device.devices.front();
+  for (UnitId t{0}; t < instance.num_units(); ++t) {
     device.time.push_back(instance.runs_on(t, first) ? instance.time(t, first) : kInfinity);
   }
 }
@@ -33,7 +33,7 @@ void find_times(DeviceClass& device, const Instance& instance) {
 std::vector<DeviceClass> find_classes(const Instance& instance) {
   const double bytes = std::accumulate(instance.bytes.begin(), instance.bytes.end(), 0.0);
   std::vector<DeviceClass> all;
-  for (std::uint32_t d = 0; d < instance.num_devices; ++d) {
+  for (SlotId d{0}; d < instance.num_devices; ++d) {
     all.push_back(class_of(instance, d, bytes));
   }
   const auto key = [](const DeviceClass& device) {

@@ -13,7 +13,7 @@
 namespace kerf::place {
 
 struct DeviceClass {
-  std::vector<std::uint32_t> devices;  // of the problem, ascending
+  std::vector<SlotId> devices;  // of the problem, ascending
   double slowness = 1;
   double memory = kInfinity;  // infinite when all units fit
   bool is_cpu = false;

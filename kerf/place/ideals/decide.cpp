@@ -52,14 +52,14 @@ Chain Decision::find_below(double limit) {
   return out;
 }
 
-void Decision::append_difference(const Step& step, std::vector<std::uint32_t>& out) const {
+void Decision::append_difference(const Step& step, std::vector<UnitId>& out) const {
   std::vector<bool> inside(groups_.num_units(), false);
   for (std::uint32_t i = step.to; i != 0; i = lattice_.parent(i)) inside[lattice_.added(i)] = true;
   for (std::uint32_t i = step.from; i != 0; i = lattice_.parent(i)) {
     inside[lattice_.added(i)] = false;
   }
   // Groups are numbered along a topological order.
-  for (std::uint32_t g = 0; g < groups_.num_units(); ++g) {
+  for (UnitId g{0}; g < groups_.num_units(); ++g) {
     if (inside[g]) out.push_back(g);
   }
 }

@@ -55,7 +55,7 @@ class Decision {
   void expand(Choice choice);
   void grow(Choice choice, std::uint32_t rank, std::size_t device_class);
   double read_back(std::vector<Step>& steps) const;
-  void append_difference(const Step& step, std::vector<std::uint32_t>& out) const;
+  void append_difference(const Step& step, std::vector<UnitId>& out) const;
 
   const Groups& groups_;
   const Lattice& lattice_;

@@ -3,7 +3,8 @@
 #include "kerf/place/ideals/figures.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "kerf/base/count_up.h"
 
 namespace kerf::place::ideals {
 namespace {
@@ -13,8 +14,7 @@ std::vector<double> least_times(const Groups& groups) {
   std::vector<double> out(groups.num_units(), kInfinity);
   for (const DeviceClass& device : groups.classes) {
     if (!device.pays) continue;
-    for (std::uint32_t g = 0; g < groups.num_units(); ++g)
-      out[g] = std::min(out[g], device.time[g]);
+    for (UnitId g{0}; g < groups.num_units(); ++g) out[g] = std::min(out[g], device.time[g]);
   }
   return out;
 }
@@ -26,9 +26,9 @@ struct Change {
 };
 
 Change host_staged_change(const Groups& groups, const std::vector<std::uint32_t>& inside,
-                          std::uint32_t group) {
+                          UnitId group) {
   Change out;
-  for (const std::uint32_t net : groups.nets[group]) {
+  for (const NetId net : groups.nets[group]) {
     if (inside[net] == 0) out.opened += groups.cost[net];
     if (inside[net] + 1 == groups.pins[net].size()) out.closed += groups.cost[net];
   }
@@ -37,10 +37,9 @@ Change host_staged_change(const Groups& groups, const std::vector<std::uint32_t>
 
 constexpr std::uint32_t kMaker = 1U << 31;  // in inside, with link: the maker is inside
 
-Change link_change(const Groups& groups, const std::vector<std::uint32_t>& inside,
-                   std::uint32_t group) {
+Change link_change(const Groups& groups, const std::vector<std::uint32_t>& inside, UnitId group) {
   Change out;
-  for (const std::uint32_t net : groups.nets[group]) {
+  for (const NetId net : groups.nets[group]) {
     const bool makes = groups.source[net] == group;
     const std::size_t readers = inside[net] & ~kMaker;
     const std::size_t all_readers = groups.pins[net].size() - 1;
@@ -59,14 +58,14 @@ IdealFigures::IdealFigures(const Groups& groups, const Lattice& lattice, StepClo
   const std::vector<double> least_time = least_times(groups);
   std::vector<std::uint32_t> inside(groups.num_nets(), 0);
   Walker walker(lattice);
-  const auto weight = [&](std::uint32_t group, std::uint32_t net) {
+  const auto weight = [&](UnitId group, NetId net) {
     return is_link && groups.source[net] == group ? kMaker : 1U;
   };
-  const auto add = [&](std::uint32_t group) {
-    for (const std::uint32_t net : groups.nets[group]) inside[net] += weight(group, net);
+  const auto add = [&](UnitId group) {
+    for (const NetId net : groups.nets[group]) inside[net] += weight(group, net);
   };
-  const auto remove = [&](std::uint32_t group) {
-    for (const std::uint32_t net : groups.nets[group]) inside[net] -= weight(group, net);
+  const auto remove = [&](UnitId group) {
+    for (const NetId net : groups.nets[group]) inside[net] -= weight(group, net);
   };
   for (std::uint32_t ideal = 0; ideal < lattice.size(); ++ideal) {
     walker.move_to(ideal, remove, add);
@@ -93,17 +92,15 @@ Capacity::Capacity(const Groups& groups)
 
 Capacity::Items Capacity::by_rate(const std::vector<double>& gain,
                                   const std::vector<double>& time) {
-  std::vector<std::uint32_t> order(gain.size());
-  std::iota(order.begin(), order.end(), 0U);
+  std::vector<UnitId> order = count_up<UnitId>(gain.size());
   std::vector<double> rate;
   for (std::size_t g = 0; g < gain.size(); ++g) {
     rate.push_back(time[g] > 0 ? gain[g] / time[g] : kInfinity);
   }
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return rate[a] != rate[b] ? rate[a] > rate[b] : a < b;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](UnitId a, UnitId b) { return rate[a] != rate[b] ? rate[a] > rate[b] : a < b; });
   Items out;
-  for (const std::uint32_t g : order) {
+  for (const UnitId g : order) {
     out.gain.push_back(gain[g]);
     out.time.push_back(time[g]);
   }

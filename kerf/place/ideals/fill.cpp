@@ -133,7 +133,7 @@ Chain fill_sequence(Fill& fill, const Sequence& sequence, double fails, double b
 double above_all_loads(const Groups& groups) {
   double out = 1;
   const double slowness = groups.greatest_slowness();
-  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+  for (UnitId g{0}; g < groups.num_units(); ++g) {
     const Unit group = groups.unit(g);
     out += group.cpu_time + group.accelerator_time * slowness;
   }

@@ -42,10 +42,10 @@ class Growth {
   struct Frame {
     const Link* next;
     const Link* end;
-    std::uint32_t group;  // that led here
+    UnitId group;  // that led here
     Sums sums;
   };
-  Frame frame(std::uint32_t ideal, std::uint32_t group, const Sums& sums) const {
+  Frame frame(std::uint32_t ideal, UnitId group, const Sums& sums) const {
     const auto links = lattice_.links(ideal);
     return {links.data(), links.data() + links.size(), group, sums};
   }
@@ -54,7 +54,7 @@ class Growth {
             Reach&& reach) {
     Frame* const bottom = stack_.data();
     Frame* top = bottom;
-    *top = frame(start, 0, {});
+    *top = frame(start, UnitId{}, {});
     while (true) {
       if (top->next == top->end) {
         if (top == bottom) return;
@@ -75,8 +75,7 @@ class Growth {
   }
   void walk_to(std::uint32_t start) {
     walker_.move_to(
-        start, [&](std::uint32_t g) { nets_.remove_before(g); },
-        [&](std::uint32_t g) { nets_.add_before(g); });
+        start, [&](UnitId g) { nets_.remove_before(g); }, [&](UnitId g) { nets_.add_before(g); });
   }
   void start_expansion() {
     if (++expansion_ != 0) return;

@@ -25,11 +25,10 @@ class LatticeBuilder {
     for (std::uint32_t ideal = 0; ideal < out_.size(); ++ideal) {
       if (ideal == level_end_) start_level();
       walker_.move_to(
-          ideal, [&](std::uint32_t g) { inside_[g] = false; },
-          [&](std::uint32_t g) { inside_[g] = true; });
+          ideal, [&](UnitId g) { inside_[g] = false; }, [&](UnitId g) { inside_[g] = true; });
       const std::size_t end = out_.first_link_[ideal + 1];
       for (std::size_t l = out_.first_link_[ideal]; l < end; ++l) {
-        const std::uint32_t added = out_.links_[l].group;
+        const UnitId added = out_.links_[l].group;
         const std::uint32_t to = find_or_add(ideal, added);
         out_.links_[l].to = to;
         if (out_.size() > max_ideals_ || out_.links_.size() > max_links_) return std::nullopt;
@@ -43,12 +42,12 @@ class LatticeBuilder {
  private:
   void add_empty() {
     out_.first_link_ = {0};
-    for (std::uint32_t g = 0; g < groups_.num_units(); ++g) {
+    for (UnitId g{0}; g < groups_.num_units(); ++g) {
       if (groups_.predecessors[g].empty()) out_.links_.push_back({g, 0});
     }
-    push(0, 0);
+    push(0, UnitId{});
   }
-  void push(std::uint32_t parent, std::uint32_t added) {
+  void push(std::uint32_t parent, UnitId added) {
     out_.parent_.push_back(parent);
     out_.added_.push_back(added);
     out_.first_link_.push_back(static_cast<std::uint32_t>(out_.links_.size()));
@@ -58,16 +57,16 @@ class LatticeBuilder {
     level_end_ = out_.size();
     table_.assign(64, kEmpty);
   }
-  bool opens(std::uint32_t group, std::uint32_t last) const {
+  bool opens(UnitId group, UnitId last) const {
     return std::ranges::all_of(groups_.predecessors[group],
-                               [&](std::uint32_t p) { return p == last || inside_[p]; });
+                               [&](UnitId p) { return p == last || inside_[p]; });
   }
-  void find_addable(std::uint32_t ideal, std::uint32_t group) {
+  void find_addable(std::uint32_t ideal, UnitId group) {
     addable_.clear();
     for (const Link& link : out_.links(ideal)) {
       if (link.group != group) addable_.push_back(link.group);
     }
-    for (const std::uint32_t next : groups_.successors[group]) {
+    for (const UnitId next : groups_.successors[group]) {
       if (opens(next, group)) addable_.push_back(next);
     }
     std::sort(addable_.begin(), addable_.end());
@@ -101,14 +100,14 @@ class LatticeBuilder {
       table_[slot] = ideal;
     }
   }
-  std::uint32_t find_or_add(std::uint32_t ideal, std::uint32_t group) {
+  std::uint32_t find_or_add(std::uint32_t ideal, UnitId group) {
     find_addable(ideal, group);
     const std::uint64_t h = hash(addable_);
     std::size_t slot = slot_of(h);
     if (table_[slot] != kEmpty) return table_[slot];
     const std::uint32_t found = out_.size();
     table_[slot] = found;
-    for (const std::uint32_t next : addable_) out_.links_.push_back({next, 0});
+    for (const UnitId next : addable_) out_.links_.push_back({next, 0});
     push(ideal, group);
     if ((found - level_end_ + 1) * 2 > table_.size()) grow_table();
     return found;
@@ -122,7 +121,7 @@ class LatticeBuilder {
   Lattice out_;
   std::vector<bool> inside_;
   Walker walker_;
-  std::vector<std::uint32_t> addable_;
+  std::vector<UnitId> addable_;
   std::vector<std::uint32_t> table_ = std::vector<std::uint32_t>(64, kEmpty);
   std::uint32_t level_end_ = 1;
 };
@@ -132,7 +131,7 @@ std::optional<Lattice> Lattice::build(const Groups& groups, std::size_t max_idea
   return LatticeBuilder(groups, max_ideals, max_links, clock).run();
 }
 
-Lattice Lattice::along(std::span<const std::uint32_t> order) {
+Lattice Lattice::along(std::span<const UnitId> order) {
   Lattice out;
   const auto count = static_cast<std::uint32_t>(order.size());
   out.parent_.reserve(count + std::size_t{1});
@@ -141,7 +140,7 @@ Lattice Lattice::along(std::span<const std::uint32_t> order) {
   out.links_.reserve(count);
   for (std::uint32_t i = 0; i <= count; ++i) {
     out.parent_.push_back(i == 0 ? 0 : i - 1);
-    out.added_.push_back(i == 0 ? 0 : order[i - 1]);
+    out.added_.push_back(i == 0 ? UnitId{} : order[i - 1]);
     out.first_link_.push_back(i);
     if (i < count) out.links_.push_back({order[i], i + 1});
   }

@@ -17,7 +17,7 @@
 namespace kerf::place::ideals {
 
 struct Link {
-  std::uint32_t group = 0;
+  UnitId group{0};
   std::uint32_t to = 0;
 };
 
@@ -28,7 +28,7 @@ class Lattice {
   static std::optional<Lattice> build(const Groups& groups, std::size_t max_ideals,
                                       std::size_t max_links, StepClock& clock);
   // The prefixes of one topological order alone.
-  static Lattice along(std::span<const std::uint32_t> order);
+  static Lattice along(std::span<const UnitId> order);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(parent_.size()); }
   std::size_t num_links() const { return links_.size(); }
@@ -38,14 +38,14 @@ class Lattice {
   std::size_t first_link(std::uint32_t ideal) const { return first_link_[ideal]; }
   // Its groups: `added(i)`, `added(parent(i))`, ... down to ideal 0.
   std::uint32_t parent(std::uint32_t ideal) const { return parent_[ideal]; }
-  std::uint32_t added(std::uint32_t ideal) const { return added_[ideal]; }
+  UnitId added(std::uint32_t ideal) const { return added_[ideal]; }
 
  private:
   friend class LatticeBuilder;
   std::vector<std::uint32_t> first_link_;
   std::vector<Link> links_;
   std::vector<std::uint32_t> parent_;
-  std::vector<std::uint32_t> added_;
+  std::vector<UnitId> added_;
 };
 
 // Goes from ideal to ideal in steps of single groups; near ones are near.
@@ -68,13 +68,13 @@ class Walker {
         ideal = lattice_.parent(ideal);
       }
     }
-    for (const std::uint32_t group : path_) add(group);
+    for (const UnitId group : path_) add(group);
   }
 
  private:
   const Lattice& lattice_;
   std::uint32_t at_ = 0;
-  std::vector<std::uint32_t> path_;
+  std::vector<UnitId> path_;
 };
 
 }  // namespace kerf::place::ideals

@@ -28,17 +28,17 @@ Stages stages_of(const Chain& chain) {
 }
 
 // Device by unit of the instance.
-std::vector<std::uint32_t> devices_of(const Groups& groups, const Chain& chain) {
-  std::vector<std::uint32_t> of_group(groups.num_units(), 0);
+Split devices_of(const Groups& groups, const Chain& chain) {
+  Split of_group(groups.num_units());
   std::vector<std::size_t> used(groups.classes.size(), 0);
   std::uint32_t at = 0;
   for (std::size_t s = 0; s < chain.ends.size(); ++s) {
-    const std::uint32_t device = groups.classes[chain.on[s]].devices[used[chain.on[s]]++];
+    const SlotId device = groups.classes[chain.on[s]].devices[used[chain.on[s]]++];
     for (; at < chain.ends[s]; ++at) of_group[chain.order[at]] = device;
   }
-  std::vector<std::uint32_t> out;
+  Split out;
   out.reserve(groups.group_of.size());
-  for (const std::uint32_t group : groups.group_of) out.push_back(of_group[group]);
+  for (const UnitId group : groups.group_of) out.push_back(of_group[group]);
   return out;
 }
 

@@ -15,7 +15,7 @@ namespace kerf::place::ideals {
 // A plan: `ends` rise to the number of groups; groups order[ends[s-1]] .. order[ends[s]-1] are
 // stage s, on a device of class on[s].
 struct Chain {
-  std::vector<std::uint32_t> order;
+  std::vector<UnitId> order;
   std::vector<std::uint32_t> ends;
   std::vector<std::uint32_t> on;
   double load = kInfinity;  // the largest; infinite: no plan
@@ -46,13 +46,13 @@ class StageNets {
         in_stage_(groups.num_nets(), 0),
         before_(groups.num_nets(), 0) {
     num_pins_.reserve(groups.num_nets());
-    for (std::uint32_t net = 0; net < groups.num_nets(); ++net) {
+    for (NetId net{0}; net < groups.num_nets(); ++net) {
       num_pins_.push_back(static_cast<std::uint32_t>(groups.pins[net].size()));
     }
   }
   // Groups of earlier stages.
-  void add_before(std::uint32_t group) { change_before(group, 1); }
-  void remove_before(std::uint32_t group) { change_before(group, ~0U); }
+  void add_before(UnitId group) { change_before(group, 1); }
+  void remove_before(UnitId group) { change_before(group, ~0U); }
 
   Paying paying(const DeviceClass& on) const {
     if (!on.pays) return Paying::nothing;
@@ -60,7 +60,7 @@ class StageNets {
   }
   // `kPaying` is paying(on): innermost loops ask once.
   template <Paying kPaying>
-  Sums add(std::uint32_t group, const DeviceClass& on, Sums sums) {
+  Sums add(UnitId group, const DeviceClass& on, Sums sums) {
     const double time = on.time[group];
     sums.load += time;
     sums.time += time;
@@ -70,9 +70,9 @@ class StageNets {
     return sums;
   }
   template <Paying kPaying>
-  void remove(std::uint32_t group) {
+  void remove(UnitId group) {
     if constexpr (kPaying == Paying::nothing) return;
-    for (const std::uint32_t net : groups_.nets[group]) {
+    for (const NetId net : groups_.nets[group]) {
       const bool makes = kPaying == Paying::link && groups_.source[net] == group;
       in_stage_[net] -= makes ? kMaker : 1;
     }
@@ -90,13 +90,13 @@ class StageNets {
  private:
   static constexpr std::uint32_t kMaker = 1U << 31;  // in in_stage_, with link
 
-  void change_before(std::uint32_t group, std::uint32_t by) {
-    for (const std::uint32_t net : groups_.nets[group]) {
+  void change_before(UnitId group, std::uint32_t by) {
+    for (const NetId net : groups_.nets[group]) {
       if (!is_link_ || groups_.source[net] == group) before_[net] += by;
     }
   }
-  void add_host_staged(std::uint32_t group, Sums& sums) {
-    for (const std::uint32_t net : groups_.nets[group]) {
+  void add_host_staged(UnitId group, Sums& sums) {
+    for (const NetId net : groups_.nets[group]) {
       const std::uint32_t count = ++in_stage_[net];
       if (count == 1) {
         sums.load += groups_.cost[net];
@@ -106,8 +106,8 @@ class StageNets {
       }
     }
   }
-  void add_link(std::uint32_t group, Sums& sums) {
-    for (const std::uint32_t net : groups_.nets[group]) {
+  void add_link(UnitId group, Sums& sums) {
+    for (const NetId net : groups_.nets[group]) {
       const std::uint32_t held = in_stage_[net];
       if (groups_.source[net] == group) {
         in_stage_[net] += kMaker;

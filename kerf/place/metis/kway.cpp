@@ -45,10 +45,10 @@ class SilentStdout {
 
 }  // namespace
 
-std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions& options) {
+std::vector<SlotId> metis_kway(const KwayGraph& graph, const KwayOptions& options) {
   auto vertices = static_cast<idx_t>(graph.vertex_weights.size());
   if (vertices == 0) return {};
-  if (options.parts < 2) return std::vector<std::uint32_t>(graph.vertex_weights.size(), 0);
+  if (options.parts < 2) return std::vector<SlotId>(graph.vertex_weights.size(), SlotId{0});
   idx_t settings[METIS_NOPTIONS];
   METIS_SetDefaultOptions(settings);
   settings[METIS_OPTION_SEED] = static_cast<idx_t>(options.seed % 1'000'003);
@@ -79,7 +79,7 @@ std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions&
 
 bool has_metis() { return false; }
 
-std::vector<std::uint32_t> metis_kway(const KwayGraph& /*graph*/, const KwayOptions& /*options*/) {
+std::vector<SlotId> metis_kway(const KwayGraph& /*graph*/, const KwayOptions& /*options*/) {
   return {};
 }
 

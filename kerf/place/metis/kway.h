@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kerf/base/id.h"
+
 namespace kerf::place {
 
 bool has_metis();
@@ -28,6 +30,6 @@ struct KwayOptions {
 
 // The part of every vertex, few edges cut. Empty without METIS, or when METIS gives up. One
 // thread at a time is let in: METIS has state of its own.
-std::vector<std::uint32_t> metis_kway(const KwayGraph& graph, const KwayOptions& options);
+std::vector<SlotId> metis_kway(const KwayGraph& graph, const KwayOptions& options);
 
 }  // namespace kerf::place

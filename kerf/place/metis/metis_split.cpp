@@ -19,29 +19,28 @@ namespace {
 // Moves units out of memories that are too full.
 class MemoryMender {
  public:
-  MemoryMender(const Instance& units, const std::vector<std::uint32_t>& device)
-      : units_(units), state_(units, device) {}
+  MemoryMender(const Instance& units, const Split& device) : units_(units), state_(units, device) {}
 
   // False: there is no room, or no time.
   bool mend(const StopClock& clock) {
-    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+    for (SlotId d{0}; d < units_.num_devices; ++d) {
       while (state_.bytes(d) > units_.memory[d]) {
         if (clock.struck() || !move_cheapest(d)) return false;
       }
     }
     return true;
   }
-  std::span<const std::uint32_t> devices() const { return state_.devices(); }
+  std::span<const SlotId> devices() const { return state_.devices(); }
 
  private:
-  bool move_cheapest(std::uint32_t from) {
+  bool move_cheapest(SlotId from) {
     double least = kInfinity;
-    std::uint32_t best = 0;
-    std::uint32_t best_to = from;
+    UnitId best;
+    SlotId best_to = from;
     count_steps(std::int64_t{units_.num_units()} * units_.num_devices);
-    for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+    for (UnitId u{0}; u < units_.num_units(); ++u) {
       if (state_.device(u) != from || units_.bytes[u] <= 0) continue;
-      for (std::uint32_t to = 0; to < units_.num_devices; ++to) {
+      for (SlotId to{0}; to < units_.num_devices; ++to) {
         if (to == from || !state_.fits(u, to)) continue;
         const double load = state_.load(to) + state_.peek(u, to).to;
         const double cost = load / units_.bytes[u];
@@ -71,20 +70,21 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   }
   constexpr std::uint64_t kSeeds = 4;
   const StopClock clock(options.safety_stop());
-  std::vector<std::vector<std::uint32_t>> splits;
+  std::vector<Split> splits;
   for (std::uint64_t seed = 0; seed < kSeeds && (seed == 0 || !clock.struck()); ++seed) {
     for (auto& split : metis_starts(units, options.seed + seed)) splits.push_back(std::move(split));
   }
   // One device, or fewer units than devices: nothing to partition.
   if (splits.empty()) {
-    std::vector<std::uint32_t>& split = splits.emplace_back();
-    for (std::uint32_t u = 0; u < units.num_units(); ++u) {
-      split.push_back(units.on_accelerator[u] != 0 && units.cpu > 0 ? u % units.cpu : units.cpu);
+    Split& split = splits.emplace_back();
+    for (UnitId u{0}; u < units.num_units(); ++u) {
+      const bool can = units.on_accelerator[u] != 0 && units.cpu > 0;
+      split.push_back(can ? SlotId{u % units.cpu} : units.cpu);
     }
   }
   LoadAnswer out;
   out.objective = kInfinity;
-  for (const std::vector<std::uint32_t>& split : splits) {
+  for (const Split& split : splits) {
     MemoryMender mender(units, split);
     if (!mender.mend(clock)) continue;
     const Loads loads = find_loads(units, mender.devices());

@@ -39,9 +39,9 @@ double most_time(const Instance& problem) {
 KwayGraph unit_graph(const Instance& problem) {
   std::vector<std::map<std::uint32_t, double>> edges(problem.num_units());
   double cost = 0;
-  for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
-    const std::uint32_t source = problem.source[net];
-    for (const std::uint32_t unit : problem.pins[net]) {
+  for (NetId net{0}; net < problem.num_nets(); ++net) {
+    const UnitId source = problem.source[net];
+    for (const UnitId unit : problem.pins[net]) {
       if (unit == source) continue;
       edges[source][unit] += problem.cost[net];
       edges[unit][source] += problem.cost[net];
@@ -80,16 +80,16 @@ std::vector<double> shares_of(const Instance& problem) {
 
 }  // namespace
 
-std::vector<std::vector<std::uint32_t>> metis_starts(const Instance& problem, std::uint64_t seed) {
+std::vector<Split> metis_starts(const Instance& problem, std::uint64_t seed) {
   const std::size_t units = problem.num_units();
   const bool useful = problem.cpu > 1 && units > problem.cpu;
   if (!has_metis() || !useful) return {};
   const KwayGraph graph = unit_graph(problem);
-  std::vector<std::vector<std::uint32_t>> starts;
+  std::vector<Split> starts;
   for (const double imbalance : {0.03, 0.1, 0.3}) {
     constexpr std::size_t kStepsEach = 100;
     count_steps(static_cast<std::int64_t>(kStepsEach * (units + graph.neighbours.size())));
-    std::vector<std::uint32_t> part =
+    std::vector<SlotId> part =
         metis_kway(graph, {static_cast<int>(problem.cpu), imbalance, shares_of(problem), seed});
     if (part.empty()) continue;
     for (std::size_t u = 0; u < units; ++u) {

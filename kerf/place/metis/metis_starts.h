@@ -12,6 +12,6 @@ namespace kerf::place {
 // Splits to start an any-split search from: METIS over units, each tensor an edge from its maker to
 // every reader, three imbalances; nothing on the CPU, and units that cannot be elsewhere go there.
 // None without METIS, for one accelerator, or for no more units than accelerators.
-std::vector<std::vector<std::uint32_t>> metis_starts(const Instance& problem, std::uint64_t seed);
+std::vector<Split> metis_starts(const Instance& problem, std::uint64_t seed);
 
 }  // namespace kerf::place

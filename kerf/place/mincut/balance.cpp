@@ -25,7 +25,7 @@ struct Line {
 DeviceCut settled(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold,
                   double reward, FlowScratch& scratch) {
   DeviceCut cut(network, kind, reward);
-  for (std::uint32_t t = 0; t < hold.size(); ++t) {
+  for (UnitId t{0}; t < hold.size(); ++t) {
     if (hold[t] == Hold::here) cut.hold(t);
     if (hold[t] == Hold::elsewhere) cut.forbid(t);
   }
@@ -35,7 +35,7 @@ DeviceCut settled(const CutNetwork& network, const DeviceKind& kind, std::span<c
 
 Line line_of(const CutNetwork& network, const DeviceCut& cut) {
   Line line;
-  for (std::uint32_t t = 0; t < network.num_units(); ++t) {
+  for (UnitId t{0}; t < network.num_units(); ++t) {
     if (cut.in_least(t)) line.compute += static_cast<double>(network.compute[t]);
   }
   line.load = static_cast<double>(cut.least()) + cut.reward() * line.compute;
@@ -44,13 +44,13 @@ Line line_of(const CutNetwork& network, const DeviceCut& cut) {
 
 Line fullest(const CutNetwork& network, const DeviceKind& kind, std::span<const Hold> hold) {
   Line line;
-  const auto in = [&](std::uint32_t t) { return hold[t] != Hold::elsewhere; };
-  for (std::uint32_t t = 0; t < hold.size(); ++t) {
+  const auto in = [&](UnitId t) { return hold[t] != Hold::elsewhere; };
+  for (UnitId t{0}; t < hold.size(); ++t) {
     if (!in(t)) continue;
     line.compute += static_cast<double>(network.compute[t]);
     line.load += static_cast<double>(kind.time[t]);
   }
-  for (std::uint32_t net = 0; net < network.cost.size(); ++net) {
+  for (NetId net{0}; net < network.cost.size(); ++net) {
     if (network.is_charged(net, in)) line.load += static_cast<double>(network.cost[net]);
   }
   return line;

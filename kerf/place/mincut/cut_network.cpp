@@ -11,6 +11,8 @@
 #include <numeric>
 #include <span>
 
+#include "kerf/base/count_up.h"
+
 namespace kerf::place {
 namespace {
 
@@ -28,11 +30,10 @@ std::vector<Flow> round_down(const std::vector<double>& times, double factor) {
 }
 
 // Accelerators, the fastest and then the largest first.
-std::vector<std::uint32_t> by_speed(const Instance& instance) {
-  std::vector<std::uint32_t> devices(instance.cpu);
-  std::iota(devices.begin(), devices.end(), 0U);
+std::vector<SlotId> by_speed(const Instance& instance) {
+  std::vector<SlotId> devices = count_up<SlotId>(instance.cpu);
   const auto& slowness = instance.slowness;
-  std::stable_sort(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::stable_sort(devices.begin(), devices.end(), [&](SlotId a, SlotId b) {
     return slowness[a] != slowness[b] ? slowness[a] < slowness[b]
                                       : instance.memory[a] > instance.memory[b];
   });
@@ -41,8 +42,8 @@ std::vector<std::uint32_t> by_speed(const Instance& instance) {
 
 std::vector<DeviceKind> find_kinds(const Instance& instance, double per_one) {
   std::vector<DeviceKind> kinds;
-  for (const std::uint32_t d : by_speed(instance)) {
-    const std::uint32_t last = kinds.empty() ? d : kinds.back().devices.back();
+  for (const SlotId d : by_speed(instance)) {
+    const SlotId last = kinds.empty() ? d : kinds.back().devices.back();
     const bool like_last = !kinds.empty() && instance.slowness[last] == instance.slowness[d] &&
                            instance.memory[last] == instance.memory[d];
     if (!like_last) {
@@ -53,7 +54,7 @@ std::vector<DeviceKind> find_kinds(const Instance& instance, double per_one) {
     kinds.back().devices.push_back(d);
   }
   if (instance.has_cpu()) {
-    const std::uint32_t cpu = instance.cpu;
+    const SlotId cpu = instance.cpu;
     kinds.push_back({{cpu}, instance.memory[cpu], instance.charging == Charging::link});
     kinds.back().time = round_down(instance.cpu_time, per_one);
     kinds.back().holds = instance.on_cpu;
@@ -81,7 +82,7 @@ std::vector<Flow> shared_compute(const CutNetwork& network) {
 // Whoever holds a part of the net and not all of it pays. A net of two is one arc each way. A
 // larger one gets two nodes of its own: flow leaves its units into the first, passes `cost`, and
 // leaves the second for its units.
-void add_shared_net(std::span<const std::uint32_t> pins, Flow cost, FlowGraph& graph) {
+void add_shared_net(std::span<const UnitId> pins, Flow cost, FlowGraph& graph) {
   if (pins.size() == 2) {
     graph.add_arc(pins[0], pins[1], cost, cost);
     return;
@@ -89,22 +90,21 @@ void add_shared_net(std::span<const std::uint32_t> pins, Flow cost, FlowGraph& g
   const std::uint32_t in = graph.add_node();
   const std::uint32_t back = graph.add_node();
   graph.add_arc(in, back, cost, 0);
-  for (const std::uint32_t t : pins) {
+  for (const UnitId t : pins) {
     graph.add_arc(t, in, kEndless, 0);
     graph.add_arc(back, t, kEndless, 0);
   }
 }
 
 // Whoever holds a reader and not the source pays: flow leaves the readers for the source.
-void add_read_net(std::span<const std::uint32_t> pins, std::uint32_t source, Flow cost,
-                  FlowGraph& graph) {
+void add_read_net(std::span<const UnitId> pins, UnitId source, Flow cost, FlowGraph& graph) {
   if (pins.size() == 2) {
     graph.add_arc(pins[pins[0] == source ? 1 : 0], source, cost, 0);
     return;
   }
   const std::uint32_t read = graph.add_node();
   graph.add_arc(read, source, cost, 0);
-  for (const std::uint32_t t : pins) {
+  for (const UnitId t : pins) {
     if (t != source) graph.add_arc(t, read, kEndless, 0);
   }
 }
@@ -112,7 +112,7 @@ void add_read_net(std::span<const std::uint32_t> pins, std::uint32_t source, Flo
 FlowGraph make_graph(const CutNetwork& network) {
   const Instance& instance = *network.instance;
   FlowGraph graph(network.num_units());
-  for (std::uint32_t net = 0; net < instance.num_nets(); ++net) {
+  for (NetId net{0}; net < instance.num_nets(); ++net) {
     if (network.cost[net] == 0) continue;
     if (instance.charging == Charging::link) {
       add_read_net(instance.pins[net], instance.source[net], network.cost[net], graph);
@@ -135,9 +135,9 @@ CutNetwork::CutNetwork(const Instance& of, double scale)
       by_compute(compute.size()),
       cost(round_down(of.cost, scale)),
       graph(make_graph(*this)) {
-  std::iota(by_compute.begin(), by_compute.end(), 0U);
+  std::iota(by_compute.begin(), by_compute.end(), UnitId{0});
   std::stable_sort(by_compute.begin(), by_compute.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return compute[a] < compute[b]; });
+                   [&](UnitId a, UnitId b) { return compute[a] < compute[b]; });
 }
 
 Flow CutNetwork::to_limit(double time) const {
@@ -155,7 +155,7 @@ std::int64_t building_steps(const Instance& instance) {
 
 MaxFlow load_network(const CutNetwork& network, const DeviceKind& kind) {
   MaxFlow flow(network.graph);
-  for (std::uint32_t t = 0; t < network.num_units(); ++t) flow.add_sink(t, kind.time[t]);
+  for (UnitId t{0}; t < network.num_units(); ++t) flow.add_sink(t, kind.time[t]);
   return flow;
 }
 

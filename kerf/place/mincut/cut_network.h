@@ -15,7 +15,7 @@ namespace kerf::place {
 
 // Devices that are alike: equally fast, equally large.
 struct DeviceKind {
-  std::vector<std::uint32_t> devices;  // ascending, as the Instance counts them
+  std::vector<SlotId> devices;  // ascending, as the Instance counts them
   double memory = 0;
   bool pays = true;                      // for nets; else compute is all its load
   std::vector<Flow> time = {};           // by unit
@@ -35,10 +35,10 @@ struct CutNetwork {
 
   // Does a device pay for the net that holds `in` (by unit)?
   template <class In>
-  bool is_charged(std::uint32_t net, const In& in) const {
+  bool is_charged(NetId net, const In& in) const {
     const auto pins = instance->pins[net];
     std::size_t inside = 0;
-    for (const std::uint32_t t : pins) inside += in(t) ? 1 : 0;
+    for (const UnitId t : pins) inside += in(t) ? 1 : 0;
     const bool free =
         instance->charging == Charging::link ? in(instance->source[net]) : inside == pins.size();
     return inside > 0 && !free;
@@ -50,8 +50,8 @@ struct CutNetwork {
   // By unit, on the fastest accelerator: the measure by which devices share out the work.
   std::vector<Flow> compute;
   Flow total_compute = 0;
-  std::vector<std::uint32_t> by_compute;  // units, the smallest first
-  std::vector<Flow> cost;                 // by net; 0: too cheap to count
+  std::vector<UnitId> by_compute;  // units, the smallest first
+  std::vector<Flow> cost;          // by net; 0: too cheap to count
   // Nodes 0 .. num_units - 1 are the units. A unit on the source side is on the device.
   FlowGraph graph;
 };

@@ -29,7 +29,7 @@ DeviceCut::DeviceCut(const CutNetwork& network, const DeviceKind& kind, double r
       with_(network.num_units(), -kEndless),
       valid_(network.num_units(), 0),
       sides_(std::size_t{network.num_units()} * words_, 0) {
-  for (std::uint32_t t = 0; t < network.num_units(); ++t) {
+  for (UnitId t{0}; t < network.num_units(); ++t) {
     const Flow cost = cost_of(kind.time[t], network.compute[t], reward);
     if (cost >= 0) {
       flow_.add_sink(t, cost);
@@ -40,18 +40,18 @@ DeviceCut::DeviceCut(const CutNetwork& network, const DeviceKind& kind, double r
   }
 }
 
-void DeviceCut::hold(std::uint32_t t) {
+void DeviceCut::hold(UnitId t) {
   flow_.add_source(t, kEndless / 4);
   dirty_ = dirty_ || closed_[t] == 0;
-  for (std::uint32_t u = 0; u < valid_.size(); ++u) {
+  for (UnitId u{0}; u < valid_.size(); ++u) {
     if (valid_[u] != 0 && !in_side(u, t)) valid_[u] = 0;
   }
 }
 
-void DeviceCut::forbid(std::uint32_t t) {
+void DeviceCut::forbid(UnitId t) {
   flow_.add_sink(t, kEndless / 4);
   dirty_ = dirty_ || closed_[t] != 0;
-  for (std::uint32_t u = 0; u < valid_.size(); ++u) {
+  for (UnitId u{0}; u < valid_.size(); ++u) {
     if (valid_[u] != 0 && in_side(u, t)) valid_[u] = 0;
   }
 }
@@ -79,7 +79,7 @@ void DeviceCut::keep_side(const FlowScratch& scratch, std::uint32_t test) {
   }
 }
 
-bool DeviceCut::can_hold(FlowScratch& scratch, std::uint32_t t, Flow limit) {
+bool DeviceCut::can_hold(FlowScratch& scratch, UnitId t, Flow limit) {
   if (valid_[t] != 0 || with_[t] >= limit) return with_[t] < limit;
   if (!settle(scratch, limit)) return false;
   if (dirty_) return true;  // out of budget

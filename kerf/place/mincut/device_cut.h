@@ -20,27 +20,27 @@ class DeviceCut {
   // `kind` pays for nets. `network` must outlive it.
   DeviceCut(const CutNetwork& network, const DeviceKind& kind, double reward);
 
-  void hold(std::uint32_t t);    // unit t is here
-  void forbid(std::uint32_t t);  // unit t is elsewhere
+  void hold(UnitId t);    // unit t is here
+  void forbid(UnitId t);  // unit t is elsewhere
 
   // The least cost of this device; false if it reaches `limit`. When the budget of `scratch` ends
   // first: true, and what was found is a lower bound.
   bool settle(FlowScratch& scratch, Flow limit);
   // Could unit t be here with a cost below `limit`? Answers from an earlier test while the set it
   // found is still allowed: adding what it holds and forbidding what it leaves out change nothing.
-  bool can_hold(FlowScratch& scratch, std::uint32_t t, Flow limit);
+  bool can_hold(FlowScratch& scratch, UnitId t, Flow limit);
 
   double reward() const { return reward_; }
   Flow least() const { return least_; }
   // Least cost with unit t, as far as tests went: never too large.
-  Flow least_with(std::uint32_t t) const { return with_[t]; }
-  bool in_least(std::uint32_t t) const { return closed_[t] != 0; }
+  Flow least_with(UnitId t) const { return with_[t]; }
+  bool in_least(UnitId t) const { return closed_[t] != 0; }
   std::size_t num_bytes() const {
     return flow_.num_bytes() + closed_.size() + with_.size() * 9 + sides_.size() * 8;
   }
 
  private:
-  bool in_side(std::uint32_t test, std::uint32_t t) const {
+  bool in_side(std::uint32_t test, UnitId t) const {
     return (sides_[test * words_ + t / 64] >> (t % 64) & 1U) != 0;
   }
   void keep_side(const FlowScratch& scratch, std::uint32_t test);

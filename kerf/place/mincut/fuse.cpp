@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/union_find.h"
 #include "kerf/place/mincut/cut_network.h"
 
@@ -23,7 +24,7 @@ class Fuser {
 
   // Which units stay together.
   UnionFind run() {
-    for (std::uint32_t net = 0; net < network_->cost.size(); ++net) {
+    for (NetId net{0}; net < network_->cost.size(); ++net) {
       if (network_->cost[net] > 0) fuse_net(network_->instance->pins[net]);
     }
     return std::move(together_);
@@ -32,19 +33,19 @@ class Fuser {
  private:
   // Each unit with the one before it and with the first. The budget is asked for each of them: a
   // single net may hold all units.
-  void fuse_net(std::span<const std::uint32_t> pins) {
+  void fuse_net(std::span<const UnitId> pins) {
     for (std::size_t i = 1; i < pins.size() && !scratch_->out_of_budget(); ++i) {
       fuse(pins[i - 1], pins[i]);
       if (i > 1) fuse(pins[0], pins[i]);
     }
   }
 
-  void fuse(std::uint32_t a, std::uint32_t b) {
+  void fuse(UnitId a, UnitId b) {
     if (together_.find(a) != together_.find(b) && !can_part(a, b)) together_.join_to(a, b);
   }
 
   // Can a device of this kind hold `in` and not `out`, below the limit?
-  bool can_hold(std::size_t k, std::uint32_t in, std::uint32_t out) {
+  bool can_hold(std::size_t k, UnitId in, UnitId out) {
     const DeviceKind& kind = network_->kinds[k];
     if (kind.holds[in] == 0 || kind.time[in] >= limit_) return false;
     if (!kind.pays) return true;
@@ -58,7 +59,7 @@ class Fuser {
   }
 
   // Are there two devices, one for each? Every kind is asked once.
-  bool can_part(std::uint32_t a, std::uint32_t b) {
+  bool can_part(UnitId a, UnitId b) {
     std::vector<std::size_t> for_a;
     for (std::size_t k = network_->kinds.size(); k-- > 0;) {
       if (can_hold(k, a, b)) for_a.push_back(k);
@@ -81,16 +82,15 @@ class Fuser {
 }  // namespace
 
 Fused fuse(const Instance& instance, double limit, double per_one, FlowScratch& scratch) {
-  Fused out{instance, std::vector<std::uint32_t>(instance.num_units())};
-  std::iota(out.group.begin(), out.group.end(), 0U);
+  Fused out{instance, count_up<UnitId>(instance.num_units())};
   while (out.instance.num_units() > 0) {
     scratch.steps += building_steps(instance);
     if (scratch.out_of_budget()) break;
     const CutNetwork network(out.instance, per_one);
     UnionFind together = Fuser(network, network.to_limit(limit), scratch).run();
     if (together.num_sets() == together.size()) break;
-    const std::vector<std::uint32_t> number = together.numbers();
-    for (std::uint32_t& group : out.group) group = number[group];
+    const std::vector<UnitId> number = together.numbers<UnitId>();
+    for (UnitId& group : out.group) group = number[group];
     // Of the instance itself: sums of sums would round otherwise.
     out.instance = merge(instance, out.group, together.num_sets());
   }

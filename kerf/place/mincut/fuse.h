@@ -13,8 +13,8 @@
 namespace kerf::place {
 
 struct Fused {
-  Instance instance;                 // merged
-  std::vector<std::uint32_t> group;  // by unit, its unit of `instance`
+  Instance instance;          // merged
+  std::vector<UnitId> group;  // by unit, its unit of `instance`
 };
 
 // Two units that share a net are fused when, apart, one of their devices would reach `limit`. Fused

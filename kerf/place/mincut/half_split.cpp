@@ -36,7 +36,7 @@ HalfSplit::HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch
   sizes_ = sizes_to_count(network, limit);
   for (const DeviceKind& kind : network.kinds) {
     const std::uint32_t bit = kind.pays ? num_slots() : kCpu;
-    for (std::uint32_t t = 0; t < network.num_units(); ++t) {
+    for (UnitId t{0}; t < network.num_units(); ++t) {
       if (kind.holds[t] != 0) domain_[t] |= std::uint64_t{1} << bit;
     }
     if (kind.pays) {
@@ -50,7 +50,7 @@ HalfSplit::HalfSplit(const CutNetwork& network, Flow limit, FlowScratch& scratch
 void HalfSplit::add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch) {
   std::vector<Hold> hold(network_->num_units(), Hold::open);
   DeviceCut load(*network_, kind, 0);
-  for (std::uint32_t t = 0; t < network_->num_units(); ++t) {
+  for (UnitId t{0}; t < network_->num_units(); ++t) {
     if (kind.holds[t] != 0) continue;
     hold[t] = Hold::elsewhere;
     load.forbid(t);
@@ -75,7 +75,7 @@ void HalfSplit::open_slot(std::uint32_t slot) {
   slots_[slot].used = true;
 }
 
-bool HalfSplit::forbid(std::uint32_t t, std::uint32_t device) {
+bool HalfSplit::forbid(UnitId t, std::uint32_t device) {
   domain_[t] &= ~(std::uint64_t{1} << device);
   if (device != kCpu) {
     Slot& slot = slots_[device];
@@ -86,7 +86,7 @@ bool HalfSplit::forbid(std::uint32_t t, std::uint32_t device) {
   return domain_[t] != 0;
 }
 
-bool HalfSplit::assign(std::uint32_t t, std::uint32_t device) {
+bool HalfSplit::assign(UnitId t, std::uint32_t device) {
   if (device != kCpu && !slots_[device].used) open_slot(device);
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     if (d != device && may(t, d)) forbid(t, d);
@@ -113,7 +113,7 @@ bool HalfSplit::assign(std::uint32_t t, std::uint32_t device) {
 // Is there room for all open units, cut as needed?
 bool HalfSplit::has_memory() const {
   double wanted = 0;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     if (placed_[t] == kNowhere) wanted += network_->instance->bytes[t];
   }
   double room = cpu_kind_ != nullptr ? cpu_kind_->memory - cpu_bytes_ : 0;
@@ -130,7 +130,7 @@ bool HalfSplit::settle_all(Flow limit, FlowScratch& scratch) {
                      [&](Slot& slot) { return slot.load.settle(scratch, limit); });
 }
 
-bool HalfSplit::can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, FlowScratch& scratch) {
+bool HalfSplit::can_be_on(UnitId t, std::uint32_t device, Flow limit, FlowScratch& scratch) {
   const double bytes = network_->instance->bytes[t];
   if (device == kCpu) {
     return cpu_ + cpu_kind_->time[t] < limit && cpu_kind_->has_room(cpu_bytes_ + bytes);
@@ -145,7 +145,7 @@ bool HalfSplit::can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, Flo
   return slot.share.can_hold(scratch, t, left);
 }
 
-bool HalfSplit::test_unit(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed) {
+bool HalfSplit::test_unit(UnitId t, Flow limit, FlowScratch& scratch, bool& changed) {
   if (domain_[t] == 0) return false;  // no device has the memory for it
   for (std::uint64_t left = domain_[t]; left != 0; left &= left - 1) {
     const auto device = static_cast<std::uint32_t>(std::countr_zero(left));
@@ -162,7 +162,7 @@ bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget
   for (bool changed = true; changed;) {
     changed = false;
     if (cpu_ >= limit || !has_memory() || !settle_all(limit, scratch)) return false;
-    for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+    for (UnitId t{0}; t < placed_.size(); ++t) {
       if (placed_[t] != kNowhere) continue;
       if (budget.spent(scratch.steps)) return true;
       if (!test_unit(t, limit, scratch, changed)) return false;
@@ -176,19 +176,18 @@ bool HalfSplit::propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget
 
 // Compute that the CPU can take off the accelerators, units cut as needed.
 Flow HalfSplit::most_on_cpu(Flow limit) const {
-  std::vector<std::uint32_t> open;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  std::vector<UnitId> open;
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     if (placed_[t] == kNowhere && may(t, kCpu)) open.push_back(t);
   }
-  const auto gain = [&](std::uint32_t t) {
+  const auto gain = [&](UnitId t) {
     return static_cast<double>(network_->compute[t]) /
            (static_cast<double>(cpu_kind_->time[t]) + 1e-9);
   };
-  std::sort(open.begin(), open.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return gain(a) > gain(b); });
+  std::sort(open.begin(), open.end(), [&](UnitId a, UnitId b) { return gain(a) > gain(b); });
   Flow room = limit - cpu_;
   Flow most = cpu_compute_;
-  for (const std::uint32_t t : open) {
+  for (const UnitId t : open) {
     if (cpu_kind_->time[t] >= room) {
       return most + static_cast<Flow>(gain(t) * static_cast<double>(room)) + 1;
     }
@@ -210,7 +209,7 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
     }
     slot.share.settle(scratch, kEndless / 8);
     Flow allowed = 0;
-    for (std::uint32_t t = 0; t < slot.hold.size(); ++t) {
+    for (UnitId t{0}; t < slot.hold.size(); ++t) {
       if (slot.hold[t] != Hold::elsewhere) allowed += network_->compute[t];
     }
     most.push_back(std::min(allowed, most_compute(slot.share, limit)));
@@ -221,7 +220,7 @@ bool HalfSplit::balance(Flow limit, FlowScratch& scratch, bool& changed) {
     const Flow least = network_->total_compute - (all - most[d]);
     if (least > slots_[d].least_compute) {
       slots_[d].least_compute = least;
-      for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+      for (UnitId t{0}; t < placed_.size(); ++t) {
         if (placed_[t] != kNowhere || !may(t, d) || can_be_on(t, d, limit, scratch)) continue;
         changed = true;
         if (!forbid(t, d)) return false;
@@ -237,8 +236,8 @@ std::size_t HalfSplit::num_bytes() const {
   return bytes;
 }
 
-std::vector<std::uint32_t> HalfSplit::devices() const {
-  std::vector<std::uint32_t> out;
+Split HalfSplit::devices() const {
+  Split out;
   for (const std::uint32_t slot : placed_) {
     const DeviceKind& kind = slot == kCpu ? *cpu_kind_ : *slots_[slot].kind;
     out.push_back(kind.devices[slot == kCpu ? 0 : slots_[slot].place]);
@@ -246,7 +245,7 @@ std::vector<std::uint32_t> HalfSplit::devices() const {
   return out;
 }
 
-std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t t) const {
+std::vector<HalfSplit::Choice> HalfSplit::choices_of(UnitId t) const {
   std::vector<Choice> choices;
   if (may(t, kCpu)) choices.push_back({t, kCpu, true, cpu_kind_->time[t]});
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
@@ -261,16 +260,16 @@ std::vector<HalfSplit::Choice> HalfSplit::choices_of(std::uint32_t t) const {
 std::vector<HalfSplit::Choice> HalfSplit::find_branch(Flow limit) const {
   const Slot* fullest = nullptr;
   for (const Slot& slot : slots_) {
-    if (!slot.used || slot.smallest == kNowhere) continue;
+    if (!slot.used || !slot.smallest.valid()) continue;
     if (!fullest || slot.least_counted > fullest->least_counted) fullest = &slot;
   }
   if (fullest && is_tight(limit - fullest->least_counted, limit)) {
     const auto device = static_cast<std::uint32_t>(fullest - slots_.data());
     return {{fullest->smallest, device, true, 0}, {fullest->smallest, device, false, 0}};
   }
-  if (crowded_ != kNowhere) return choices_of(crowded_);
+  if (crowded_.valid()) return choices_of(crowded_);
   std::vector<Choice> best;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     if (placed_[t] != kNowhere) continue;
     std::vector<Choice> choices = choices_of(t);
     if (best.empty() || choices.front().rise > best.front().rise) best = std::move(choices);

@@ -27,15 +27,15 @@ class HalfSplit {
   // `limit` is left.
   bool propagate(Flow limit, FlowScratch& scratch, SearchBudget& budget);
   // Puts unit t on one of its devices; false when that is refuted at once.
-  bool assign(std::uint32_t t, std::uint32_t device);
-  bool forbid(std::uint32_t t, std::uint32_t device);
+  bool assign(UnitId t, std::uint32_t device);
+  bool forbid(UnitId t, std::uint32_t device);
 
   bool complete() const { return num_open_ == 0; }
-  std::size_t num_bytes() const;               // about what a copy takes
-  std::vector<std::uint32_t> devices() const;  // by unit, when complete
+  std::size_t num_bytes() const;  // about what a copy takes
+  Split devices() const;          // by unit, when complete
 
   struct Choice {
-    std::uint32_t t = 0;
+    UnitId t{0};
     std::uint32_t device = 0;
     bool here = true;  // or anywhere else
     Flow rise = 0;
@@ -54,31 +54,31 @@ class HalfSplit {
     DeviceCut load;   // least load
     DeviceCut share;  // least load when compute is wanted: how much it can hold
     std::vector<Hold> hold;
-    std::int64_t copies = 1;            // devices that it stands for, more than one when empty
-    std::size_t place = 0;              // of the first of them in `kind`
-    bool used = false;                  // holds something
-    Flow time = 0;                      // held
-    double bytes = 0;                   // held
-    Flow least_compute = 0;             // what the other devices cannot take
-    Flow least_counted = 0;             // time with the large units it has to hold
-    std::uint32_t smallest = kNowhere;  // open unit among those
-    bool tune = false;                  // the reward of `share` is out of date
+    std::int64_t copies = 1;  // devices that it stands for, more than one when empty
+    std::size_t place = 0;    // of the first of them in `kind`
+    bool used = false;        // holds something
+    Flow time = 0;            // held
+    double bytes = 0;         // held
+    Flow least_compute = 0;   // what the other devices cannot take
+    Flow least_counted = 0;   // time with the large units it has to hold
+    UnitId smallest = {};     // open unit among those
+    bool tune = false;        // the reward of `share` is out of date
   };
   std::uint32_t num_slots() const { return static_cast<std::uint32_t>(slots_.size()); }
-  bool may(std::uint32_t t, std::uint32_t device) const { return (domain_[t] >> device & 1U) != 0; }
-  std::vector<Choice> choices_of(std::uint32_t t) const;
+  bool may(UnitId t, std::uint32_t device) const { return (domain_[t] >> device & 1U) != 0; }
+  std::vector<Choice> choices_of(UnitId t) const;
   static bool is_tight(Flow room, Flow limit) { return room < limit / 32; }
   void add_slot(const DeviceKind& kind, Flow limit, FlowScratch& scratch);
   void open_slot(std::uint32_t slot);
   bool has_memory() const;
   bool settle_all(Flow limit, FlowScratch& scratch);
-  bool test_unit(std::uint32_t t, Flow limit, FlowScratch& scratch, bool& changed);
-  bool can_be_on(std::uint32_t t, std::uint32_t device, Flow limit, FlowScratch& scratch);
+  bool test_unit(UnitId t, Flow limit, FlowScratch& scratch, bool& changed);
+  bool can_be_on(UnitId t, std::uint32_t device, Flow limit, FlowScratch& scratch);
   bool balance(Flow limit, FlowScratch& scratch, bool& changed);
   bool count_large(Flow limit, bool& changed);
   bool count_from(Flow least, Flow limit, bool& changed);
   std::vector<Flow> open_large(Flow least, std::uint32_t device) const;
-  std::uint32_t smallest_open(Flow least, std::uint32_t device = kNowhere) const;
+  UnitId smallest_open(Flow least, std::uint32_t device = kNowhere) const;
   bool crowd_out(Flow least, std::uint32_t device, std::int64_t wanted, Flow limit, bool& changed);
   Flow most_on_cpu(Flow limit) const;
 
@@ -89,7 +89,7 @@ class HalfSplit {
   std::vector<std::uint32_t> placed_;  // by unit; kNowhere while open
   std::uint32_t num_open_ = 0;
   // When large units crowd some device, not known which: the smallest open one of them.
-  std::uint32_t crowded_ = kNowhere;
+  UnitId crowded_;
   std::vector<Flow> sizes_;  // of units worth counting, ascending
   Flow cpu_ = 0;             // held
   Flow cpu_compute_ = 0;     // what the units held there would take on an accelerator

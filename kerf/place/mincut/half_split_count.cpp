@@ -33,7 +33,7 @@ std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const 
   const DeviceKind& kind = device == kCpu ? *cpu_kind_ : *slots_[device].kind;
   std::vector<Flow> times;
   times.reserve(placed_.size());
-  for (const std::uint32_t t : network_->by_compute) {
+  for (const UnitId t : network_->by_compute) {
     if (placed_[t] != kNowhere || network_->compute[t] < least || !may(t, device)) continue;
     times.push_back(kind.time[t]);
   }
@@ -42,10 +42,10 @@ std::vector<Flow> HalfSplit::open_large(Flow least, std::uint32_t device) const 
 }
 
 // The smallest open unit of at least this size, of those that may go to `device` if one is named.
-std::uint32_t HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
-  std::uint32_t smallest = kNowhere;
+UnitId HalfSplit::smallest_open(Flow least, std::uint32_t device) const {
+  UnitId smallest;
   Flow size = kEndless;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     const bool open = placed_[t] == kNowhere && (device == kNowhere || may(t, device));
     if (!open || network_->compute[t] < least || network_->compute[t] >= size) continue;
     size = network_->compute[t];
@@ -69,7 +69,7 @@ bool HalfSplit::crowd_out(Flow least, std::uint32_t device, std::int64_t wanted,
   const auto count = static_cast<std::size_t>(wanted);
   const Flow last = large[count - 1];
   const Flow next = count < large.size() ? large[count] : kEndless;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     if (placed_[t] != kNowhere || !may(t, device)) continue;
     const Flow size = slot.kind->time[t];
     const bool large_too = network_->compute[t] >= least;
@@ -89,7 +89,7 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
   std::int64_t total = 0;
   std::vector<std::int64_t> held(num_slots(), 0);
   std::int64_t in_all = 0;
-  for (std::uint32_t t = 0; t < placed_.size(); ++t) {
+  for (UnitId t{0}; t < placed_.size(); ++t) {
     if (network_->compute[t] < least) continue;
     ++total;
     if (placed_[t] == kCpu) ++in_all;
@@ -106,7 +106,7 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
     at_ease += (most[d] - (fill.count > 0 && is_tight(fill.room, limit) ? 1 : 0)) * slot.copies;
   }
   if (in_all < total) return false;
-  if (at_ease < total && crowded_ == kNowhere) crowded_ = smallest_open(least);
+  if (at_ease < total && !crowded_.valid()) crowded_ = smallest_open(least);
   for (std::uint32_t d = 0; d < num_slots(); ++d) {
     const std::int64_t wanted = total - (in_all - most[d]) - held[d];
     if (wanted > 0 && !crowd_out(least, d, wanted, limit, changed)) return false;
@@ -116,10 +116,10 @@ bool HalfSplit::count_from(Flow least, Flow limit, bool& changed) {
 }
 
 bool HalfSplit::count_large(Flow limit, bool& changed) {
-  crowded_ = kNowhere;
+  crowded_ = {};
   for (Slot& slot : slots_) {
     slot.least_counted = 0;
-    slot.smallest = kNowhere;
+    slot.smallest = {};
   }
   return std::all_of(sizes_.begin(), sizes_.end(),
                      [&](Flow least) { return changed || count_from(least, limit, changed); });

@@ -85,9 +85,9 @@ class CutSearch {
     return Verdict::refuted;
   }
 
-  void take(const std::vector<std::uint32_t>& of_fused) {
-    std::vector<std::uint32_t> device;
-    for (const std::uint32_t t : fused_.group) device.push_back(of_fused[t]);
+  void take(const Split& of_fused) {
+    Split device;
+    for (const UnitId t : fused_.group) device.push_back(of_fused[t]);
     const Loads loads = find_loads(*instance_, device);
     if (!loads.fits || (!best_->device.empty() && loads.busiest >= best_->objective)) return;
     best_->device = std::move(device);

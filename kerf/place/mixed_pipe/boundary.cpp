@@ -14,23 +14,23 @@ namespace {
 constexpr double kGain = 1 - 1e-9;  // less is rounding
 
 struct Step {
-  std::uint32_t unit = 0;
-  std::uint32_t to = 0;
-  std::optional<std::uint32_t> other;  // comes back in exchange
-  double load = 0;                     // the larger of both devices'
+  UnitId unit;
+  SlotId to;
+  std::optional<UnitId> other;  // comes back in exchange
+  double load = 0;              // the larger of both devices'
 };
 
 class BorderClimber {
  public:
   BorderClimber(const Instance& units, SplitState& state, std::int64_t steps)
       : units_(units), state_(state), steps_(steps), on_(units.num_devices) {
-    for (std::uint32_t u = 0; u < units.num_units(); ++u) on_[state.device(u)].push_back(u);
+    for (UnitId u{0}; u < units.num_units(); ++u) on_[state.device(u)].push_back(u);
   }
 
   void run(const StopClock& clock) {
     while (steps_ > 0 && !clock.struck()) {
       const std::int64_t before = steps_;
-      const std::uint32_t busiest = busiest_device();
+      const SlotId busiest = busiest_device();
       std::optional<Step> step = best_move(busiest);
       if (!step) step = best_swap(busiest);
       count_steps((before - steps_) / kWorkOfAStep);
@@ -40,21 +40,21 @@ class BorderClimber {
   }
 
  private:
-  std::uint32_t busiest_device() const {
-    std::uint32_t busiest = 0;
-    for (std::uint32_t d = 1; d < units_.num_devices; ++d) {
+  SlotId busiest_device() const {
+    SlotId busiest{0};
+    for (SlotId d{1}; d < units_.num_devices; ++d) {
       if (state_.load(d) > state_.load(busiest)) busiest = d;
     }
     return busiest;
   }
 
   // Devices of units that share a tensor with this one.
-  void find_neighbours(std::uint32_t unit) {
+  void find_neighbours(UnitId unit) {
     near_.clear();
-    for (const std::uint32_t net : units_.nets[unit]) {
-      for (const std::uint32_t pin : units_.pins[net]) {
+    for (const NetId net : units_.nets[unit]) {
+      for (const UnitId pin : units_.pins[net]) {
         --steps_;
-        const std::uint32_t device = state_.device(pin);
+        const SlotId device = state_.device(pin);
         if (device == state_.device(unit)) continue;
         if (std::find(near_.begin(), near_.end(), device) == near_.end()) near_.push_back(device);
         if (near_.size() + 1 == units_.num_devices) return;
@@ -66,13 +66,13 @@ class BorderClimber {
     if (!best || step.load < best->load) best = step;
   }
 
-  std::optional<Step> best_move(std::uint32_t from) {
+  std::optional<Step> best_move(SlotId from) {
     std::optional<Step> best;
     borders_.clear();
-    for (const std::uint32_t unit : on_[from]) {
+    for (const UnitId unit : on_[from]) {
       find_neighbours(unit);
       if (!near_.empty()) borders_.push_back(unit);
-      for (const std::uint32_t to : near_) {
+      for (const SlotId to : near_) {
         if (!state_.fits(unit, to)) continue;
         const SplitState::Change change = state_.peek(unit, to);
         const double load = std::max(state_.load(from) + change.from, state_.load(to) + change.to);
@@ -83,16 +83,16 @@ class BorderClimber {
   }
 
   // Units at the border of the busiest device against units of its neighbours at their borders.
-  std::optional<Step> best_swap(std::uint32_t from) {
+  std::optional<Step> best_swap(SlotId from) {
     constexpr std::size_t kMost = 64;  // borders looked at, each side
     std::optional<Step> best;
     for (std::size_t i = 0; i < std::min(borders_.size(), kMost); ++i) {
-      const std::uint32_t unit = borders_[i];
+      const UnitId unit = borders_[i];
       find_neighbours(unit);
-      for (const std::uint32_t to : std::vector<std::uint32_t>(near_)) {
+      for (const SlotId to : std::vector<SlotId>(near_)) {
         if (!units_.runs_on(unit, to)) continue;
         std::size_t looked = 0;
-        for (const std::uint32_t other : on_[to]) {
+        for (const UnitId other : on_[to]) {
           --steps_;
           if (looked == kMost || steps_ <= 0) break;
           if (!touches(other, from) || !units_.runs_on(other, from)) continue;
@@ -108,9 +108,9 @@ class BorderClimber {
     return best;
   }
 
-  bool touches(std::uint32_t unit, std::uint32_t device) {
-    for (const std::uint32_t net : units_.nets[unit]) {
-      for (const std::uint32_t pin : units_.pins[net]) {
+  bool touches(UnitId unit, SlotId device) {
+    for (const NetId net : units_.nets[unit]) {
+      for (const UnitId pin : units_.pins[net]) {
         --steps_;
         if (state_.device(pin) == device) return true;
       }
@@ -119,12 +119,12 @@ class BorderClimber {
   }
 
   void take(const Step& step) {
-    const std::uint32_t from = state_.device(step.unit);
+    const SlotId from = state_.device(step.unit);
     shift(step.unit, from, step.to);
     if (step.other) shift(*step.other, step.to, from);
   }
 
-  void shift(std::uint32_t unit, std::uint32_t from, std::uint32_t to) {
+  void shift(UnitId unit, SlotId from, SlotId to) {
     state_.move(unit, to);
     on_[from].erase(std::lower_bound(on_[from].begin(), on_[from].end(), unit));
     on_[to].insert(std::lower_bound(on_[to].begin(), on_[to].end(), unit), unit);
@@ -133,9 +133,9 @@ class BorderClimber {
   const Instance& units_;
   SplitState& state_;
   std::int64_t steps_;
-  std::vector<std::vector<std::uint32_t>> on_;  // by device, ascending
-  std::vector<std::uint32_t> near_;
-  std::vector<std::uint32_t> borders_;
+  std::vector<std::vector<UnitId>> on_;  // by device, ascending
+  std::vector<SlotId> near_;
+  std::vector<UnitId> borders_;
 };
 
 }  // namespace

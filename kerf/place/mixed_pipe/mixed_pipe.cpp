@@ -24,8 +24,6 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-
 struct Candidate {
   Split device;
   double busiest = kInfinity;
@@ -106,7 +104,7 @@ class MixedPipe {
     std::vector<std::size_t> counts;
     for (const std::size_t times : {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U}) {
       // With the CPU and without: it may be too slow to be given a block.
-      for (const std::size_t devices : {units_.cpu, units_.num_devices}) {
+      for (const std::size_t devices : {units_.cpu.index(), std::size_t{units_.num_devices}}) {
         counts.push_back(std::clamp<std::size_t>(times * devices, 1, units_.num_units()));
       }
     }
@@ -117,7 +115,7 @@ class MixedPipe {
 
   Candidate try_blocks(const Trial& trial, double most_work, double effort, Rng& rng) const {
     Candidate out;
-    const Split block = cut_blocks(lines_[trial.line], trial.blocks);
+    const std::vector<UnitId> block = cut_blocks(lines_[trial.line], trial.blocks);
     const std::size_t blocks = *std::max_element(block.begin(), block.end()) + std::size_t{1};
     const Instance coarse = merge(units_, block, blocks);
     // The longest first, with room: Mixed-Pipe's assignment.
@@ -125,7 +123,7 @@ class MixedPipe {
     if (!start) return out;
     const Split placed = share_out(coarse, *start, most_work * kBlockShare, effort, rng);
     Split device;
-    for (const std::uint32_t b : block) device.push_back(placed[b]);
+    for (const UnitId b : block) device.push_back(placed[b]);
     SplitState state(units_, device);
     improve_borders(units_, state, static_cast<std::int64_t>(most_work * kBorderShare), clock_);
     state.refresh();

@@ -3,8 +3,8 @@
 #include "kerf/place/mixed_pipe/one_stage_each.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/cut/cut_order.h"
 #include "kerf/place/order/condense.h"
@@ -14,7 +14,7 @@ namespace kerf::place {
 namespace {
 
 // Devices by the mean place of their groups in the order: rank by device.
-std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_group,
+std::vector<std::uint32_t> ranks_of(const std::vector<SlotId>& device_of_group,
                                     std::size_t num_devices) {
   std::vector<double> sum(num_devices);
   std::vector<double> count(num_devices);
@@ -22,11 +22,10 @@ std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_
     sum[device_of_group[g]] += static_cast<double>(g);
     count[device_of_group[g]] += 1;
   }
-  std::vector<std::uint32_t> order(num_devices);
-  std::iota(order.begin(), order.end(), 0U);
-  const auto mean = [&](std::uint32_t d) { return count[d] > 0 ? sum[d] / count[d] : 0; };
+  std::vector<SlotId> order = count_up<SlotId>(num_devices);
+  const auto mean = [&](SlotId d) { return count[d] > 0 ? sum[d] / count[d] : 0; };
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return mean(a) < mean(b); });
+                   [&](SlotId a, SlotId b) { return mean(a) < mean(b); });
   std::vector<std::uint32_t> rank(num_devices);
   for (std::uint32_t r = 0; r < num_devices; ++r) rank[order[r]] = r;
   return rank;
@@ -34,16 +33,16 @@ std::vector<std::uint32_t> ranks_of(const std::vector<std::uint32_t>& device_of_
 
 }  // namespace
 
-LoadAnswer one_stage_each(const Instance& units, std::span<const std::uint32_t> device,
+LoadAnswer one_stage_each(const Instance& units, std::span<const SlotId> device,
                           const LoadOptions& options) {
   const Condensed groups = condense(units);
-  std::vector<std::uint32_t> device_of_group(groups.num_units());
+  std::vector<SlotId> device_of_group(groups.num_units());
   for (std::size_t u = device.size(); u-- > 0;) device_of_group[groups.group_of[u]] = device[u];
   const std::vector<std::uint32_t> rank = ranks_of(device_of_group, units.num_devices);
   Stages stages(groups.num_units());
-  for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+  for (UnitId g{0}; g < groups.num_units(); ++g) {
     stages[g] = rank[device_of_group[g]];
-    for (const std::uint32_t before : groups.predecessors[g]) {
+    for (const UnitId before : groups.predecessors[g]) {
       stages[g] = std::max(stages[g], stages[before]);
     }
   }

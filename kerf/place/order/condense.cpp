@@ -6,88 +6,28 @@
 #include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/strong_components.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
 
 namespace kerf::place {
 namespace {
 
-// Tarjan's strongly connected components with an explicit stack: component[vertex].
-class Components {
- public:
-  explicit Components(const Rows& successors)
-      : successors_(successors),
-        index_(successors.size(), kNoIndex),
-        low_(successors.size()),
-        component(successors.size(), kNoIndex) {
-    for (std::uint32_t v = 0; v < successors.size(); ++v) {
-      if (index_[v] == kNoIndex) search(v);
-    }
-  }
-
- private:
-  void open(std::uint32_t v) {
-    index_[v] = low_[v] = next_index_++;
-    path_.push_back(v);
-    calls_.emplace_back(v, 0);
-  }
-  void close(std::uint32_t v) {
-    if (low_[v] == index_[v]) {
-      std::uint32_t member = 0;
-      do {
-        member = path_.back();
-        path_.pop_back();
-        component[member] = count;
-      } while (member != v);
-      ++count;
-    }
-    calls_.pop_back();
-    if (!calls_.empty()) lower(calls_.back().first, low_[v]);
-  }
-  void lower(std::uint32_t v, std::uint32_t to) { low_[v] = std::min(low_[v], to); }
-  void search(std::uint32_t root) {
-    open(root);
-    while (!calls_.empty()) {
-      auto& [v, next] = calls_.back();
-      if (next == successors_[v].size()) {
-        close(v);
-        continue;
-      }
-      const std::uint32_t to = successors_[v][next++];
-      if (index_[to] == kNoIndex) {
-        open(to);
-      } else if (component[to] == kNoIndex) {
-        lower(v, index_[to]);
-      }
-    }
-  }
-
-  const Rows& successors_;
-  std::vector<std::uint32_t> index_;
-  std::vector<std::uint32_t> low_;
-  std::vector<std::uint32_t> path_;
-  std::vector<std::pair<std::uint32_t, std::size_t>> calls_;
-  std::uint32_t next_index_ = 0;
-
- public:
-  std::vector<std::uint32_t> component;
-  std::uint32_t count = 0;
-};
-
-Rows edges_among(const Instance& instance, std::span<const std::uint32_t> group_of,
-                 std::uint32_t count) {
-  Pairs edges;
+UnitRows edges_among(const Instance& instance, std::span<const UnitId> group_of,
+                     std::uint32_t count) {
+  PairsOf<UnitId, UnitId> edges;
   edges.reserve(instance.successors.num_values());
-  for (std::uint32_t from = 0; from < instance.num_units(); ++from) {
-    for (const std::uint32_t to : instance.successors[from]) {
+  for (UnitId from{0}; from < instance.num_units(); ++from) {
+    for (const UnitId to : instance.successors[from]) {
       if (group_of[from] != group_of[to]) edges.emplace_back(group_of[from], group_of[to]);
     }
   }
   return to_rows(count, edges);
 }
 
-Instance merge_with_edges(const Instance& instance, std::span<const std::uint32_t> group_of,
+Instance merge_with_edges(const Instance& instance, std::span<const UnitId> group_of,
                           std::uint32_t count) {
   Instance out = merge(instance, group_of, count);
   out.successors = edges_among(instance, group_of, count);
@@ -95,13 +35,13 @@ Instance merge_with_edges(const Instance& instance, std::span<const std::uint32_
   return out;
 }
 
-bool takes_no_time(const Instance& instance, std::uint32_t t) {
+bool takes_no_time(const Instance& instance, UnitId t) {
   const Unit unit = instance.unit(t);
   return unit.accelerator_time <= 0 && unit.cpu_time <= 0 && unit.on_accelerator && unit.on_cpu;
 }
 
 bool is_one_without_time(const Instance& instance) {
-  for (std::uint32_t t = 0; t < instance.num_units(); ++t) {
+  for (UnitId t{0}; t < instance.num_units(); ++t) {
     if (takes_no_time(instance, t)) return true;
   }
   return false;
@@ -116,54 +56,52 @@ class Joining {
     const double bytes = std::accumulate(groups.bytes.begin(), groups.bytes.end(), 0.0);
     memory_binds_ = std::ranges::any_of(groups.memory, [&](double limit) { return bytes > limit; });
     bytes_ = groups.bytes;
-    for (std::uint32_t g = 0; g < groups.num_units(); ++g) {
+    for (UnitId g{0}; g < groups.num_units(); ++g) {
       num_neighbours_.push_back(groups.successors.length(g) + groups.predecessors.length(g));
     }
   }
   // By group, the one that it has joined.
-  std::vector<std::uint32_t> run() {
-    std::vector<std::uint32_t> todo(groups_.num_units());
-    std::iota(todo.begin(), todo.end(), 0U);
-    std::vector<std::uint32_t> joined = todo;
+  std::vector<UnitId> run() {
+    std::vector<UnitId> todo = count_up<UnitId>(groups_.num_units());
+    std::vector<UnitId> joined = todo;
     while (!todo.empty()) {
-      const std::uint32_t g = todo.back();
+      const UnitId g = todo.back();
       todo.pop_back();
       if (!is_left(g) || !can_join(g)) continue;
-      const std::uint32_t to = only_neighbour(g);
+      const UnitId to = only_neighbour(g);
       sets_.join_to(to, g);
       --num_neighbours_[to];
       bytes_[to] += bytes_[g];
       todo.push_back(to);
     }
-    for (std::uint32_t& g : joined) g = sets_.find(g);
+    for (UnitId& g : joined) g = UnitId{sets_.find(g)};
     return joined;
   }
 
  private:
-  bool is_left(std::uint32_t g) { return sets_.find(g) == g; }
+  bool is_left(UnitId g) { return sets_.find(g) == g; }
   // The others have joined it: who joins has no neighbour else.
-  std::uint32_t only_neighbour(std::uint32_t g) {
-    for (const Rows* rows : {&groups_.successors, &groups_.predecessors}) {
-      for (const std::uint32_t other : (*rows)[g]) {
+  UnitId only_neighbour(UnitId g) {
+    for (const UnitRows* rows : {&groups_.successors, &groups_.predecessors}) {
+      for (const UnitId other : (*rows)[g]) {
         if (is_left(other)) return other;
       }
     }
     return g;
   }
-  bool can_join(std::uint32_t g) {
+  bool can_join(UnitId g) {
     if (!takes_no_time(groups_, g)) return false;
     if ((memory_binds_ && bytes_[g] > 0) || num_neighbours_[g] != 1) return false;
-    const std::uint32_t to = only_neighbour(g);
+    const UnitId to = only_neighbour(g);
     // Nets of what joined g before hold g too.
-    return std::ranges::all_of(groups_.nets[g],
-                               [&](std::uint32_t net) { return allows(net, g, to); });
+    return std::ranges::all_of(groups_.nets[g], [&](NetId net) { return allows(net, g, to); });
   }
-  bool allows(std::uint32_t net, std::uint32_t g, std::uint32_t to) {
+  bool allows(NetId net, UnitId g, UnitId to) {
     const auto pins = groups_.pins[net];
-    const auto is_at_home = [&](std::uint32_t pin) { return sets_.find(pin) == to; };
+    const auto is_at_home = [&](UnitId pin) { return sets_.find(pin) == to; };
     if (groups_.charging == Charging::link && sets_.find(groups_.source[net]) == g) {
       return std::ranges::all_of(
-          pins, [&](std::uint32_t pin) { return sets_.find(pin) == g || is_at_home(pin); });
+          pins, [&](UnitId pin) { return sets_.find(pin) == g || is_at_home(pin); });
     }
     return std::ranges::any_of(pins, is_at_home);
   }
@@ -175,23 +113,24 @@ class Joining {
   bool memory_binds_ = false;
 };
 
-void renumber(std::vector<std::uint32_t>& group_of, std::span<const std::uint32_t> number) {
-  for (std::uint32_t& g : group_of) g = number[g];
+template <class Number>
+void renumber(std::vector<UnitId>& group_of, const std::vector<Number>& number) {
+  for (UnitId& g : group_of) g = UnitId{number[g]};
 }
 
 // Numbers without gaps for the groups that are left.
-std::uint32_t close_gaps(std::vector<std::uint32_t>& group_of, std::uint32_t count) {
+std::uint32_t close_gaps(std::vector<UnitId>& group_of, std::uint32_t count) {
   std::vector<std::uint32_t> number(count, 0);
-  for (const std::uint32_t g : group_of) number[g] = 1;
+  for (const UnitId g : group_of) number[g] = 1;
   std::exclusive_scan(number.begin(), number.end(), number.begin(), 0U);
-  const std::uint32_t last = group_of.empty() ? 0 : *std::ranges::max_element(group_of);
+  const UnitId last = group_of.empty() ? UnitId{0} : *std::ranges::max_element(group_of);
   renumber(group_of, number);
   return group_of.empty() ? 0 : number[last] + 1;
 }
 
 // From group_of[unit] by cycles alone to the groups that are left.
 std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
-                          std::vector<std::uint32_t>& group_of) {
+                          std::vector<UnitId>& group_of) {
   if (!is_one_without_time(instance)) return count;
   const Instance groups = merge_with_edges(instance, group_of, count);
   renumber(group_of, Joining(groups).run());
@@ -200,24 +139,24 @@ std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
 
 }  // namespace
 
-std::vector<std::uint32_t> Condensed::spread(const Instance& instance,
-                                             std::span<const std::uint32_t> groups) const {
-  std::vector<std::vector<std::uint32_t>> members(num_units());
-  for (const std::uint32_t unit : instance.own_order) members[group_of[unit]].push_back(unit);
-  std::vector<std::uint32_t> out;
+Order Condensed::spread(const Instance& instance, std::span<const UnitId> groups) const {
+  std::vector<Order> members(num_units());
+  for (const UnitId unit : instance.own_order) members[group_of[unit]].push_back(unit);
+  std::vector<UnitId> out;
   out.reserve(instance.num_units());
-  for (const std::uint32_t group : groups) {
+  for (const UnitId group : groups) {
     out.insert(out.end(), members[group].begin(), members[group].end());
   }
   return out;
 }
 
 Condensed condense(const Instance& instance) {
-  const Components components(instance.successors);
-  std::vector<std::uint32_t> group_of = components.component;
-  const std::uint32_t count = join_groups(instance, components.count, group_of);
-  const Rows edges = edges_among(instance, group_of, count);
-  renumber(group_of, places_in(least_first_order(count, each_next_of(edges), by_own_number())));
+  std::vector<UnitId> group_of = strong_components(instance.successors);
+  const std::uint32_t cycles = close_gaps(group_of, instance.num_units());
+  const std::uint32_t count = join_groups(instance, cycles, group_of);
+  const UnitRows edges = edges_among(instance, group_of, count);
+  renumber(group_of,
+           places_in(least_first_order<UnitId>(count, each_next_of(edges), by_own_number())));
   return {merge_with_edges(instance, group_of, count), std::move(group_of)};
 }
 

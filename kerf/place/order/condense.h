@@ -15,12 +15,11 @@ namespace kerf::place {
 
 // The groups are its units, numbered in a topological order.
 struct Condensed : Instance {
-  std::vector<std::uint32_t> group_of;  // by unit of the instance it came from
+  std::vector<UnitId> group_of;  // by unit of the instance it came from
 
   // An order of groups as one of that instance's units; those of a group as they stand there, since
   // orders are cut inside groups, too.
-  std::vector<std::uint32_t> spread(const Instance& instance,
-                                    std::span<const std::uint32_t> groups) const;
+  Order spread(const Instance& instance, std::span<const UnitId> groups) const;
 };
 
 // Units on a cycle form one group. A group that takes no time joins its only neighbour when no

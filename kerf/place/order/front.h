@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "kerf/base/rng.h"
-#include "kerf/base/rows.h"
+#include "kerf/place/instance.h"
 
 namespace kerf::place {
-
-using Order = std::vector<std::uint32_t>;
 
 // By unit; never falls along an edge. Empty: all are of one.
 using Stages = std::vector<std::uint32_t>;
@@ -23,21 +21,21 @@ using Stages = std::vector<std::uint32_t>;
 // How many of those before it each unit waits for.
 class Waiting {
  public:
-  Waiting(const Rows& next, const Rows& before) : next_(next) {
+  Waiting(const UnitRows& next, const UnitRows& before) : next_(next) {
     missing_.reserve(before.size());
-    for (std::uint32_t t = 0; t < before.size(); ++t) missing_.push_back(before.length(t));
+    for (UnitId t{0}; t < before.size(); ++t) missing_.push_back(before.length(t));
   }
-  bool is_ready(std::uint32_t unit) const { return missing_[unit] == 0; }
+  bool is_ready(UnitId unit) const { return missing_[unit] == 0; }
   // Calls ready(unit) for those that waited for this one alone.
-  void place(std::uint32_t unit, const auto& ready) {
-    for (const std::uint32_t to : next_[unit]) {
+  void place(UnitId unit, const auto& ready) {
+    for (const UnitId to : next_[unit]) {
       if (--missing_[to] == 0) ready(to);
     }
   }
   // Those that wait for nobody.
   Order first() const {
     Order out;
-    for (std::uint32_t t = 0; t < missing_.size(); ++t) {
+    for (UnitId t{0}; t < missing_.size(); ++t) {
       if (is_ready(t)) out.push_back(t);
     }
     return out;
@@ -49,7 +47,7 @@ class Waiting {
   }
 
  private:
-  const Rows& next_;
+  const UnitRows& next_;
   std::vector<std::uint32_t> missing_;
 };
 
@@ -58,15 +56,15 @@ class Waiting {
 // can become ready in a stage before it.
 template <class Choose>
 Order take_in_turn(Waiting& waiting, const Order& first, const Stages& stages, Choose&& choose) {
-  const auto stage = [&](std::uint32_t t) { return stages.empty() ? 0 : stages[t]; };
+  const auto stage = [&](UnitId t) { return stages.empty() ? 0 : stages[t]; };
   std::vector<Order> ready(stages.empty() ? 1 : *std::ranges::max_element(stages) + std::size_t{1});
-  const auto add = [&](std::uint32_t t) { ready[stage(t)].push_back(t); };
-  for (const std::uint32_t t : first) add(t);
+  const auto add = [&](UnitId t) { ready[stage(t)].push_back(t); };
+  for (const UnitId t : first) add(t);
   Order out;
   for (Order& its : ready) {
     while (!its.empty()) {
       const std::size_t at = choose(its);
-      const std::uint32_t unit = its[at];
+      const UnitId unit = its[at];
       its.erase(its.begin() + static_cast<std::ptrdiff_t>(at));
       out.push_back(unit);
       waiting.place(unit, add);

@@ -16,11 +16,11 @@ namespace kerf::place {
 // Grows from `first`: next comes the unit that leaves the cheapest set of open tensors behind, ties
 // and near ties (`noise`, relative) by `rng`. Of a wide frontier only the latest units are looked
 // at: O(units). Once the clock has struck, the rest follows as it comes.
-std::vector<std::uint32_t> grow_order(const Instance& units, std::uint32_t first, double noise,
-                                      const StopClock& clock, Rng& rng);
+Order grow_order(const Instance& units, UnitId first, double noise, const StopClock& clock,
+                 Rng& rng);
 // Units as the producers of tensors reach them, depth first; cycles are cut where they close.
-std::vector<std::uint32_t> reach_order(const Instance& units, Rng& rng);
+Order reach_order(const Instance& units, Rng& rng);
 // The unit found last by a breadth-first walk from `from`.
-std::uint32_t far_unit(const Instance& units, std::uint32_t from);
+UnitId far_unit(const Instance& units, UnitId from);
 
 }  // namespace kerf::place

@@ -18,10 +18,10 @@ namespace {
 std::vector<double> crossing_costs(const Instance& units, const Order& order) {
   const std::vector<std::uint32_t> place = places_in(order);
   std::vector<double> change(order.size() + 1);
-  for (std::uint32_t net = 0; net < units.num_nets(); ++net) {
+  for (NetId net{0}; net < units.num_nets(); ++net) {
     std::uint32_t first = kNoIndex;
     std::uint32_t last = 0;
-    for (const std::uint32_t unit : units.pins[net]) {
+    for (const UnitId unit : units.pins[net]) {
       first = std::min(first, place[unit]);
       last = std::max(last, place[unit]);
     }
@@ -34,25 +34,25 @@ std::vector<double> crossing_costs(const Instance& units, const Order& order) {
 
 // Of the groups that are ready the one with the least unit first.
 Order by_number(const Condensed& groups) {
-  std::vector<std::uint32_t> least_unit(groups.num_units(), kNoIndex);
-  for (std::uint32_t u = 0; u < groups.group_of.size(); ++u) {
-    std::uint32_t& least = least_unit[groups.group_of[u]];
+  std::vector<UnitId> least_unit(groups.num_units());
+  for (UnitId u{0}; u < groups.group_of.size(); ++u) {
+    UnitId& least = least_unit[groups.group_of[u]];
     least = std::min(least, u);
   }
-  const auto key = [&](std::uint32_t group) { return least_unit[group]; };
-  return least_first_order(groups.num_units(), each_next_of(groups.successors), key);
+  const auto key = [&](UnitId group) { return least_unit[group]; };
+  return least_first_order<UnitId>(groups.num_units(), each_next_of(groups.successors), key);
 }
 
 }  // namespace
 
-Line make_line(const Instance& units, std::vector<std::uint32_t> order) {
+Line make_line(const Instance& units, Order order) {
   Line line;
   const double time = units.total_accelerator_time();
   const double bytes = std::accumulate(units.bytes.begin(), units.bytes.end(), 0.0);
   // Nothing but zeros: every unit weighs the same.
   const double least = time + bytes > 0 ? 0 : 1;
   line.weight_before.push_back(0);
-  for (const std::uint32_t unit : order) {
+  for (const UnitId unit : order) {
     const double weight = std::max({least, time > 0 ? units.accelerator_time[unit] / time : 0.0,
                                     bytes > 0 ? units.bytes[unit] / bytes : 0.0});
     line.weight_before.push_back(line.weight_before.back() + weight);

@@ -12,14 +12,14 @@
 namespace kerf::place {
 
 struct Line {
-  std::vector<std::uint32_t> order;   // units
+  Order order;                        // units
   std::vector<double> weight_before;  // by place, and one more; 1 at the end
   std::vector<double> crossing;       // by place: cost of the tensors with units on both sides
 };
 
 // A unit weighs its share of all time or of all memory, whichever is larger: pieces of equal weight
 // are small in both.
-Line make_line(const Instance& units, std::vector<std::uint32_t> order);
+Line make_line(const Instance& units, Order order);
 
 // The model's own order: by number as far as edges allow.
 Line own_line(const Instance& units);

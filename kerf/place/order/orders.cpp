@@ -3,9 +3,9 @@
 #include "kerf/place/order/orders.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/topological_order.h"
 
@@ -38,14 +38,14 @@ class LeastCrossing {
       least = change;
       best = i;
     }
-    for (const std::uint32_t net : instance_.nets[ready[best]]) ++placed_[net];
+    for (const NetId net : instance_.nets[ready[best]]) ++placed_[net];
     return best;
   }
 
  private:
-  double crossing_change(std::uint32_t unit) const {
+  double crossing_change(UnitId unit) const {
     double change = 0;
-    for (const std::uint32_t net : instance_.nets[unit]) {
+    for (const NetId net : instance_.nets[unit]) {
       if (placed_[net] == 0) change += instance_.cost[net];
       if (placed_[net] + 1 == instance_.pins[net].size()) change -= instance_.cost[net];
     }
@@ -59,17 +59,15 @@ class LeastCrossing {
 
 // Of the ready units of the least stage the one with the greatest number.
 Order greatest_first(const Instance& instance, const Stages& stages) {
-  const auto key = [&](std::uint32_t t) {
+  const auto key = [&](UnitId t) {
     return std::pair(stages.empty() ? 0 : stages[t], instance.num_units() - t);
   };
-  return least_first_order(instance.num_units(), each_next_of(instance.successors), key);
+  return least_first_order<UnitId>(instance.num_units(), each_next_of(instance.successors), key);
 }
 
 Order as_numbered(const Instance& instance, const Stages& stages) {
-  Order out(instance.num_units());
-  std::iota(out.begin(), out.end(), 0U);
-  if (!stages.empty())
-    std::ranges::stable_sort(out, {}, [&](std::uint32_t t) { return stages[t]; });
+  Order out = count_up<UnitId>(instance.num_units());
+  if (!stages.empty()) std::ranges::stable_sort(out, {}, [&](UnitId t) { return stages[t]; });
   return out;
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "kerf/base/count_up.h"
+
 namespace kerf::place {
 namespace {
 
@@ -28,16 +30,16 @@ Order random_order(const Instance& instance, bool backwards, Rng& rng) {
 }
 
 // By vertex, the longest path to it; backwards: from it.
-Order find_heights(const Instance& instance, bool backwards) {
+Stages find_heights(const Instance& instance, bool backwards) {
   const std::uint32_t n = instance.num_units();
-  Order height(n, 0);
-  const auto raise = [&](std::uint32_t v, const Rows& before) {
-    for (const std::uint32_t u : before[v]) height[v] = std::max(height[v], height[u] + 1);
+  Stages height(n, 0);
+  const auto raise = [&](UnitId v, const UnitRows& before) {
+    for (const UnitId u : before[v]) height[v] = std::max(height[v], height[u] + 1);
   };
   if (backwards) {
-    for (std::uint32_t v = n; v-- > 0;) raise(v, instance.successors);
+    for (UnitId v{n}; v-- > 0;) raise(v, instance.successors);
   } else {
-    for (std::uint32_t v = 0; v < n; ++v) raise(v, instance.predecessors);
+    for (UnitId v{0}; v < n; ++v) raise(v, instance.predecessors);
   }
   return height;
 }
@@ -48,12 +50,11 @@ Order by_levels(const Instance& instance, bool backwards, Rng& rng) {
   if (rng.below(2) == 0) {
     out = depth_first(instance, backwards, rng);
   } else {
-    out.resize(instance.num_units());
-    std::iota(out.begin(), out.end(), 0U);
+    out = count_up<UnitId>(instance.num_units());
     if (backwards) std::ranges::reverse(out);
   }
-  const Order height = find_heights(instance, backwards);
-  std::ranges::stable_sort(out, {}, [&](std::uint32_t v) { return height[v]; });
+  const Stages height = find_heights(instance, backwards);
+  std::ranges::stable_sort(out, {}, [&](UnitId v) { return height[v]; });
   return out;
 }
 
@@ -69,10 +70,10 @@ class LeastCut {
         price_(instance.num_units(), 0),
         is_placed_(instance.num_units(), false),
         stamp_(instance.num_units(), 0) {
-    for (std::uint32_t v = 0; v < instance.num_units(); ++v) {
-      for (const std::uint32_t net : instance.nets[v]) price_[v] += instance.cost[net];
+    for (UnitId v{0}; v < instance.num_units(); ++v) {
+      for (const NetId net : instance.nets[v]) price_[v] += instance.cost[net];
     }
-    for (const std::uint32_t v : waiting_.first_shuffled(rng)) push(v);
+    for (const UnitId v : waiting_.first_shuffled(rng)) push(v);
   }
   Order run() {
     Order out;
@@ -90,7 +91,7 @@ class LeastCut {
   struct Entry {
     double price = 0;
     std::uint64_t age = 0;
-    std::uint32_t vertex = 0;
+    UnitId vertex;
     std::uint32_t stamp = 0;
     bool operator<(const Entry& other) const {
       if (price != other.price) return price > other.price;
@@ -98,51 +99,49 @@ class LeastCut {
       return vertex > other.vertex;
     }
   };
-  void push(std::uint32_t v) {
-    ready_.push({price_[v], clock_ * 4 + rng_.below(16), v, ++stamp_[v]});
-  }
-  void cheapen(std::uint32_t net) {
-    for (const std::uint32_t pin : instance_.pins[net]) {
+  void push(UnitId v) { ready_.push({price_[v], clock_ * 4 + rng_.below(16), v, ++stamp_[v]}); }
+  void cheapen(NetId net) {
+    for (const UnitId pin : instance_.pins[net]) {
       if (is_placed_[pin]) continue;
       price_[pin] -= instance_.cost[net];
       if (waiting_.is_ready(pin)) push(pin);
     }
   }
-  void place(std::uint32_t v) {
+  void place(UnitId v) {
     ++clock_;
     is_placed_[v] = true;
-    for (const std::uint32_t net : instance_.nets[v]) {
+    for (const NetId net : instance_.nets[v]) {
       const std::uint32_t placed = ++placed_[net];
       // Opened: the others no longer do. One is left: it will close it.
       if (placed == 1) cheapen(net);
       if (placed + 1 == instance_.pins[net].size()) cheapen(net);
     }
-    waiting_.place(v, [&](std::uint32_t to) { push(to); });
+    waiting_.place(v, [&](UnitId to) { push(to); });
   }
 
   const Instance& instance_;
   Rng& rng_;
   Waiting waiting_;
-  Order placed_;               // by net
-  std::vector<double> price_;  // by vertex
+  std::vector<std::uint32_t> placed_;  // by net
+  std::vector<double> price_;          // by vertex
   std::vector<bool> is_placed_;
-  Order stamp_;
+  std::vector<std::uint32_t> stamp_;
   std::priority_queue<Entry> ready_;
   std::uint64_t clock_ = 0;
 };
 
 // By vertex: 0 in half 0 with all before it, 2 in half 1 with all after it, else 1. Never falls
 // along an edge.
-Order find_sides(const Instance& instance, std::span<const std::uint32_t> half) {
+Stages find_sides(const Instance& instance, std::span<const SlotId> half) {
   const std::uint32_t n = instance.num_units();
-  Order out(n, 1);
-  const auto all = [&](std::span<const std::uint32_t> row, std::uint32_t side) {
-    return std::ranges::all_of(row, [&](std::uint32_t u) { return out[u] == side; });
+  Stages out(n, 1);
+  const auto all = [&](std::span<const UnitId> row, std::uint32_t side) {
+    return std::ranges::all_of(row, [&](UnitId u) { return out[u] == side; });
   };
-  for (std::uint32_t v = 0; v < n; ++v) {
+  for (UnitId v{0}; v < n; ++v) {
     if (half[v] == 0 && all(instance.predecessors[v], 0)) out[v] = 0;
   }
-  for (std::uint32_t v = n; v-- > 0;) {
+  for (UnitId v{n}; v-- > 0;) {
     if (half[v] == 1 && all(instance.successors[v], 2)) out[v] = 2;
   }
   return out;
@@ -150,30 +149,26 @@ Order find_sides(const Instance& instance, std::span<const std::uint32_t> half) 
 
 }  // namespace
 
-Order order_by_halves(const Instance& instance, std::span<const std::uint32_t> half,
-                      bool backwards) {
-  const Order side = find_sides(instance, half);
-  const Order height = find_heights(instance, backwards);
+Order order_by_halves(const Instance& instance, std::span<const SlotId> half, bool backwards) {
+  const Stages side = find_sides(instance, half);
+  const Stages height = find_heights(instance, backwards);
   const std::uint32_t heights = height.empty() ? 0 : *std::ranges::max_element(height) + 1;
-  const auto place_of = [&](std::uint32_t v) {
+  const auto place_of = [&](UnitId v) {
     const std::uint32_t along = backwards ? heights - 1 - height[v] : height[v];
     return std::size_t{side[v]} * heights + along;
   };
   std::vector<std::uint32_t> next(std::size_t{3} * heights + 1, 0);
-  for (std::uint32_t v = 0; v < instance.num_units(); ++v) ++next[place_of(v) + 1];
+  for (UnitId v{0}; v < instance.num_units(); ++v) ++next[place_of(v) + 1];
   std::partial_sum(next.begin(), next.end(), next.begin());
   Order out(instance.num_units());
-  for (std::uint32_t v = 0; v < instance.num_units(); ++v) out[next[place_of(v)]++] = v;
+  for (UnitId v{0}; v < instance.num_units(); ++v) out[next[place_of(v)]++] = v;
   return out;
 }
 
 Order find_order(const Instance& instance, TwoWayOrder kind, bool backwards, Rng& rng) {
   Order out;
   switch (kind) {
-    case TwoWayOrder::natural:
-      out.resize(instance.num_units());
-      std::iota(out.begin(), out.end(), 0U);
-      return out;
+    case TwoWayOrder::natural: out = count_up<UnitId>(instance.num_units()); return out;
     case TwoWayOrder::depth_first: out = depth_first(instance, backwards, rng); break;
     case TwoWayOrder::least_cut: out = LeastCut(instance, backwards, rng).run(); break;
     case TwoWayOrder::levels: out = by_levels(instance, backwards, rng); break;

@@ -26,7 +26,6 @@ Order find_order(const Instance& instance, TwoWayOrder kind, bool backwards, Rng
 
 // First what half 0 holds with all that comes before it, last what half 1 holds with all that comes
 // after it; each by the longest path from the start, `backwards`: to the end.
-Order order_by_halves(const Instance& instance, std::span<const std::uint32_t> half,
-                      bool backwards);
+Order order_by_halves(const Instance& instance, std::span<const SlotId> half, bool backwards);
 
 }  // namespace kerf::place

@@ -10,33 +10,32 @@ Bins::Bins(const Instance& instance)
     : instance_(&instance),
       bytes_(instance.num_devices, 0),
       time_(instance.num_devices, 0),
-      device_(instance.num_units(), kNoIndex) {}
+      device_(instance.num_units()) {}
 
-bool Bins::fits(std::span<const std::uint32_t> units, std::uint32_t device) const {
+bool Bins::fits(std::span<const UnitId> units, SlotId device) const {
   double bytes = 0;
-  for (const std::uint32_t t : units) {
+  for (const UnitId t : units) {
     if (!instance_->runs_on(t, device)) return false;
     bytes += instance_->bytes[t];
   }
   return bytes_[device] + bytes <= instance_->memory[device];
 }
 
-void Bins::put(std::span<const std::uint32_t> units, std::uint32_t device) {
-  for (const std::uint32_t t : units) {
+void Bins::put(std::span<const UnitId> units, SlotId device) {
+  for (const UnitId t : units) {
     bytes_[device] += instance_->bytes[t];
     time_[device] += instance_->time(t, device);
     device_[t] = device;
   }
 }
 
-std::optional<std::uint32_t> Bins::done_first(std::span<const std::uint32_t> units,
-                                              std::uint32_t count) const {
-  std::optional<std::uint32_t> best;
+std::optional<SlotId> Bins::done_first(std::span<const UnitId> units, std::uint32_t count) const {
+  std::optional<SlotId> best;
   double least = kInfinity;
-  for (std::uint32_t d = 0; d < count; ++d) {
+  for (SlotId d{0}; d < count; ++d) {
     if (!fits(units, d)) continue;
     double end = time_[d];
-    for (const std::uint32_t t : units) end += instance_->time(t, d);
+    for (const UnitId t : units) end += instance_->time(t, d);
     if (end >= least) continue;
     least = end;
     best = d;
@@ -44,8 +43,8 @@ std::optional<std::uint32_t> Bins::done_first(std::span<const std::uint32_t> uni
   return best;
 }
 
-bool Bins::put_where_done_first(std::span<const std::uint32_t> units) {
-  const std::optional<std::uint32_t> device = done_first(units, instance_->num_devices);
+bool Bins::put_where_done_first(std::span<const UnitId> units) {
+  const std::optional<SlotId> device = done_first(units, instance_->num_devices);
   if (device) put(units, *device);
   return device.has_value();
 }

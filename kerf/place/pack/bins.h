@@ -19,22 +19,21 @@ class Bins {
   explicit Bins(const Instance& instance);
 
   // The device can run them, and has the memory.
-  bool fits(std::span<const std::uint32_t> units, std::uint32_t device) const;
-  double room(std::uint32_t device) const { return instance_->memory[device] - bytes_[device]; }
-  void put(std::span<const std::uint32_t> units, std::uint32_t device);
+  bool fits(std::span<const UnitId> units, SlotId device) const;
+  double room(SlotId device) const { return instance_->memory[device] - bytes_[device]; }
+  void put(std::span<const UnitId> units, SlotId device);
   // Of the devices 0 .. count - 1 that they fit, the one that is done with them first.
-  std::optional<std::uint32_t> done_first(std::span<const std::uint32_t> units,
-                                          std::uint32_t count) const;
+  std::optional<SlotId> done_first(std::span<const UnitId> units, std::uint32_t count) const;
   // Onto that one of all devices; false: they fit none.
-  bool put_where_done_first(std::span<const std::uint32_t> units);
+  bool put_where_done_first(std::span<const UnitId> units);
 
   // By unit, when all are placed.
-  std::vector<std::uint32_t> take_devices() { return std::move(device_); }
+  Split take_devices() { return std::move(device_); }
 
  private:
   const Instance* instance_;
   std::vector<double> bytes_, time_;  // by device
-  std::vector<std::uint32_t> device_;
+  std::vector<SlotId> device_;
 };
 
 }  // namespace kerf::place

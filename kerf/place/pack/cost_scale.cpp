@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <vector>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/union_find.h"
 #include "kerf/place/pack/bins.h"
@@ -16,21 +16,17 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-
-double time_where_it_runs(const Instance& problem, std::uint32_t unit, std::uint32_t device) {
+double time_where_it_runs(const Instance& problem, UnitId unit, SlotId device) {
   return problem.runs_on(unit, device) ? problem.time(unit, device) : kInfinity;
 }
 
 // One device of each kind: the fastest accelerators first, the CPU.
 Split typical_devices(const Instance& problem) {
   constexpr std::size_t kMostKinds = 8;
-  Split devices(problem.cpu);
-  std::iota(devices.begin(), devices.end(), 0U);
+  Split devices = count_up<SlotId>(problem.cpu);
   if (problem.has_equal_accelerators()) devices.resize(std::min<std::size_t>(devices.size(), 1));
-  std::stable_sort(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return problem.slowness[a] < problem.slowness[b];
-  });
+  std::stable_sort(devices.begin(), devices.end(),
+                   [&](SlotId a, SlotId b) { return problem.slowness[a] < problem.slowness[b]; });
   devices.resize(std::min(devices.size(), kMostKinds));
   if (problem.has_cpu()) devices.push_back(problem.cpu);
   return devices;
@@ -38,29 +34,28 @@ Split typical_devices(const Instance& problem) {
 
 Split each_where_fastest(const Instance& problem, const Split& devices) {
   Split out;
-  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
-    out.push_back(
-        *std::min_element(devices.begin(), devices.end(), [&](std::uint32_t a, std::uint32_t b) {
-          return time_where_it_runs(problem, u, a) < time_where_it_runs(problem, u, b);
-        }));
+  for (UnitId u{0}; u < problem.num_units(); ++u) {
+    out.push_back(*std::min_element(devices.begin(), devices.end(), [&](SlotId a, SlotId b) {
+      return time_where_it_runs(problem, u, a) < time_where_it_runs(problem, u, b);
+    }));
   }
   return out;
 }
 
 // Units that are to stay together, as one.
 struct Clump {
-  std::vector<std::uint32_t> units;
+  std::vector<UnitId> units;
   double bytes = 0;
 };
 
 std::vector<Clump> clump_by_nets(const Instance& problem, double dearest_cut) {
   UnionFind together(problem.num_units());
-  for (std::uint32_t net = 0; net < problem.num_nets(); ++net) {
+  for (NetId net{0}; net < problem.num_nets(); ++net) {
     if (problem.cost[net] <= dearest_cut) continue;
-    for (const std::uint32_t u : problem.pins[net]) together.join_to(problem.source[net], u);
+    for (const UnitId u : problem.pins[net]) together.join_to(problem.source[net], u);
   }
   std::vector<Clump> all(problem.num_units());
-  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+  for (UnitId u{0}; u < problem.num_units(); ++u) {
     Clump& clump = all[together.find(u)];
     clump.units.push_back(u);
     clump.bytes += problem.bytes[u];
@@ -100,7 +95,7 @@ double best_of_simple_splits(const Instance& problem) {
     if (loads.fits) best = std::min(best, loads.busiest);
   };
   const Split devices = typical_devices(problem);
-  for (const std::uint32_t device : devices) offer(Split(problem.num_units(), device));
+  for (const SlotId device : devices) offer(Split(problem.num_units(), device));
   offer(each_where_fastest(problem, devices));
   constexpr std::size_t kMostSteps = 20'000'000;
   std::size_t steps = 0;
@@ -140,7 +135,7 @@ double sum_of_costs(const Instance& problem) {
   double slowest = 1;
   for (const double slowness : problem.slowness) slowest = std::max(slowest, slowness);
   double sum = 0;
-  for (std::uint32_t u = 0; u < problem.num_units(); ++u) {
+  for (UnitId u{0}; u < problem.num_units(); ++u) {
     const Unit unit = problem.unit(u);
     const double there = unit.on_accelerator ? unit.accelerator_time * slowest : 0;
     sum += std::max(there, unit.on_cpu && problem.has_cpu() ? unit.cpu_time : 0);
@@ -183,7 +178,7 @@ Instance scale_costs(const Instance& problem, const CostScale& scale) {
   Instance out = problem;
   const int shift = slowness_shift(problem.slowness);
   scale_slowness(out.slowness, shift);
-  for (std::uint32_t t = 0; t < out.num_units(); ++t) {
+  for (UnitId t{0}; t < out.num_units(); ++t) {
     Unit unit = problem.unit(t);
     scale_times(unit, scale, shift);
     out.accelerator_time[t] = unit.accelerator_time;

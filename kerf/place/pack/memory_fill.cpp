@@ -3,9 +3,9 @@
 #include "kerf/place/pack/memory_fill.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/pack/bins.h"
@@ -16,13 +16,13 @@ namespace {
 enum class By : std::uint8_t { time, room };
 
 // The accelerator that is done first, or has the most room; the CPU when none has any.
-bool put_best(const Instance& units, std::uint32_t unit, By by, Bins& bins) {
-  const std::span<const std::uint32_t> one(&unit, 1);
-  std::optional<std::uint32_t> best;
+bool put_best(const Instance& units, UnitId unit, By by, Bins& bins) {
+  const std::span<const UnitId> one(&unit, 1);
+  std::optional<SlotId> best;
   if (by == By::time) {
     best = bins.done_first(one, units.cpu);
   } else {
-    for (std::uint32_t d = 0; d < units.cpu; ++d) {
+    for (SlotId d{0}; d < units.cpu; ++d) {
       if (bins.fits(one, d) && (!best || bins.room(d) > bins.room(*best))) best = d;
     }
   }
@@ -32,14 +32,13 @@ bool put_best(const Instance& units, std::uint32_t unit, By by, Bins& bins) {
 }
 
 // What must be on the CPU first: the others may have to do with the room that it leaves.
-std::vector<std::uint32_t> by_bytes(const Instance& units, double noise, Rng& rng) {
+Order by_bytes(const Instance& units, double noise, Rng& rng) {
   std::vector<double> key(units.num_units());
   for (std::size_t u = 0; u < key.size(); ++u) {
     key[u] = units.bytes[u] * (1 + noise * rng.uniform());
   }
-  std::vector<std::uint32_t> order(units.num_units());
-  std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+  std::vector<UnitId> order = count_up<UnitId>(units.num_units());
+  std::stable_sort(order.begin(), order.end(), [&](UnitId a, UnitId b) {
     const auto on_a = units.on_accelerator[a];
     const auto on_b = units.on_accelerator[b];
     return on_a == on_b ? key[a] > key[b] : on_a < on_b;
@@ -51,36 +50,36 @@ std::vector<std::uint32_t> by_bytes(const Instance& units, double noise, Rng& rn
 // far as its steps go.
 class Packer {
  public:
-  Packer(const Instance& units, std::vector<std::uint32_t> order)
+  Packer(const Instance& units, std::vector<UnitId> order)
       : units_(units), order_(std::move(order)), bytes_(units.num_devices, 0) {
-    device_.resize(order_.size(), kNoIndex);
+    device_.resize(order_.size());
   }
 
-  std::optional<std::vector<std::uint32_t>> pack() {
+  std::optional<Split> pack() {
     constexpr std::size_t kMostUnits = 1000;  // deeper searches would end nowhere
     if (order_.size() > kMostUnits || !place(0)) return std::nullopt;
     return device_;
   }
 
  private:
-  double room(std::uint32_t device) const { return units_.memory[device] - bytes_[device]; }
+  double room(SlotId device) const { return units_.memory[device] - bytes_[device]; }
 
   bool place(std::size_t i) {
     constexpr int kMostSteps = 100000;
     if (i == order_.size()) return true;
     if (++steps_ > kMostSteps) return false;
     count_steps(units_.num_devices + 10);
-    const std::uint32_t unit = order_[i];
-    std::vector<std::uint32_t> tried;
-    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+    const UnitId unit = order_[i];
+    std::vector<SlotId> tried;
+    for (SlotId d{0}; d < units_.num_devices; ++d) {
       if (units_.runs_on(unit, d) && bytes_[d] + units_.bytes[unit] <= units_.memory[d]) {
         tried.push_back(d);
       }
     }
     std::stable_sort(tried.begin(), tried.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return room(a) > room(b); });
+                     [&](SlotId a, SlotId b) { return room(a) > room(b); });
     double last = -1;
-    for (const std::uint32_t d : tried) {
+    for (const SlotId d : tried) {
       // Accelerators with equal room are the same to what follows.
       if (d != units_.cpu && room(d) == last) continue;
       if (d != units_.cpu) last = room(d);
@@ -94,16 +93,15 @@ class Packer {
   }
 
   const Instance& units_;
-  std::vector<std::uint32_t> order_;
+  std::vector<UnitId> order_;
   std::vector<double> bytes_;  // by device
-  std::vector<std::uint32_t> device_;
+  std::vector<SlotId> device_;
   int steps_ = 0;
 };
 
 }  // namespace
 
-std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, const StopClock& clock,
-                                                      Rng& rng) {
+std::optional<Split> fill_memory(const Instance& units, const StopClock& clock, Rng& rng) {
   constexpr int kTries = 200;
   constexpr int kLeastTries = 4;  // also after the clock has struck
   for (int i = 0; i < kTries && (i < kLeastTries || !clock.struck()); ++i) {
@@ -111,7 +109,7 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
     Bins bins(units);
     bool all = true;
     // Time first; when memory is what is short, the most room.
-    for (const std::uint32_t unit : by_bytes(units, i < 2 ? 0 : 0.5, rng)) {
+    for (const UnitId unit : by_bytes(units, i < 2 ? 0 : 0.5, rng)) {
       all = all && put_best(units, unit, i % 2 == 0 ? By::time : By::room, bins);
     }
     if (all) return bins.take_devices();
@@ -119,17 +117,15 @@ std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, con
   return Packer(units, by_bytes(units, 0, rng)).pack();
 }
 
-std::optional<std::vector<std::uint32_t>> random_fill(const Instance& units, const StopClock& clock,
-                                                      Rng& rng) {
-  std::vector<std::uint32_t> order(units.num_units());
-  std::iota(order.begin(), order.end(), 0U);
+std::optional<Split> random_fill(const Instance& units, const StopClock& clock, Rng& rng) {
+  std::vector<UnitId> order = count_up<UnitId>(units.num_units());
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
   Bins bins(units);
   bool all = true;
-  for (const std::uint32_t unit : order) {
-    const std::span<const std::uint32_t> one(&unit, 1);
-    const auto wish = units.cpu == 0 ? kNoIndex : static_cast<std::uint32_t>(rng.below(units.cpu));
-    if (wish != kNoIndex && bins.fits(one, wish)) {
+  for (const UnitId unit : order) {
+    const std::span<const UnitId> one(&unit, 1);
+    const SlotId wish = units.cpu == 0 ? SlotId{} : SlotId{rng.below(units.cpu)};
+    if (wish.valid() && bins.fits(one, wish)) {
       bins.put(one, wish);
     } else {
       all = all && put_best(units, unit, By::room, bins);

@@ -17,11 +17,9 @@ namespace kerf::place {
 // Large units first, each on the accelerator with room that is done with it first, else on the CPU.
 // Other orders are tried when that fails, and at last all packings of small problems (bin packing:
 // it may fail although a split fits). Tries a few orders even when the clock has struck.
-std::optional<std::vector<std::uint32_t>> fill_memory(const Instance& units, const StopClock& clock,
-                                                      Rng& rng);
+std::optional<Split> fill_memory(const Instance& units, const StopClock& clock, Rng& rng);
 
 // Units in random order on random accelerators with room, else as fill_memory.
-std::optional<std::vector<std::uint32_t>> random_fill(const Instance& units, const StopClock& clock,
-                                                      Rng& rng);
+std::optional<Split> random_fill(const Instance& units, const StopClock& clock, Rng& rng);
 
 }  // namespace kerf::place

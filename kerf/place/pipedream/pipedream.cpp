@@ -14,13 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/order/line.h"
 
 namespace kerf::place {
 namespace {
 
-using DeviceOrder = std::vector<std::uint32_t>;
+using DeviceOrder = std::vector<SlotId>;
 using Ends = std::vector<std::size_t>;  // by device: the place after its run
 
 class RunCutter {
@@ -31,9 +32,9 @@ class RunCutter {
   // Ends of the devices' runs, the best there are; nothing: no split fits.
   std::optional<Ends> cut() const {
     double high = *std::max_element(line_.crossing.begin(), line_.crossing.end());
-    for (const std::uint32_t device : devices_) {
+    for (const SlotId device : devices_) {
       double time = 0;
-      for (const std::uint32_t unit : line_.order) time += units_.time(unit, device);
+      for (const UnitId unit : line_.order) time += units_.time(unit, device);
       high = std::max(high, time);
     }
     std::optional<Ends> best = within(high);
@@ -57,7 +58,7 @@ class RunCutter {
   std::optional<Ends> within(double limit) const {
     Ends ends;
     std::size_t start = 0;
-    for (const std::uint32_t device : devices_) {
+    for (const SlotId device : devices_) {
       start = farthest(device, start, limit);
       ends.push_back(start);
     }
@@ -66,13 +67,13 @@ class RunCutter {
   }
 
   // The last border that costs at most `limit` up to which the device can take everything.
-  std::size_t farthest(std::uint32_t device, std::size_t start, double limit) const {
+  std::size_t farthest(SlotId device, std::size_t start, double limit) const {
     const std::size_t size = line_.order.size();
     double time = 0;
     double bytes = 0;
     std::size_t border = start;
     for (std::size_t i = start; i < size; ++i) {
-      const std::uint32_t unit = line_.order[i];
+      const UnitId unit = line_.order[i];
       time += units_.time(unit, device);
       bytes += units_.bytes[unit];
       if (!units_.runs_on(unit, device) || time > limit || bytes > units_.memory[device]) break;
@@ -87,12 +88,10 @@ class RunCutter {
 };
 
 std::vector<DeviceOrder> device_orders(const Instance& units) {
-  DeviceOrder given(units.num_devices);
-  std::iota(given.begin(), given.end(), 0U);
+  DeviceOrder given = count_up<SlotId>(units.num_devices);
   DeviceOrder fastest_first = given;
-  std::stable_sort(
-      fastest_first.begin(), fastest_first.begin() + units.cpu,
-      [&](std::uint32_t a, std::uint32_t b) { return units.slowness[a] < units.slowness[b]; });
+  std::stable_sort(fastest_first.begin(), fastest_first.begin() + units.cpu,
+                   [&](SlotId a, SlotId b) { return units.slowness[a] < units.slowness[b]; });
   if (fastest_first == given) return {given};
   return {given, fastest_first};
 }
@@ -106,7 +105,7 @@ LoadAnswer pipedream(const Instance& instance, const LoadOptions& /*options*/) {
   for (const DeviceOrder& devices : device_orders(instance)) {
     const auto ends = RunCutter(instance, line, devices).cut();
     if (!ends) continue;
-    std::vector<std::uint32_t> device(line.order.size());
+    Split device(line.order.size());
     std::size_t place = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
       for (; place < (*ends)[i]; ++place) device[line.order[place]] = devices[i];

@@ -35,9 +35,9 @@ LoadProblem with_useful_accelerators(LoadProblem problem) {
 }
 
 // From device[unit] of the problem that was searched to device[node] of the one that was asked.
-std::vector<std::uint32_t> place_nodes(const LoadProblem& problem, const LoweredLoad& searched,
-                                       std::span<const std::uint32_t> device) {
-  std::vector<std::uint32_t> out = searched.to_nodes(device);
+std::vector<SlotId> place_nodes(const LoadProblem& problem, const LoweredLoad& searched,
+                                std::span<const SlotId> device) {
+  std::vector<SlotId> out = searched.to_nodes(device);
   std::replace(out.begin(), out.end(), searched.instance.cpu, problem.cpu());
   return out;
 }
@@ -47,8 +47,8 @@ CostScale latency_scale(const LoadProblem& problem, const LoweredLoad& lowered, 
   const Instance& instance = lowered.instance;
   CostScale scale = find_cost_scale(instance);
   double least = std::numeric_limits<double>::infinity();
-  for (const std::uint32_t device : {std::uint32_t{0}, instance.cpu}) {
-    const std::vector<std::uint32_t> all(instance.num_units(), device);
+  for (const SlotId device : {SlotId{0}, instance.cpu}) {
+    const Split all(instance.num_units(), device);
     if (device >= instance.num_devices || !find_loads(instance, all).fits) continue;
     least = std::min(least, find_latency(problem, lowered.to_nodes(all), serial));
   }
@@ -58,7 +58,7 @@ CostScale latency_scale(const LoadProblem& problem, const LoweredLoad& lowered, 
 }
 
 LoadPlan describe(const LoadProblem& problem, const LoadRequest& request,
-                  std::vector<std::uint32_t> device, double value, const LowerBound& bound) {
+                  std::vector<SlotId> device, double value, const LowerBound& bound) {
   LoadPlan out;
   out.method = request.method;
   out.objective = request.objective;
@@ -78,10 +78,10 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
   const double start = cpu_seconds();
   const LoweredLoad searched = lower_load(with_useful_accelerators(with_one_cpu(problem)));
   const DriverProblem model{searched.instance, searched.instance, problem.num_cpus < 2};
-  const auto on_problem = [&](std::span<const std::uint32_t> device) {
+  const auto on_problem = [&](std::span<const SlotId> device) {
     return place_nodes(problem, searched, device);
   };
-  SplitDriver driver(model, request.options, [&](std::span<const std::uint32_t> device) {
+  SplitDriver driver(model, request.options, [&](std::span<const SlotId> device) {
     const Loads loads = model.exact ? find_loads(searched.instance, device)
                                     : find_loads(problem, on_problem(device));
     // A family may put what only the CPU can run elsewhere than the rest of its stage.
@@ -90,7 +90,7 @@ std::optional<LoadPlan> plan_throughput(const LoadProblem& problem, const LoadRe
   });
   driver.run(method, request.contiguous);
   if (driver.best().device.empty()) return std::nullopt;
-  const std::vector<std::uint32_t> device = on_problem(driver.best().device);
+  const std::vector<SlotId> device = on_problem(driver.best().device);
   const Loads loads = find_loads(problem, device);
   KERF_CHECK(loads.fits, "the split exceeds an accelerator's memory");
   LoadPlan out = describe(problem, request, device, loads.busiest, driver.bound());
@@ -109,7 +109,7 @@ std::optional<LoadPlan> plan_latency(const LoadProblem& problem, const LoadReque
   options.good_enough = std::ldexp(bound.value, scale.shift);
   const LoadAnswer answer = latency_search(scale_costs(searched, scale), options, request.serial);
   if (answer.device.empty()) return std::nullopt;
-  const std::vector<std::uint32_t> device = place_nodes(problem, lowered, answer.device);
+  const std::vector<SlotId> device = place_nodes(problem, lowered, answer.device);
   const double value = find_latency(problem, device, request.serial);
   LoadPlan out = describe(problem, request, device, value, bound);
   out.truncated = answer.truncated;

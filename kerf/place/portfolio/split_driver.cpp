@@ -65,9 +65,9 @@ bool SplitDriver::met() const {
   return !best_.device.empty() && best_.objective <= bound_.value * (1 + kGap);
 }
 
-void SplitDriver::offer(std::span<const std::uint32_t> device) { take(device, judge_(device)); }
+void SplitDriver::offer(std::span<const SlotId> device) { take(device, judge_(device)); }
 
-void SplitDriver::take(std::span<const std::uint32_t> device, const Verdict& verdict) {
+void SplitDriver::take(std::span<const SlotId> device, const Verdict& verdict) {
   if (!verdict.fits) return;
   if (!best_.device.empty() && verdict.value >= best_.objective) return;
   best_.device.assign(device.begin(), device.end());
@@ -113,7 +113,7 @@ void SplitDriver::contiguous(double seconds) {
 
 void SplitDriver::any_split(double seconds) {
   search([&](const Instance& instance) {
-    std::vector<std::vector<std::uint32_t>> starts;
+    std::vector<Split> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
     const bool short_enough = instance.num_units() < kUnitsASecond * seconds;
     if (short_enough && tensors_are_expensive(instance)) {

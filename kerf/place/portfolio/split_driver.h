@@ -23,7 +23,7 @@ struct Verdict {
   double value = 0;     // of the objective
   double overhead = 0;  // bytes: by how much a device needs more than the model's figure
 };
-using Judge = std::function<Verdict(std::span<const std::uint32_t> device)>;  // by unit
+using Judge = std::function<Verdict(std::span<const SlotId> device)>;  // by unit
 
 struct DriverProblem {
   Instance search;
@@ -41,7 +41,7 @@ class SplitDriver {
   SplitDriver(const DriverProblem& problem, LoadOptions options, Judge judge);
 
   // A split from elsewhere.
-  void offer(std::span<const std::uint32_t> device);
+  void offer(std::span<const SlotId> device);
   // Step by step, until the bound is met. `contiguous`: only splits with one stage per device.
   void run(const SplitMethod& method, bool contiguous);
 
@@ -57,7 +57,7 @@ class SplitDriver {
 
  private:
   LoadOptions options(double seconds) const;
-  void take(std::span<const std::uint32_t> device, const Verdict& verdict);
+  void take(std::span<const SlotId> device, const Verdict& verdict);
   // Searches, and again with less memory while the judge finds what comes out too large.
   void search(const std::function<LoadAnswer(const Instance&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.

@@ -40,7 +40,7 @@ std::vector<double> speeds_of(const Instance& units) {
   if (!units.has_cpu()) return speeds;
   double accelerator = 0;
   double cpu = 0;
-  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+  for (UnitId u{0}; u < units.num_units(); ++u) {
     if (units.on_accelerator[u] == 0 || units.on_cpu[u] == 0) continue;
     accelerator += units.accelerator_time[u];
     cpu += units.cpu_time[u];
@@ -51,7 +51,7 @@ std::vector<double> speeds_of(const Instance& units) {
 
 class Annealer {
  public:
-  Annealer(const Instance& units, std::span<const std::uint32_t> start, Rng& rng)
+  Annealer(const Instance& units, std::span<const SlotId> start, Rng& rng)
       : units_(units),
         rng_(rng),
         state_(units, start),
@@ -88,13 +88,13 @@ class Annealer {
     zero_ = best_.busiest;
     slack_ = heat * sharpness;
     total_ = 0;
-    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+    for (SlotId d{0}; d < units_.num_devices; ++d) {
       total_ += energy_[d] = energy_of(d, state_.load(d));
     }
   }
 
   // exp(x) as (1 + x / 64)^64: as good a stand-in, and a fraction of the time.
-  double energy_of(std::uint32_t device, double load) const {
+  double energy_of(SlotId device, double load) const {
     double power = std::max(0.0, 1 + scale_ * (load - zero_));
     for (int i = 0; i < 6; ++i) power *= power;
     return speed_[device] * power;
@@ -114,26 +114,26 @@ class Annealer {
   void propose() {
     constexpr std::uint32_t kSwapPerMille = 300;
     const Draw draw{rng_.next()};
-    const std::uint32_t unit = draw.first(units_.num_units());
+    const UnitId unit{draw.first(units_.num_units())};
     best_.work += kWorkPerProposal + static_cast<std::int64_t>(units_.nets[unit].size());
     if (draw.second(1000) < kSwapPerMille) {
-      propose_swap(unit, Draw{rng_.next()}.first(units_.num_units()));
+      propose_swap(unit, UnitId{Draw{rng_.next()}.first(units_.num_units())});
     } else {
       propose_move(unit, random_target(unit));
     }
   }
 
   // Where one of its neighbours is, or anywhere.
-  std::uint32_t random_target(std::uint32_t unit) {
+  SlotId random_target(UnitId unit) {
     const auto nets = units_.nets[unit];
     const Draw draw{rng_.next()};
-    if (nets.empty() || (draw.bits & 1) == 0) return draw.first(units_.num_devices);
+    if (nets.empty() || (draw.bits & 1) == 0) return SlotId{draw.first(units_.num_devices)};
     const auto pins = units_.pins[nets[draw.first(nets.size())]];
     return state_.device(pins[draw.second(pins.size())]);
   }
 
-  void propose_move(std::uint32_t unit, std::uint32_t to) {
-    const std::uint32_t from = state_.device(unit);
+  void propose_move(UnitId unit, SlotId to) {
+    const SlotId from = state_.device(unit);
     if (from == to || !state_.fits(unit, to)) return;
     const SplitState::Change change = state_.peek(unit, to);
     const double left = energy_of(from, state_.load(from) + change.from);
@@ -144,9 +144,9 @@ class Annealer {
     settle(from, to, left, joined);
   }
 
-  void propose_swap(std::uint32_t unit, std::uint32_t other) {
-    const std::uint32_t from = state_.device(unit);
-    const std::uint32_t to = state_.device(other);
+  void propose_swap(UnitId unit, UnitId other) {
+    const SlotId from = state_.device(unit);
+    const SlotId to = state_.device(other);
     if (from == to || !units_.runs_on(unit, to) || !units_.runs_on(other, from)) return;
     best_.work += static_cast<std::int64_t>(units_.nets[other].size());
     if (!state_.swap_fits(unit, other)) return;
@@ -161,7 +161,7 @@ class Annealer {
     settle(from, to, left, joined);
   }
 
-  bool accepts(std::uint32_t from, std::uint32_t to, double left, double joined) {
+  bool accepts(SlotId from, SlotId to, double left, double joined) {
     const double after = total_ - energy_[from] - energy_[to] + left + joined;
     if (after <= total_) return true;
     // exp(more) nearly; it is small, and any rule of acceptance will do.
@@ -169,7 +169,7 @@ class Annealer {
     return after < total_ * (1 + more + more * more / 2);
   }
 
-  void settle(std::uint32_t from, std::uint32_t to, double left, double joined) {
+  void settle(SlotId from, SlotId to, double left, double joined) {
     total_ += left + joined - energy_[from] - energy_[to];
     energy_[from] = left;
     energy_[to] = joined;
@@ -178,7 +178,7 @@ class Annealer {
     // Gains below what rounding makes up would be chased for ever.
     if (busiest >= best_.busiest * (1 - 1e-11)) return;
     best_.busiest = busiest;
-    for (const std::uint32_t unit : moved_) best_.device[unit] = state_.device(unit);
+    for (const UnitId unit : moved_) best_.device[unit] = state_.device(unit);
     if (moved_.size() == units_.num_units()) {
       best_.device.assign(state_.devices().begin(), state_.devices().end());
     }
@@ -186,7 +186,7 @@ class Annealer {
   }
 
   // Copying all of a large split for every small gain would take most of the time.
-  void note(std::uint32_t unit) {
+  void note(UnitId unit) {
     if (moved_.size() < units_.num_units()) moved_.push_back(unit);
   }
 
@@ -194,9 +194,9 @@ class Annealer {
   Rng& rng_;
   SplitState state_;
   Annealed best_;
-  std::vector<std::uint32_t> moved_;  // since best_; as many as there are units: any
-  std::vector<double> speed_;         // by device
-  std::vector<double> energy_;        // by device
+  std::vector<UnitId> moved_;   // since best_; as many as there are units: any
+  std::vector<double> speed_;   // by device
+  std::vector<double> energy_;  // by device
   double total_ = 0;
   double scale_ = 0;  // sharpness / 64, in loads
   double zero_ = 0;   // load whose energy is 1
@@ -205,7 +205,7 @@ class Annealer {
 
 }  // namespace
 
-Annealed anneal(const Instance& units, std::span<const std::uint32_t> start,
+Annealed anneal(const Instance& units, std::span<const SlotId> start,
                 const AnnealSchedule& schedule, double good_enough, const StopClock& clock,
                 Rng& rng) {
   return Annealer(units, start, rng).run(schedule, good_enough, clock);

@@ -27,7 +27,7 @@ struct AnnealSchedule {
 };
 
 struct Annealed {
-  std::vector<std::uint32_t> device;  // the best met, the start included
+  std::vector<SlotId> device;  // the best met, the start included
   double busiest = 0;
   std::int64_t work = 0;  // one for each net looked at, and kWorkPerProposal for each proposal
 };
@@ -35,7 +35,7 @@ inline constexpr std::int64_t kWorkPerProposal = 8;
 
 // `start` must respect the memory; so does every split met. Returns early when the max load reaches
 // `good_enough`.
-Annealed anneal(const Instance& units, std::span<const std::uint32_t> start,
+Annealed anneal(const Instance& units, std::span<const SlotId> start,
                 const AnnealSchedule& schedule, double good_enough, const StopClock& clock,
                 Rng& rng);
 

@@ -19,7 +19,7 @@ namespace kerf::place {
 
 // A split that a search came to; an infinite objective: none.
 struct Found {
-  std::vector<std::uint32_t> device;
+  std::vector<SlotId> device;
   double objective = kInfinity;
   std::int64_t work = 0;
 };

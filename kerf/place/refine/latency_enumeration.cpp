@@ -28,7 +28,7 @@ class Enumeration {
   }
 
   LoadAnswer run() {
-    place(0, 0);
+    place(UnitId{0}, 0);
     best_.truncated = stopped_ && best_.objective > good_enough_;
     best_.optimal = !best_.truncated;
     return std::move(best_);
@@ -36,23 +36,23 @@ class Enumeration {
 
  private:
   // The units from `unit` on; accelerators from `used` on are still empty.
-  void place(std::uint32_t unit, std::uint32_t used) {
+  void place(UnitId unit, std::uint32_t used) {
     if (unit == units_.num_units()) return look();
     if (units_.on_accelerator[unit] != 0) {
-      for (std::uint32_t d = 0; d < std::min(used + 1, units_.cpu); ++d) {
+      for (SlotId d{0}; d < std::min<std::uint32_t>(used + 1, units_.cpu); ++d) {
         put(unit, d, std::max(used, d + 1));
       }
     }
     if (units_.has_cpu() && units_.on_cpu[unit] != 0) put(unit, units_.cpu, used);
   }
 
-  void put(std::uint32_t unit, std::uint32_t to, std::uint32_t used) {
+  void put(UnitId unit, SlotId to, std::uint32_t used) {
     const double before = bytes_[to];
     if (stopped_ || before + units_.bytes[unit] > units_.memory[to]) return;
     bytes_[to] += units_.bytes[unit];
     device_[unit] = to;
     for (const std::uint32_t node : nodes_[unit]) node_device_[node] = to;
-    place(unit + 1, used);
+    place(UnitId{unit + 1}, used);
     bytes_[to] = before;  // exactly: what is taken off again may leave a rest
   }
 
@@ -68,12 +68,12 @@ class Enumeration {
         best_.objective <= good_enough_ || (looks_++ % kBetweenLooks == 0 && clock_.struck());
   }
 
-  const Rows& nodes_;  // by unit
+  const RowsOf<UnitId, std::uint32_t>& nodes_;  // by unit
   const Instance& units_;
   LatencyTimer& timer_;
   double good_enough_;
   const StopClock& clock_;
-  std::vector<std::uint32_t> device_, node_device_;
+  std::vector<SlotId> device_, node_device_;
   std::vector<double> bytes_;  // by device
   int looks_ = 0;
   bool stopped_ = false;
@@ -85,7 +85,7 @@ class Enumeration {
 double count_splits(const Instance& units) {
   std::vector<double> ways(std::size_t{units.cpu} + 1, 0);  // by accelerators used
   ways[0] = 1;
-  for (std::uint32_t u = 0; u < units.num_units(); ++u) {
+  for (UnitId u{0}; u < units.num_units(); ++u) {
     std::vector<double> next(ways.size(), 0);
     for (std::size_t used = 0; used < ways.size(); ++used) {
       if (units.has_cpu() && units.on_cpu[u] != 0) next[used] += ways[used];

@@ -25,8 +25,6 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-
 constexpr double kWorkPerSecond = 5e7;       // about 0.5 s of a core of 2.8 GHz
 constexpr double kWorkPerSquaredUnit = 3e3;  // before the first restart
 constexpr std::int64_t kWorkPerSplit = 16;   // what does not grow with the edges
@@ -46,7 +44,7 @@ struct Attempt {
 struct Setting {
   const LoadProblem& problem;
   LoweredLoad lowered;
-  Split order;  // of units
+  Order order;
   bool serial;
 };
 
@@ -86,26 +84,28 @@ class LatencyAnnealer {
 
  private:
   std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(rng_.below(bound)); }
+  UnitId any_unit() { return UnitId{below(units_.num_units())}; }
+  SlotId any_device() { return SlotId{below(units_.num_devices)}; }
 
   void propose(double warmth) {
     best_.work += kWorkPerSplit;
-    const std::uint32_t unit = below(units_.num_units());
+    const UnitId unit = any_unit();
     moved_.clear();
     const std::uint32_t kind = below(12);
     if (kind < 4) {
       put(unit, target(unit));
     } else if (kind < 5) {
-      swap(unit, below(units_.num_units()));
+      swap(unit, any_unit());
     } else if (kind < 8) {
       put_run(place_[unit], run_length(), target(unit), false);
     } else if (kind < 10) {
       put_run(place_[unit], units_.num_units(), target(unit), true);
     } else if (kind < 11) {
-      put_connected(unit, below(units_.num_devices));
+      put_connected(unit, any_device());
     } else if (below(2) == 0) {
-      put_holders(unit, below(units_.num_devices));
+      put_holders(unit, any_device());
     } else {
-      swap_connected(unit, below(units_.num_units()));
+      swap_connected(unit, any_unit());
     }
     if (moved_.empty()) return;
     if (!fits()) return undo();
@@ -121,9 +121,9 @@ class LatencyAnnealer {
   }
 
   // A neighbour's device, or any.
-  std::uint32_t target(std::uint32_t unit) {
+  SlotId target(UnitId unit) {
     const auto nets = units_.nets[unit];
-    if (nets.empty() || below(3) == 0) return below(units_.num_devices);
+    if (nets.empty() || below(3) == 0) return any_device();
     const auto pins = units_.pins[nets[below(nets.size())]];
     return device_[pins[below(pins.size())]];
   }
@@ -135,56 +135,56 @@ class LatencyAnnealer {
   }
 
   // Units in order from `begin`, forwards or backwards; `same`: while they share its device.
-  void put_run(std::uint32_t begin, std::uint32_t length, std::uint32_t to, bool same) {
+  void put_run(std::uint32_t begin, std::uint32_t length, SlotId to, bool same) {
     const bool forward = below(2) == 0;
-    const std::uint32_t from = device_[setting_.order[begin]];
+    const SlotId from = device_[setting_.order[begin]];
     const std::uint32_t count = units_.num_units();
     for (std::uint32_t i = 0; i < length; ++i) {
       if (forward ? begin + i >= count : begin < i) break;
-      const std::uint32_t unit = setting_.order[forward ? begin + i : begin - i];
+      const UnitId unit = setting_.order[forward ? begin + i : begin - i];
       if (same && device_[unit] != from) break;
       put(unit, to);
     }
   }
 
-  void swap(std::uint32_t unit, std::uint32_t other) {
-    const std::uint32_t to = device_[other];
+  void swap(UnitId unit, UnitId other) {
+    const SlotId to = device_[other];
     put(other, device_[unit]);
     put(unit, to);
   }
 
   // All that hold one of its tensors.
-  void put_holders(std::uint32_t unit, std::uint32_t to) {
+  void put_holders(UnitId unit, SlotId to) {
     const auto nets = units_.nets[unit];
     if (nets.empty()) return put(unit, to);
-    for (const std::uint32_t pin : units_.pins[nets[below(nets.size())]]) put(pin, to);
+    for (const UnitId pin : units_.pins[nets[below(nets.size())]]) put(pin, to);
   }
 
-  void put_connected(std::uint32_t unit, std::uint32_t to) {
+  void put_connected(UnitId unit, SlotId to) {
     find_connected(unit);
-    for (const std::uint32_t each : connected_) put(each, to);
+    for (const UnitId each : connected_) put(each, to);
   }
 
-  void swap_connected(std::uint32_t unit, std::uint32_t other) {
-    const std::uint32_t from = device_[unit];
-    const std::uint32_t to = device_[other];
+  void swap_connected(UnitId unit, UnitId other) {
+    const SlotId from = device_[unit];
+    const SlotId to = device_[other];
     if (from == to) return;
     find_connected(unit);
-    const Split first = connected_;
+    const std::vector<UnitId> first = connected_;
     find_connected(other);
-    for (const std::uint32_t each : first) put(each, to);
-    for (const std::uint32_t each : connected_) put(each, from);
+    for (const UnitId each : first) put(each, to);
+    for (const UnitId each : connected_) put(each, from);
   }
 
   // The units of its device that tensors join to it, over others of that device.
-  void find_connected(std::uint32_t unit) {
+  void find_connected(UnitId unit) {
     ++sight_;
     connected_.assign(1, unit);
     seen_[unit] = sight_;
     for (std::size_t i = 0; i < connected_.size(); ++i) {
-      for (const std::uint32_t net : units_.nets[connected_[i]]) {
+      for (const NetId net : units_.nets[connected_[i]]) {
         best_.work += 1;
-        for (const std::uint32_t pin : units_.pins[net]) {
+        for (const UnitId pin : units_.pins[net]) {
           if (seen_[pin] == sight_ || device_[pin] != device_[unit]) continue;
           seen_[pin] = sight_;
           connected_.push_back(pin);
@@ -193,13 +193,13 @@ class LatencyAnnealer {
     }
   }
 
-  void put(std::uint32_t unit, std::uint32_t to) {
+  void put(UnitId unit, SlotId to) {
     if (device_[unit] == to || !units_.runs_on(unit, to)) return;
     moved_.emplace_back(unit, device_[unit]);
     set(unit, to);
   }
 
-  void set(std::uint32_t unit, std::uint32_t to) {
+  void set(UnitId unit, SlotId to) {
     bytes_[device_[unit]] -= units_.bytes[unit];
     bytes_[to] += units_.bytes[unit];
     device_[unit] = to;
@@ -213,7 +213,7 @@ class LatencyAnnealer {
   }
 
   bool fits() const {
-    for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+    for (SlotId d{0}; d < units_.num_devices; ++d) {
       if (bytes_[d] > units_.memory[d]) return false;
     }
     return true;
@@ -228,10 +228,10 @@ class LatencyAnnealer {
   Rng& rng_;
   LatencyTimer timer_;
   Split device_, node_device_;
-  std::vector<double> bytes_;                                   // by device
-  std::vector<std::uint32_t> place_;                            // by unit, in the order
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> moved_;  // unit, device before
-  Split connected_;
+  std::vector<double> bytes_;                     // by device
+  std::vector<std::uint32_t> place_;              // by unit, in the order
+  std::vector<std::pair<UnitId, SlotId>> moved_;  // unit, device before
+  std::vector<UnitId> connected_;
   std::vector<std::uint64_t> seen_;  // by unit: when find_connected last met it
   std::uint64_t sight_ = 0;
   double now_ = 0;
@@ -275,7 +275,7 @@ class LatencySearch {
                "latency is searched for equal accelerators");
     LoweredLoad lowered = lower_load(problem);
     const LatencyTimer timer(problem, serial);
-    Split order = order_of_units(lowered, timer.order());
+    Order order = order_of_units(lowered, timer.order());
     return {problem, std::move(lowered), std::move(order), serial};
   }
 

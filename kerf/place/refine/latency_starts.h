@@ -15,13 +15,12 @@
 namespace kerf::place {
 
 // Units by the mean place of their nodes in an order of nodes.
-std::vector<std::uint32_t> order_of_units(const LoweredLoad& lowered,
-                                          std::span<const std::uint32_t> node_order);
+std::vector<UnitId> order_of_units(const LoweredLoad& lowered,
+                                   std::span<const std::uint32_t> node_order);
 
 // All on the CPU; the order, and one grown from its far end, cut for least total time; the order
 // cut for least max load; memories filled. Some may not fit the memory.
-std::vector<std::vector<std::uint32_t>> latency_starts(const Instance& units,
-                                                       std::span<const std::uint32_t> order,
-                                                       const StopClock& clock, Rng& rng);
+std::vector<Split> latency_starts(const Instance& units, std::span<const UnitId> order,
+                                  const StopClock& clock, Rng& rng);
 
 }  // namespace kerf::place

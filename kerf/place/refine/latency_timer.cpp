@@ -50,7 +50,7 @@ LatencyTimer::LatencyTimer(const LoadProblem& problem, bool serial)
   pieces_.resize(cpu_);
 }
 
-double LatencyTimer::latency(std::span<const std::uint32_t> device) {
+double LatencyTimer::latency(std::span<const SlotId> device) {
   find_pieces(device);
   form_groups(device);
   add_times(device);
@@ -59,7 +59,7 @@ double LatencyTimer::latency(std::span<const std::uint32_t> device) {
 }
 
 // As find_latency's level_pieces.
-void LatencyTimer::find_pieces(std::span<const std::uint32_t> device) {
+void LatencyTimer::find_pieces(std::span<const SlotId> device) {
   std::fill(piece_.begin(), piece_.end(), std::uint16_t{0});
   std::fill(left_.begin(), left_.end(), std::uint16_t{0});
   for (const std::uint32_t n : order_) {
@@ -78,7 +78,7 @@ void LatencyTimer::find_pieces(std::span<const std::uint32_t> device) {
   }
 }
 
-void LatencyTimer::form_groups(std::span<const std::uint32_t> device) {
+void LatencyTimer::form_groups(std::span<const SlotId> device) {
   for (auto& pieces : pieces_) pieces.clear();
   head_.clear();
   on_cpu_.clear();
@@ -106,7 +106,7 @@ void LatencyTimer::form_groups(std::span<const std::uint32_t> device) {
 }
 
 // Compute and tensors of every group: a tensor once for its maker and once for each reader.
-void LatencyTimer::add_times(std::span<const std::uint32_t> device) {
+void LatencyTimer::add_times(std::span<const SlotId> device) {
   for (std::uint32_t n = 0; n < group_.size(); ++n) {
     const LoadNode& node = problem_.nodes[n];
     const std::uint32_t g = group_[n];

@@ -20,16 +20,16 @@ class LatencyTimer {
   LatencyTimer(const LoadProblem& problem, bool serial);
 
   // device[node]; infinite when pieces wait for each other in a circle.
-  double latency(std::span<const std::uint32_t> device);
+  double latency(std::span<const SlotId> device);
   std::int64_t work() const {
     return static_cast<std::int64_t>(order_.size() + successors_.num_values());
   }
   std::span<const std::uint32_t> order() const { return order_; }  // topological, depth first
 
  private:
-  void find_pieces(std::span<const std::uint32_t> device);
-  void form_groups(std::span<const std::uint32_t> device);
-  void add_times(std::span<const std::uint32_t> device);
+  void find_pieces(std::span<const SlotId> device);
+  void form_groups(std::span<const SlotId> device);
+  void add_times(std::span<const SlotId> device);
   void chain_pieces();
   double longest_path();
 

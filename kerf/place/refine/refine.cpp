@@ -29,8 +29,6 @@
 namespace kerf::place {
 namespace {
 
-using Split = std::vector<std::uint32_t>;
-
 constexpr double kWorkPerSecond = 1.8e8;     // about 0.6 s of a core of 2.8 GHz
 constexpr double kSizeInCache = 1e5;         // larger problems take longer for the same work
 constexpr double kWorkPerSquaredUnit = 2e4;  // small problems are exhausted long before the clock
@@ -44,9 +42,9 @@ constexpr double kWorkPerAnnealedUnit = 1000;  // less than that hardly changes 
 
 bool is_split(const Instance& problem, const Split& device) {
   if (device.size() != problem.num_units()) return false;
-  for (std::size_t u = 0; u < device.size(); ++u) {
+  for (UnitId u{0}; u < device.size(); ++u) {
     if (device[u] >= problem.num_devices) return false;
-    if (!problem.runs_on(static_cast<std::uint32_t>(u), device[u])) return false;
+    if (!problem.runs_on(u, device[u])) return false;
   }
   return true;
 }
@@ -78,7 +76,7 @@ class Refiner {
         options_(options),
         clock_(options.safety_stop()),
         found_(options),
-        mean_load_(problem.total_accelerator_time() / std::max(problem.cpu, 1U)) {
+        mean_load_(problem.total_accelerator_time() / std::max<std::uint32_t>(problem.cpu, 1)) {
     const auto count = static_cast<double>(problem.num_units());
     size_ = count + static_cast<double>(problem.pins.num_values());
     const double slower = std::max(1.0, size_ / kSizeInCache);
@@ -104,7 +102,7 @@ class Refiner {
  private:
   bool done() const { return found_.empty() || found_.is_good() || clock_.struck(); }
 
-  void add_order(const std::vector<std::uint32_t>& order) {
+  void add_order(const Order& order) {
     count_work(kWorkOfOrder, size_);
     if (auto split = cut_order(problem_, order, found_.objective(), clock_)) {
       const double objective = objective_of(problem_, *split);
@@ -119,14 +117,14 @@ class Refiner {
       found_.keep({*std::move(filled), objective, 0});
     }
     if (problem_.num_units() == 0 || clock_.struck()) return;
-    const std::uint32_t end = far_unit(problem_, 0);
-    const std::uint32_t ends[] = {end, far_unit(problem_, end), 0};
+    const UnitId end = far_unit(problem_, UnitId{0});
+    const UnitId ends[] = {end, far_unit(problem_, end), UnitId{0}};
     // Large problems in little time do with fewer.
     auto left = std::max(2.0, 0.3 * work_ / (kWorkOfOrder * size_));
     for (const double noise : {0.0, 0.3}) {
       if (left-- < 1 || clock_.struck()) return;
       add_order(reach_order(problem_, rng));
-      for (const std::uint32_t first : ends) {
+      for (const UnitId first : ends) {
         if (left-- < 1 || clock_.struck()) return;
         add_order(grow_order(problem_, first, noise, clock_, rng));
       }
@@ -290,7 +288,7 @@ class Refiner {
 }  // namespace
 
 LoadAnswer refine(const Instance& problem, const LoadOptions& options,
-                  std::span<const std::vector<std::uint32_t>> starts) {
+                  std::span<const Split> starts) {
   return Refiner(problem, options).run(starts);
 }
 

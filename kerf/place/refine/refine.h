@@ -19,6 +19,6 @@ namespace kerf::place {
 // budget and sets `truncated`. `optimal` only says that good_enough was reached. When nothing that
 // fits the memory was found, `device` is empty and the objective infinite.
 LoadAnswer refine(const Instance& problem, const LoadOptions& options,
-                  std::span<const std::vector<std::uint32_t>> starts);
+                  std::span<const Split> starts);
 
 }  // namespace kerf::place

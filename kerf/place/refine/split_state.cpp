@@ -9,23 +9,22 @@
 
 namespace kerf::place {
 
-SplitState::SplitState(const Instance& units, std::span<const std::uint32_t> device)
-    : units_(units) {
+SplitState::SplitState(const Instance& units, std::span<const SlotId> device) : units_(units) {
   reset(device);
 }
 
-void SplitState::reset(std::span<const std::uint32_t> device) {
+void SplitState::reset(std::span<const SlotId> device) {
   device_.assign(device.begin(), device.end());
   load_.assign(units_.num_devices, 0);
   bytes_.assign(units_.num_devices, 0);
-  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+  for (UnitId u{0}; u < units_.num_units(); ++u) {
     load_[device_[u]] += units_.time(u, device_[u]);
     bytes_[device_[u]] += units_.bytes[u];
   }
   count_.assign(units_.num_nets() * units_.num_devices, 0);
-  for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
+  for (NetId net{0}; net < units_.num_nets(); ++net) {
     std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
-    for (const std::uint32_t u : units_.pins[net]) ++count[device_[u]];
+    for (const UnitId u : units_.pins[net]) ++count[device_[u]];
   }
   if (units_.charging == Charging::link) {
     add_linked_tensors();
@@ -35,21 +34,21 @@ void SplitState::reset(std::span<const std::uint32_t> device) {
 }
 
 void SplitState::add_staged_tensors() {
-  for (std::uint32_t net = 0; net < units_.num_nets(); ++net) {
+  for (NetId net{0}; net < units_.num_nets(); ++net) {
     const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
-    for (std::uint32_t d = 0; d < units_.cpu; ++d) {
+    for (SlotId d{0}; d < units_.cpu; ++d) {
       if (count[d] > 0 && count[d] < units_.pins.length(net)) load_[d] += units_.cost[net];
     }
   }
 }
 
 void SplitState::add_linked_tensors() {
-  for (std::uint32_t u = 0; u < units_.num_units(); ++u) {
+  for (UnitId u{0}; u < units_.num_units(); ++u) {
     const auto nets = units_.nets[u];
     for (std::size_t i = 0; i < nets.size(); ++i) {
       if (!units_.makes(u, i)) continue;
       const std::uint32_t* count = &count_[nets[i] * std::size_t{units_.num_devices}];
-      for (std::uint32_t d = 0; d < units_.num_devices; ++d) {
+      for (SlotId d{0}; d < units_.num_devices; ++d) {
         if (d != device_[u] && count[d] > 0) load_[d] += units_.cost[nets[i]];
       }
     }
@@ -57,7 +56,7 @@ void SplitState::add_linked_tensors() {
 }
 
 void SplitState::refresh() {
-  const std::vector<std::uint32_t> device = device_;
+  const std::vector<SlotId> device = device_;
   const std::vector<double> kept = load_;
   reset(device);
   for (std::size_t d = 0; d < kept.size(); ++d) {
@@ -68,18 +67,18 @@ void SplitState::refresh() {
 
 double SplitState::busiest() const { return *std::max_element(load_.begin(), load_.end()); }
 
-std::uint32_t SplitState::spread(std::uint32_t net) const {
+std::uint32_t SplitState::spread(NetId net) const {
   std::uint32_t out = 0;
-  for (std::uint32_t d = 0; d < units_.num_devices; ++d) out += pins_on(net, d) > 0 ? 1 : 0;
+  for (SlotId d{0}; d < units_.num_devices; ++d) out += pins_on(net, d) > 0 ? 1 : 0;
   return out;
 }
 
 // What the unit's move makes two devices pay more for its net at `place`. Searches spend their time
 // here.
 template <Charging kCharging>
-void SplitState::add_net(std::uint32_t unit, std::size_t place, std::uint32_t from,
-                         std::uint32_t to, Change& change) const {
-  const std::uint32_t net = units_.nets[unit][place];
+void SplitState::add_net(UnitId unit, std::size_t place, SlotId from, SlotId to,
+                         Change& change) const {
+  const NetId net = units_.nets[unit][place];
   const std::uint32_t* count = &count_[net * std::size_t{units_.num_devices}];
   const double cost = units_.cost[net];
   if constexpr (kCharging == Charging::host_staged) {
@@ -99,8 +98,7 @@ void SplitState::add_net(std::uint32_t unit, std::size_t place, std::uint32_t fr
 }
 
 template <Charging kCharging>
-SplitState::Change SplitState::tensors_of_move(std::uint32_t unit, std::uint32_t from,
-                                               std::uint32_t to) const {
+SplitState::Change SplitState::tensors_of_move(UnitId unit, SlotId from, SlotId to) const {
   Change change{0, 0};
   const std::size_t nets = units_.nets[unit].size();
   for (std::size_t i = 0; i < nets; ++i) add_net<kCharging>(unit, i, from, to, change);
@@ -108,8 +106,8 @@ SplitState::Change SplitState::tensors_of_move(std::uint32_t unit, std::uint32_t
 }
 
 template <Charging kCharging>
-SplitState::Change SplitState::tensors_of_swap(std::uint32_t unit, std::uint32_t other,
-                                               std::uint32_t from, std::uint32_t to) const {
+SplitState::Change SplitState::tensors_of_swap(UnitId unit, UnitId other, SlotId from,
+                                               SlotId to) const {
   Change there{0, 0};
   Change back{0, 0};
   const auto nets = units_.nets[unit];
@@ -138,8 +136,8 @@ SplitState::Change SplitState::tensors_of_swap(std::uint32_t unit, std::uint32_t
 }
 
 // Staged through its own memory, a tensor costs a CPU nothing.
-SplitState::Change SplitState::peek(std::uint32_t unit, std::uint32_t to) const {
-  const std::uint32_t from = device_[unit];
+SplitState::Change SplitState::peek(UnitId unit, SlotId to) const {
+  const SlotId from = device_[unit];
   Change change;
   if (units_.charging == Charging::link) {
     change = tensors_of_move<Charging::link>(unit, from, to);
@@ -153,9 +151,9 @@ SplitState::Change SplitState::peek(std::uint32_t unit, std::uint32_t to) const 
   return change;
 }
 
-SplitState::Change SplitState::peek_swap(std::uint32_t unit, std::uint32_t other) const {
-  const std::uint32_t from = device_[unit];
-  const std::uint32_t to = device_[other];
+SplitState::Change SplitState::peek_swap(UnitId unit, UnitId other) const {
+  const SlotId from = device_[unit];
+  const SlotId to = device_[other];
   Change change;
   if (units_.charging == Charging::link) {
     change = tensors_of_swap<Charging::link>(unit, other, from, to);
@@ -169,15 +167,15 @@ SplitState::Change SplitState::peek_swap(std::uint32_t unit, std::uint32_t other
   return change;
 }
 
-void SplitState::move(std::uint32_t unit, std::uint32_t to) { move(unit, to, peek(unit, to)); }
+void SplitState::move(UnitId unit, SlotId to) { move(unit, to, peek(unit, to)); }
 
-void SplitState::move(std::uint32_t unit, std::uint32_t to, const Change& change) {
-  const std::uint32_t from = device_[unit];
+void SplitState::move(UnitId unit, SlotId to, const Change& change) {
+  const SlotId from = device_[unit];
   load_[from] += change.from;
   load_[to] += change.to;
   bytes_[from] -= units_.bytes[unit];
   bytes_[to] += units_.bytes[unit];
-  for (const std::uint32_t net : units_.nets[unit]) {
+  for (const NetId net : units_.nets[unit]) {
     std::uint32_t* count = &count_[net * units_.num_devices];
     --count[from];
     ++count[to];
