@@ -33,7 +33,7 @@ struct LoadAnswer {
   std::vector<SlotId> device;  // by unit; Instance::cpu for the CPU
   double objective = 0;        // max load
   bool optimal = false;        // proved, within the space the method searches
-  bool truncated = false;      // the clock stopped it
+  bool truncated = false;      // its budget or the clock stopped it
   std::int64_t work = 0;       // steps taken, for tests and tables
 };
 

@@ -71,6 +71,25 @@ void check_against_exact(const Problem& problem, Checked& checked) {
   }
 }
 
+// Nothing but a proof says that a search by minimum cuts was done with.
+TEST(ExactAndAuto, AreTruncatedWhereTheirWorkWasUsedUpBeforeAProof) {
+  int unproved = 0;
+  int proved = 0;
+  for (const std::size_t nodes : {20U, 300U}) {
+    const families::Model model = families::make("transformer", nodes, 1, 0.1);
+    const Problem problem = make_problem(model, "4x80GiB");
+    for (const std::string method : {"exact", "auto"}) {
+      const auto plan = plan_within(problem, method, kSeconds);
+      ASSERT_TRUE(static_cast<bool>(plan));
+      const bool has_gap = plan->gap() > 2e-6;
+      EXPECT_EQ(plan->truncated, has_gap) << method << nodes;
+      ++(has_gap ? unproved : proved);
+    }
+  }
+  EXPECT_GT(unproved, 0);
+  EXPECT_GT(proved, 0);
+}
+
 class Families : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Families, NoMethodBeatsTheExactOne) {

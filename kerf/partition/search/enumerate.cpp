@@ -42,10 +42,10 @@ class Enumerator {
     for (const Unit& unit : units_) remaining_ += unit.time;
   }
 
-  Enumeration run() {
+  bool run() {
     if (best_.plan()) value_ = best_.plan()->objective_value();
     place(0);
-    return {.complete = work_left_ > 0 && !cut_short_, .cut_short = cut_short_};
+    return work_left_ > 0 && !cut_short_;
   }
 
  private:
@@ -170,8 +170,8 @@ bool is_enumerable(const SplitModel& model) {
   return model.units.size() <= kMostUnits;
 }
 
-Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
-                             const EnumerateLimits& limits) {
+bool enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
+                      const EnumerateLimits& limits) {
   return Enumerator(problem, model, best, limits).run();
 }
 

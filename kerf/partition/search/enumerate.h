@@ -15,18 +15,14 @@ struct EnumerateLimits {
   std::int64_t work = 20'000'000;  // branches; a plan that is made counts for some hundred
   double seconds = 1e6;            // a safety stop
 };
-struct Enumeration {
-  bool complete = false;   // no split that fits is better than the best
-  bool cut_short = false;  // the clock stopped it
-};
 
 // So few units that it may end; no budget lets one of more end.
 bool is_enumerable(const SplitModel& model);
 
-// Improves `best` for the problem's objective; memory is the engine's. Exponential: for up to about
-// twenty units.
-Enumeration enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
-                             const EnumerateLimits& limits = {});
+// Improves `best` for the problem's objective; memory is the engine's. True: no split that fits is
+// better than the best. Exponential: for up to about twenty units.
+bool enumerate_splits(const Problem& problem, const SplitModel& model, BestPlan& best,
+                      const EnumerateLimits& limits = {});
 
 // The bound that a complete enumeration proves; `plan` is its best.
 LowerBound tried_all(const Plan& plan);

@@ -32,12 +32,12 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   EnumerateLimits limits;
   if (options.work_limit > 0) limits.work = options.work_limit;
   limits.seconds = half.time_budget;
-  const Enumeration enumeration = enumerate_splits(problem, model, best, limits);
+  const bool complete = enumerate_splits(problem, model, best, limits);
   // Loads do not depend on how a split's units are put into stages, other figures do.
-  const bool all_seen = by_cuts && enumeration.complete && best.plan().has_value();
+  const bool all_seen = by_cuts && complete && best.plan().has_value();
   const LowerBound proved = all_seen ? tried_all(*best.plan()) : bound();
-  auto outcome = std::move(best).answer("exact", proved, !enumeration.complete);
-  return enumeration.complete ? outcome : say_not_proved(std::move(outcome));
+  auto outcome = std::move(best).answer("exact", proved, !complete);
+  return complete ? outcome : say_not_proved(std::move(outcome));
 }
 
 }  // namespace kerf::partition

@@ -98,9 +98,9 @@ bool try_all(const Problem& problem, const TracedSearch& search, const Options& 
   EnumerateLimits limits;
   limits.work = static_cast<std::int64_t>(options.time_budget * kBranchesASecond);
   limits.seconds = clock.left();
-  const Enumeration all = enumerate_splits(problem, model, best, limits);
-  cut_short = cut_short || all.cut_short;
-  return all.complete && best.plan().has_value();
+  const bool complete = enumerate_splits(problem, model, best, limits);
+  cut_short = cut_short || !complete;
+  return complete && best.plan().has_value();
 }
 
 // A method's plan as if there were no memory limits, so that one can say what is missing.

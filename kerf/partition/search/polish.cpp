@@ -53,11 +53,8 @@ class Polisher {
     for (std::size_t i = moves.size(); i > 1; --i) std::swap(moves[i - 1], moves[rng_.below(i)]);
     bool gained = false;
     for (const Move& move : moves) {
-      if (--plans_left_ < 0) return false;
-      if (clock_.struck()) {
-        stopped_ = true;
-        return false;
-      }
+      stopped_ = --plans_left_ < 0 || clock_.struck();
+      if (stopped_) return false;
       Devices next = after(current, move);
       if (next == current) continue;
       if (best_.offer(place_units(problem_, model_, next, "polish", best_.mixed()))) {

@@ -16,7 +16,7 @@ struct PolishOptions {
 
 // Improves the best plan for the problem's own objective: a unit joins the device of a neighbour, a
 // stage goes to another device, two devices change places. Every step is judged by a whole plan,
-// simulation and memory included. False: the clock stopped it.
+// simulation and memory included. False: its plans were used up, or the clock stopped it.
 bool polish(const Problem& problem, const SplitModel& model, BestPlan& best,
             const PolishOptions& options);
 

@@ -138,7 +138,8 @@ class Prover {
     // A node keeps the devices of a unit as bits; with more accelerators the bounds must do.
     const bool searchable = problem_->num_devices <= kCpu;
     if (!raise(known) && searchable) climb();
-    proof_.answer.truncated = budget_.timed_out && !proof_.answer.optimal;
+    // It climbs until the matter is settled, its work is used up or the clock strikes.
+    proof_.answer.truncated = searchable && !proof_.answer.optimal;
     return std::move(proof_);
   }
 

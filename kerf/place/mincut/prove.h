@@ -30,7 +30,8 @@ struct Proof {
 // `incumbent`: a split to improve on or prove, its objective taken on trust; an empty device list
 // means that none is known, and little is lost by that where the bound is close. `known`: the
 // tightest bound at hand (bound/load_bounds.h), from which the search starts.
-// Deterministic unless the clock stops it (`answer.truncated`).
+// `answer.truncated`: its work was used up, or the clock stopped it, and there may be a better
+// split. Deterministic unless it was the clock.
 Proof prove(const Instance& problem, const LoadAnswer& incumbent, const LowerBound& known,
             const ProofOptions& options = {});
 
