@@ -5,49 +5,46 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "kerf/base/infinity.h"
 #include "kerf/partition/lower/units.h"
 
 namespace kerf::partition {
 namespace {
 
-struct UnitLoad {
-  NodeId first;
-  std::size_t nodes = 0;
-  double time = 0;           // on the profiled kind
-  std::int64_t weights = 0;  // storages that no other unit uses
-};
-
-std::vector<UnitLoad> unit_loads(const Problem& problem) {
-  const Graph& graph = problem.graph;
-  const std::vector<std::size_t> unit_of = indivisible_units(graph);
-  std::vector<UnitLoad> units;
-  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-    if (unit_of[n] >= units.size()) units.resize(unit_of[n] + 1);
-    UnitLoad& unit = units[unit_of[n]];
-    if (unit.nodes++ == 0) unit.first = NodeId{n};
-    unit.time += problem.node_time(NodeId{n}).count;
-  }
-  // A storage that several units use may be anywhere: it counts for none of them.
-  constexpr std::size_t kUnused = static_cast<std::size_t>(-1);
-  constexpr std::size_t kShared = static_cast<std::size_t>(-2);
-  std::vector<std::size_t> owner(graph.storages().size(), kUnused);
-  for (const Weight& weight : graph.weights()) {
-    const Value& value = graph.value(weight.value);
-    if (value.scalar) continue;
-    for (const NodeId user : graph.consumers(weight.value)) {
-      std::size_t& own = owner[value.storage.index()];
-      own = own == kUnused || own == unit_of[user.index()] ? unit_of[user.index()] : kShared;
-    }
-  }
-  for (std::size_t s = 0; s < owner.size(); ++s) {
-    if (owner[s] < units.size()) {
-      units[owner[s]].weights += graph.storages()[s].bytes.eval(problem.micro_batch());
-    }
-  }
-  return units;
+double fastest_speed(const Cluster& cluster) {
+  double speed = 0;
+  for (const Device& device : cluster.devices) speed = std::max(speed, device.speed);
+  return speed;
 }
+
+// Units that hold each storage, and its bytes.
+struct Weights {
+  Weights(const Problem& problem, const std::vector<Unit>& units)
+      : users(problem.graph.storages().size()) {
+    for (const Unit& unit : units) {
+      for (const StorageId storage : unit.weights) ++users[storage.index()];
+    }
+    for (const Storage& storage : problem.graph.storages()) {
+      bytes.push_back(static_cast<double>(storage.bytes.eval(problem.micro_batch())));
+    }
+  }
+  double all() const {
+    double sum = 0;
+    for (std::size_t s = 0; s < users.size(); ++s) sum += users[s] > 0 ? bytes[s] : 0;
+    return sum;
+  }
+  // Those of one unit alone: a storage that several use may be anywhere, and counts for none.
+  double own(const Unit& unit) const {
+    double sum = 0;
+    for (const StorageId storage : unit.weights) {
+      if (users[storage.index()] == 1) sum += bytes[storage.index()];
+    }
+    return sum;
+  }
+  std::vector<std::size_t> users;
+  std::vector<double> bytes;
+};
 
 LowerBound work_bound(const Problem& problem, double total) {
   double speed = 0;
@@ -59,17 +56,16 @@ LowerBound work_bound(const Problem& problem, double total) {
           to_string(Nanoseconds{total}), problem.cluster.num_devices(), speed)};
 }
 
-LowerBound unit_bound(const Problem& problem, const std::vector<UnitLoad>& units) {
-  const auto largest =
-      std::max_element(units.begin(), units.end(),
-                       [](const UnitLoad& a, const UnitLoad& b) { return a.time < b.time; });
-  double speed = 0;
-  for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
-  const std::string others =
-      largest->nodes > 1 ? fmt::format(" and the {} glued to it", largest->nodes - 1) : "";
+LowerBound unit_bound(const Problem& problem, const std::vector<Unit>& units) {
+  const auto largest = std::max_element(
+      units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.time < b.time; });
+  const double speed = fastest_speed(problem.cluster);
+  const std::string others = largest->nodes.size() > 1
+                                 ? fmt::format(" and the {} glued to it", largest->nodes.size() - 1)
+                                 : "";
   return {"unit", largest->time / speed,
           fmt::format("node '{}'{} cannot be cut and takes {}; the fastest device has speed {:.4g}",
-                      problem.graph.node(largest->first).name, others,
+                      problem.graph.node(largest->nodes.front()).name, others,
                       to_string(Nanoseconds{largest->time}), speed)};
 }
 
@@ -88,41 +84,31 @@ struct FastestLink {
     }
   }
   double time(Bytes bytes) const { return latency + per_byte * static_cast<double>(bytes.count); }
-  double latency = std::numeric_limits<double>::infinity();
-  double per_byte = std::numeric_limits<double>::infinity();
+  double latency = kInfinity;
+  double per_byte = kInfinity;
 };
 
 // A device's first piece in any order of the graph needs either nothing, or a tensor from another
 // device: all but as many devices as there are pieces that need nothing must receive one.
-LowerBound receive_bound(const Problem& problem, double total) {
-  const Graph& graph = problem.graph;
+LowerBound receive_bound(const Problem& problem, const std::vector<Unit>& units, double total) {
   const std::size_t devices = problem.cluster.num_devices();
   LowerBound bound{"receive", 0, "transfers cost nothing"};
   if (problem.comm_model != CommModel::link || devices < 2) return bound;
-  const std::vector<std::size_t> unit_of = indivisible_units(graph);
   const FastestLink link(problem.cluster);
-  std::vector<bool> needs(graph.num_nodes());  // by unit: a tensor of another
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t v = 0; v < graph.num_values(); ++v) {
-    const Value& value = graph.values()[v];
-    if (value.scalar || value.origin != Origin::node) continue;
-    const std::size_t maker = unit_of[value.producer.index()];
-    for (const NodeId user : graph.consumers(ValueId{v})) {
-      const std::size_t unit = unit_of[user.index()];
-      if (unit == maker) continue;
-      needs[unit] = true;
-      least = std::min(least, link.time(value.bytes(problem.micro_batch())));
+  std::size_t sources = 0;  // units that need no tensor of another
+  double least = kInfinity;
+  for (const Unit& unit : units) {
+    if (unit.tensors.empty()) ++sources;
+    for (const ValueId tensor : unit.tensors) {
+      least = std::min(least, link.time(problem.graph.value(tensor).bytes(problem.micro_batch())));
     }
   }
-  const std::size_t units = 1 + *std::max_element(unit_of.begin(), unit_of.end());
-  const auto sources = static_cast<std::size_t>(
-      std::count(needs.begin(), needs.begin() + static_cast<std::ptrdiff_t>(units), false));
-  if (least == std::numeric_limits<double>::infinity()) return bound;
+  if (least == kInfinity) return bound;
   std::vector<double> speeds;
   for (const Device& device : problem.cluster.devices) speeds.push_back(device.speed);
   std::sort(speeds.begin(), speeds.end());
   // Of k devices in use the slowest may be those that receive, and all may be the fastest.
-  bound.value = std::numeric_limits<double>::infinity();
+  bound.value = kInfinity;
   double fastest = 0;
   double receiving = 0;
   for (std::size_t k = 1; k <= devices; ++k) {
@@ -139,20 +125,21 @@ LowerBound receive_bound(const Problem& problem, double total) {
   return bound;
 }
 
-// The most work whose own weights fit into `limit`: pieces with most time a byte first, the last
+struct Piece {
+  double time = 0;
+  double weights = 0;  // its own
+  // Without weights: first, whatever the time.
+  double density() const { return weights > 0 ? time / weights : kInfinity; }
+};
+
+// The most work whose own weights fit into `room`: pieces with most time a byte first, the last
 // one in part. No set of whole pieces does more.
-double most_work_within(const std::vector<UnitLoad>& by_density, std::int64_t limit) {
+double most_work_within(const std::vector<Piece>& by_density, double room) {
   double work = 0;
-  double room = static_cast<double>(limit);
-  for (const UnitLoad& unit : by_density) {
-    const auto weights = static_cast<double>(unit.weights);
-    if (weights <= room) {
-      work += unit.time;
-      room -= weights;
-    } else {
-      work += unit.time * room / weights;
-      break;
-    }
+  for (const Piece& piece : by_density) {
+    if (piece.weights > room) return work + piece.time * room / piece.weights;
+    work += piece.time;
+    room -= piece.weights;
   }
   return work;
 }
@@ -182,22 +169,22 @@ double least_time(std::vector<Memory> memories, double total) {
   return -1;
 }
 
-LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, double total) {
-  std::sort(units.begin(), units.end(), [](const UnitLoad& a, const UnitLoad& b) {
-    // Without weights: first, whatever the time.
-    const auto density = [](const UnitLoad& unit) {
-      return unit.weights > 0 ? unit.time / static_cast<double>(unit.weights)
-                              : std::numeric_limits<double>::infinity();
-    };
-    return density(a) > density(b);
-  });
+LowerBound memory_bound(const Problem& problem, const std::vector<Unit>& units, double total) {
+  const Weights weights(problem, units);
+  std::vector<Piece> pieces;
+  for (const Unit& unit : units) pieces.push_back({unit.time, weights.own(unit)});
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.density() > b.density(); });
   const Cluster& cluster = problem.cluster;
   std::vector<Memory> memories;
   for (int g = 0; g < cluster.num_memory_groups(); ++g) {
     Memory memory;
     for (const DeviceId device : cluster.group(g)) memory.speed += cluster.device(device).speed;
-    memory.most_work =
-        cluster.group_limited(g) ? most_work_within(units, cluster.group_limit(g).count) : total;
+    memory.most_work = total;
+    if (cluster.group_limited(g)) {
+      const auto limit = static_cast<double>(cluster.group_limit(g).count);
+      memory.most_work = most_work_within(pieces, limit);
+    }
     memories.push_back(memory);
   }
   const double time = std::max(0.0, least_time(std::move(memories), total));
@@ -209,8 +196,7 @@ LowerBound memory_bound(const Problem& problem, std::vector<UnitLoad> units, dou
 // One micro-batch alone: the nodes of a path run one after the other.
 LowerBound path_bound(const Problem& problem) {
   const Graph& graph = problem.graph;
-  double speed = 0;
-  for (const Device& device : problem.cluster.devices) speed = std::max(speed, device.speed);
+  const double speed = fastest_speed(problem.cluster);
   std::vector<double> end(graph.num_nodes());
   double longest = 0;
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
@@ -241,37 +227,27 @@ std::vector<LowerBound> step_bounds(const Problem& problem) {
 }
 
 std::vector<LowerBound> memory_bounds(const Problem& problem) {
-  const Graph& graph = problem.graph;
-  const std::vector<UnitLoad> units = unit_loads(problem);
-  std::int64_t largest = 0;
-  for (const UnitLoad& unit : units) largest = std::max(largest, unit.weights);
-  std::vector<bool> used(graph.storages().size());
-  for (const Weight& weight : graph.weights()) {
-    const Value& value = graph.value(weight.value);
-    if (!value.scalar && !graph.consumers(weight.value).empty()) used[value.storage.index()] = true;
-  }
-  double total = 0;
-  for (std::size_t s = 0; s < used.size(); ++s) {
-    if (used[s]) {
-      total += static_cast<double>(graph.storages()[s].bytes.eval(problem.micro_batch()));
-    }
-  }
+  const std::vector<Unit> units = collect_units(problem, indivisible_units(problem.graph));
+  const Weights weights(problem, units);
+  const double total = weights.all();
+  double largest = 0;
+  for (const Unit& unit : units) largest = std::max(largest, weights.own(unit));
   const int memories = problem.cluster.num_memory_groups();
-  return {{"weights", total / memories,
-           fmt::format("all weights take {} and there are {} memories",
-                       to_string(Bytes{static_cast<std::int64_t>(total)}), memories)},
-          {"unit", static_cast<double>(largest),
-           "the weights of the largest unit, which cannot be cut, are in one memory"}};
+  return {
+      {"weights", total / memories,
+       fmt::format("all weights take {} and there are {} memories",
+                   to_string(Bytes{static_cast<std::int64_t>(total)}), memories)},
+      {"unit", largest, "the weights of the largest unit, which cannot be cut, are in one memory"}};
 }
 
 }  // namespace
 
 std::vector<LowerBound> throughput_bounds(const Problem& problem) {
-  const std::vector<UnitLoad> units = unit_loads(problem);
+  const std::vector<Unit> units = collect_units(problem, indivisible_units(problem.graph));
   double total = 0;
-  for (const UnitLoad& unit : units) total += unit.time;
-  return {work_bound(problem, total), unit_bound(problem, units), receive_bound(problem, total),
-          memory_bound(problem, units, total)};
+  for (const Unit& unit : units) total += unit.time;
+  return {work_bound(problem, total), unit_bound(problem, units),
+          receive_bound(problem, units, total), memory_bound(problem, units, total)};
 }
 
 std::vector<LowerBound> lower_bounds(const Problem& problem) {

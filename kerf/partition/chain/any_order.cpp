@@ -63,7 +63,7 @@ class AnyOrder {
   void keep_arrangement() {
     const Arrangement arrangement = table_.arrangement();
     orders_.push_back(whole_order(arrangement.devices));
-    keep(place(input_.problem, arrangement));
+    keep(place(input_, arrangement));
   }
 
   // A better cap, found fast; where the table is too large, all that is known of the best order.
@@ -89,14 +89,14 @@ class AnyOrder {
     if (table_.solve(input_.cuttable, Measure::sum, table_.best())) {
       arrangement = table_.arrangement();
     }
-    keep(place(input_.problem, arrangement));
+    keep(place(input_, arrangement));
   }
 
   // Not even the bounds fit, in any order.
   void find_least_overflow() {
     const auto short_by = static_cast<double>(best_.reason().short_by.count);
     if (!table_.solve(input_.cuttable, Measure::overflow, short_by)) return try_orders();
-    const auto outcome = place(input_.problem, table_.arrangement());
+    const auto outcome = place(input_, table_.arrangement());
     if (!outcome) keep(explain_shortage(outcome.reason()));
   }
 
@@ -106,7 +106,7 @@ class AnyOrder {
       keep_arrangement();
       const ChainSearchResult found = search_chain(
           input_, lineup_, table_, best_ ? best_->busiest.count : kInfinity, search_work(options_));
-      if (found.arrangement) keep(place(input_.problem, *found.arrangement));
+      if (found.arrangement) keep(place(input_, *found.arrangement));
       if (found.closest) keep(*found.closest);
       if (found.truncated) return try_orders();
     }

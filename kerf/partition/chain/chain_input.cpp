@@ -6,16 +6,21 @@
 
 #include <string_view>
 
+#include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/lower/contiguous.h"
 #include "kerf/partition/raise/finish.h"
 
 namespace kerf::partition {
 
 ChainInput::ChainInput(const Problem& given)
-    : problem(given), intervals(given), cuttable(cut_positions(given.graph)) {}
+    : problem(given),
+      intervals(given),
+      cuttable(cut_positions(given.graph)),
+      bound(best_lower_bound(given)) {}
 
-Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arrangement) {
-  return finish_plan(problem, intervals(arrangement.cuts), arrangement.devices, "chain");
+Outcome<Plan, Infeasible> place(const ChainInput& input, const Arrangement& arrangement) {
+  return finish_plan(input.problem, intervals(arrangement.cuts), arrangement.devices, "chain",
+                     input.bound);
 }
 
 Infeasible explain_shortage(Infeasible reason) {

@@ -19,6 +19,7 @@ struct ChainInput {
   const Problem& problem;
   Intervals intervals;
   std::vector<bool> cuttable;  // by position; 0 and the end are
+  LowerBound bound;
 };
 
 // Stages that are intervals of the graph's order: one device for each, and where they end.
@@ -26,7 +27,7 @@ struct Arrangement {
   std::vector<DeviceId> devices = {};
   std::vector<std::size_t> cuts = {0};  // one more than devices
 };
-Outcome<Plan, Infeasible> place(const Problem& problem, const Arrangement& arrangement);
+Outcome<Plan, Infeasible> place(const ChainInput& input, const Arrangement& arrangement);
 
 // Says what would help against a lack of memory in the split whose excess over the limits is least.
 Infeasible explain_shortage(Infeasible reason);

@@ -155,7 +155,7 @@ class ChainSearch {
   void finish(double busiest) {
     if (busiest >= best_) return;
     work_left_ -= static_cast<std::int64_t>(input_.intervals.num_nodes());
-    const auto outcome = place(input_.problem, current_);
+    const auto outcome = place(input_, current_);
     if (!outcome) {
       keep_closest(result_.closest, outcome.reason());
       return;

@@ -44,7 +44,7 @@ class InOrder {
  private:
   bool is_exact() const { return lineup_.model().exact; }
   Outcome<Plan, Infeasible> placed(const Arrangement& arrangement) const {
-    return place(input_.problem, arrangement);
+    return place(input_, arrangement);
   }
 
   // The best of the coarse splits, of finer ones where none is possible; the table is theirs.

@@ -64,9 +64,17 @@ void keep_closest(std::optional<Infeasible>& closest, const Infeasible& reason) 
 Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
                                       std::vector<std::vector<NodeId>> stages,
                                       std::vector<DeviceId> devices, std::string method) {
+  return finish_plan(problem, std::move(stages), std::move(devices), std::move(method),
+                     partition::best_lower_bound(problem));
+}
+
+Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
+                                      std::vector<std::vector<NodeId>> stages,
+                                      std::vector<DeviceId> devices, std::string method,
+                                      const LowerBound& bound) {
   Plan plan = make_plan(problem, std::move(stages), std::move(devices), std::move(method));
   if (std::optional<Infeasible> overflow = find_overflow(plan)) return *std::move(overflow);
-  plan.lower_bound = partition::best_lower_bound(problem);
+  plan.lower_bound = bound;
   check_bound(plan.lower_bound, plan.objective_value());
   return plan;
 }

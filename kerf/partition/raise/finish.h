@@ -20,6 +20,11 @@ namespace kerf {
 Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
                                       std::vector<std::vector<NodeId>> stages,
                                       std::vector<DeviceId> devices, std::string method);
+// The same for whoever makes many plans of a problem, and has looked for its bound once.
+Outcome<Plan, Infeasible> finish_plan(const Problem& problem,
+                                      std::vector<std::vector<NodeId>> stages,
+                                      std::vector<DeviceId> devices, std::string method,
+                                      const LowerBound& bound);
 
 // The device that exceeds its limit by most, if any does.
 std::optional<Infeasible> find_overflow(const Plan& plan);
