@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/partition/baseline/baseline.h"
@@ -19,6 +20,18 @@
 #include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
+namespace {
+
+template <class Predicate>
+std::vector<std::string> names_of(Predicate&& is_one) {
+  std::vector<std::string> names;
+  for (const Entry& entry : methods()) {
+    if (std::invoke(is_one, entry)) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+}  // namespace
 
 std::vector<Entry> methods() {
   using place::Takes;
@@ -112,27 +125,18 @@ const Entry* find_method(std::string_view name) {
 
 const Entry& get_method(std::string_view name) {
   if (const Entry* entry = find_method(name)) return *entry;
-  std::vector<std::string_view> names;
-  for (const Entry& known : methods()) names.push_back(known.name);
+  const std::vector<std::string> names = names_of([](const Entry&) { return true; });
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[partition.plan] unknown method '{}'; expected one of {}", name,
                           fmt::join(names, ", ")));
 }
 
 std::vector<std::string> comparable_methods() {
-  std::vector<std::string> names;
-  for (const Entry& entry : methods()) {
-    if (!entry.needs_assignment) names.emplace_back(entry.name);
-  }
-  return names;
+  return names_of([](const Entry& entry) { return !entry.needs_assignment; });
 }
 
 std::vector<std::string> published_methods() {
-  std::vector<std::string> names;
-  for (const Entry& entry : methods()) {
-    if (entry.split != nullptr) names.emplace_back(entry.name);
-  }
-  return names;
+  return names_of([](const Entry& entry) { return entry.split != nullptr; });
 }
 
 namespace {
@@ -180,14 +184,6 @@ void check_unmixed(std::string_view method, const Plan& plan) {
                           method));
 }
 
-std::string any_objective_names() {
-  std::vector<std::string_view> names;
-  for (const Entry& entry : methods()) {
-    if (entry.any_objective) names.push_back(entry.name);
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 }  // namespace
 
 Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
@@ -200,7 +196,8 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
     throw Error(ErrorKind::invalid_argument,
                 fmt::format("[partition.plan] method '{}' cannot minimise '{}'; use throughput, or "
                             "one of the methods {}",
-                            method.name, to_string(problem.objective), any_objective_names()));
+                            method.name, to_string(problem.objective),
+                            fmt::join(names_of(&Entry::any_objective), ", ")));
   }
   if (problem.graph.num_nodes() == 0) {
     throw Error(ErrorKind::invalid_graph,
