@@ -20,6 +20,7 @@
 #include "tests/support/best_of_all.h"
 #include "tests/support/expect_verified.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/strong_bounds.h"
 
 namespace kerf {
 namespace {
@@ -65,7 +66,7 @@ struct Tally {
 
 void check_methods(std::uint64_t seed, const Problem& problem, Tally& tally) {
   const std::optional<double> best = best_of_all(problem);
-  for (const LowerBound& bound : partition::strong_bounds(problem)) {
+  for (const LowerBound& bound : strong_bounds(problem)) {
     if (best) {
       EXPECT_LE(bound.value, *best * (1 + kRounding)) << seed << ' ' << bound.name;
     }
@@ -146,7 +147,7 @@ TEST(Planners, MinimiseEveryObjective) {
       problem.objective = objective;
       const std::optional<double> best = best_of_all(problem);
       ASSERT_TRUE(best.has_value());
-      for (const LowerBound& bound : partition::strong_bounds(problem)) {
+      for (const LowerBound& bound : strong_bounds(problem)) {
         EXPECT_LE(bound.value, *best * (1 + kRounding)) << seed << ' ' << bound.name;
       }
       for (const std::string method : {"exact", "auto", "refine"}) {

@@ -15,6 +15,7 @@
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/best_of_all.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/strong_bounds.h"
 
 namespace kerf {
 namespace {
@@ -54,7 +55,7 @@ TEST_P(TracedCostSizes, GiveFinitePlansAndTrueBounds) {
     const Problem problem = sized_problem(seed, GetParam());
     const std::optional<double> best = best_of_all(problem);
     ASSERT_TRUE(best.has_value());
-    for (const LowerBound& bound : partition::strong_bounds(problem, 0.1)) {
+    for (const LowerBound& bound : strong_bounds(problem, 0.1)) {
       EXPECT_LE(bound.value, *best * (1 + 1e-9)) << bound.name << ", seed " << seed;
     }
     for (const std::string& method : partition::comparable_methods()) {

@@ -16,7 +16,6 @@
 #include "kerf/partition/search/enumerate.h"
 #include "kerf/partition/search/polish.h"
 #include "kerf/partition/search/traced_search.h"
-#include "kerf/place/bound/load_bounds.h"
 #include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
@@ -273,17 +272,6 @@ Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& opti
   const auto [minimise, imbalance] = options.method.balance;
   if (outcome && minimise == place::Minimise::edge_cut) note_imbalance(imbalance, *outcome);
   return say_not_proved(std::move(outcome));
-}
-
-std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds) {
-  std::vector<LowerBound> bounds = lower_bounds(problem);
-  if (problem.objective != Objective::throughput) return bounds;
-  const SplitModel model = make_split_model(problem, ModelUse::bound);
-  for (const LowerBound& bound : place::find_load_bounds(model.instance, seconds)) {
-    const bool known = bound.name == "work" || bound.name == "unit" || bound.name == "memory";
-    if (!known) bounds.push_back(bound);
-  }
-  return bounds;
 }
 
 }  // namespace kerf::partition

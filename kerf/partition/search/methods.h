@@ -8,7 +8,6 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "kerf/partition/method.h"
 #include "kerf/place/portfolio/split_method.h"
@@ -35,9 +34,5 @@ Outcome<Plan, Infeasible> auto_plan(const Problem& problem, const Options& optio
 // stages formed as raise/form_stages.h does, memory the engine's.
 Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& options,
                                      std::string_view name, const place::SplitMethod& method);
-
-// Lower bounds of the problem's objective, minimum cuts included: those of bounds/ and stronger
-// ones. `seconds` as for place::find_load_bounds.
-std::vector<LowerBound> strong_bounds(const Problem& problem, double seconds = 10);
 
 }  // namespace kerf::partition
