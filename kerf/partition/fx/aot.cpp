@@ -9,8 +9,8 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/compat.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/fx/modes.h"
-#include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
 namespace {

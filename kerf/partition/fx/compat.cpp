@@ -6,21 +6,12 @@
 #include <set>
 #include <unordered_map>
 
-#include "kerf/partition/fx/search.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/fx/size.h"
 #include "kerf/partition/fx/sparse_nn.h"
 
 namespace kerf::partition::fx {
 namespace compat {
-
-std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions) {
-  std::vector<double> out;
-  out.reserve(partitions.size());
-  for (const Partition& partition : partitions) {
-    out.push_back(partition_latency(graph, partition.nodes).overall);
-  }
-  return out;
-}
 
 Answer single(const Request& request, std::int64_t total_bytes, std::int64_t device_id) {
   Answer answer;

@@ -18,7 +18,4 @@ Answer aot(const Request& request);
 // Costs and bytes of what the original would not check: a plan that is none gets no figures.
 void add_figures(const Request& request, Answer& answer);
 
-// Overall latency of every partition. Throws OriginalError(key_node).
-std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions);
-
 }  // namespace kerf::partition::fx::compat

@@ -17,24 +17,20 @@ struct Effort {
   std::size_t original_too;
   void (*add_original)(const Request& request, Search& search);
 };
-constexpr std::size_t kOriginalAtAnyPrice = 96;  // when nothing else was found
 
 Outcome<Answer, Infeasible> search_with(const Effort& effort, const Request& request) {
   Search search(request, effort.work);
-  const std::size_t ops = search.table().size();
-  const auto add_original = [&] {
+  if (search.table().size() <= effort.original_too) {
     try {
       effort.add_original(request, search);
     } catch (const OriginalError&) {
       // It gives up where we need not.
     }
-  };
-  if (ops <= effort.original_too) add_original();
+  }
   if (auto one = all_on_one(request)) search.add_partitions(std::move(one->partitions));
   add_usual_starts(request, search);
   if (effort.all_starts || search.empty()) add_last_starts(request, search);
   search.improve_best(effort.kicks);
-  if (search.empty() && ops <= kOriginalAtAnyPrice) add_original();
   if (auto best = search.best()) return std::move(*best);
   return no_room(request, search.table());
 }

@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/fx/form.h"
-
 #include <algorithm>
 #include <map>
 
-#include "kerf/base/error.h"
 #include "kerf/base/infinity.h"
+#include "kerf/base/rows.h"
 #include "kerf/base/sort_unique.h"
+#include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
-#include "kerf/partition/fx/serial_latency.h"
+#include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
 namespace {
@@ -21,9 +20,7 @@ class Former {
   Former(const Request& request, const OpTable& table, const Placement& placement)
       : request_(request), table_(table), placement_(placement), label_(table.size()) {
     for (Label op = 0; op < table.size(); ++op) label_[op] = op;
-    if (request.cost_model == CostModel::serial) return;
-    limit_ = cost();
-    limit_ += limit_ * 1e-12;
+    limit_ = CriticalPath(table).update(placement.devices()) * (1 + 1e-12);
   }
 
   std::vector<Partition> run() {
@@ -33,7 +30,11 @@ class Former {
       for (const std::vector<std::uint32_t>& group : groups()) merge(group);
       join_pairs();
     }
-    return partitions();
+    std::vector<Partition> formed = partitions();
+    for (Partition& partition : formed) {
+      partition.used_bytes = used_bytes(request_.graph, partition.nodes);
+    }
+    return formed;
   }
 
  private:
@@ -143,111 +144,94 @@ class Former {
     return false;
   }
 
-  // Of the present labels; infinity when they wait for each other. A label is the number of an op
-  // that has it, so arrays by op serve for labels too.
+  // Of the present labels; infinity when they wait for each other.
   double cost() {
-    work_ -= static_cast<std::int64_t>(table_.size());
-    if (request_.cost_model == CostModel::critical_path) return critical_path();
-    work_ -=
-        9 * static_cast<std::int64_t>(table_.size());  // what building and simulating take more
+    const auto ops = static_cast<std::int64_t>(table_.size());
+    if (request_.cost_model == CostModel::critical_path) {
+      work_ -= ops;
+      return critical_path();
+    }
+    work_ -= 10 * ops;  // what building and simulating take
     return serial_latency(request_, partitions());
   }
 
+  // graph_latency of the partitions without building them, which takes three times as long. A label
+  // is the number of an op that has it, so arrays by op serve for labels too.
   double critical_path() {
-    const std::size_t count = table_.size();
-    inside_.assign(count, 0);
-    overall_.assign(count, 0);
-    waiting_.assign(count, 0);
-    first_in_.assign(count, 0);
-    std::size_t num_labels = 0;
-    for (std::size_t op = 0; op < count; ++op) {
-      const Label own = label_[op];
-      if (first_in_[own]++ == 0) ++num_labels;
-      double before = 0;
+    const auto count = static_cast<std::uint32_t>(table_.size());
+    Rows label_of;
+    std::vector<double> inside(count);      // the longest path within the label that ends here
+    std::vector<double> overall(count, 0);  // by label
+    for (std::uint32_t op = 0; op < count; ++op) {
       for (const OpTable::Edge& edge : table_.in(op)) {
-        if (label_[edge.op] == own) {
-          before = std::max(before, inside_[edge.op]);
-        } else {
-          ++waiting_[own];  // once for every edge
+        if (label_[edge.op] == label_[op]) inside[op] = std::max(inside[op], inside[edge.op]);
+      }
+      inside[op] += table_.time[op];
+      overall[label_[op]] = std::max(overall[label_[op]], inside[op]);
+      label_of.append({&label_[op], 1});
+    }
+    members_ = transpose(label_of, count);
+    const auto order = first_come_order(count, [&](Label from, const auto& visit) {
+      for (const std::uint32_t op : members_[from]) {
+        for (const OpTable::Edge& edge : table_.out(op)) {
+          if (label_[edge.op] != from) visit(label_[edge.op]);
         }
       }
-      inside_[op] = before + table_.time[op];
-      overall_[own] = std::max(overall_[own], inside_[op]);
-    }
-    // Members of each label, in order.
-    begin_.assign(count + 1, 0);
-    for (std::size_t label = 0; label < count; ++label) {
-      begin_[label + 1] = begin_[label] + first_in_[label];
-    }
-    members_.resize(count);
-    next_.assign(begin_.begin(), begin_.end() - 1);
-    for (std::uint32_t op = 0; op < count; ++op) members_[next_[label_[op]]++] = op;
-
-    ready_.clear();
-    arrival_.assign(count, 0);
-    for (std::uint32_t label = 0; label < count; ++label) {
-      if (first_in_[label] > 0 && waiting_[label] == 0) ready_.push_back(label);
-    }
+    });
+    if (order.size() < count) return kInfinity;
     double length = 0;
-    while (!ready_.empty()) {
-      const Label from = ready_.back();
-      ready_.pop_back();
-      --num_labels;
-      const double end = arrival_[from] + overall_[from];
+    arrival_.assign(count, 0);
+    for (const Label from : order) {
+      const double end = arrival_[from] + overall[from];
       length = std::max(length, end);
       send(from, end);
     }
-    return num_labels == 0 ? length : kInfinity;
+    return length;
   }
 
   // Bytes to each reader count every tensor once, and the leaves that both hold.
   void send(Label from, double end) {
     sent_.clear();
-    for (std::size_t m = begin_[from]; m < begin_[from + 1]; ++m) {
-      const std::uint32_t op = members_[m];
+    for (const std::uint32_t op : members_[from]) {
       for (const OpTable::Edge& edge : table_.out(op)) {
         const Label to = label_[edge.op];
         if (to == from) continue;
-        if (placement_.device(edge.op) != placement_.device(op)) sent_.emplace_back(to, op);
         arrival_[to] = std::max(arrival_[to], end);
-        if (--waiting_[to] == 0) ready_.push_back(to);
+        if (placement_.device(edge.op) != placement_.device(op)) sent_.emplace_back(to, op);
       }
     }
+    if (!(request_.rate > 0)) return;
     sort_unique(sent_);
     for (std::size_t i = 0; i < sent_.size();) {
       const Label to = sent_[i].first;
-      std::int64_t bytes = leaf_bytes(from, to);
+      std::int64_t bytes = common_leaf_bytes(from, to);
       for (; i < sent_.size() && sent_[i].first == to; ++i) {
         bytes += table_.output_bytes[sent_[i].second];
       }
-      if (request_.rate > 0) {
-        arrival_[to] = std::max(arrival_[to], end + static_cast<double>(bytes) / request_.rate);
-      }
+      arrival_[to] = std::max(arrival_[to], end + static_cast<double>(bytes) / request_.rate);
     }
   }
-  std::int64_t leaf_bytes(Label from, Label to) {
-    const auto collect = [&](Label label, std::vector<OpIndex>& out) {
-      out.clear();
-      for (std::size_t m = begin_[label]; m < begin_[label + 1]; ++m) {
-        for (const OpIndex input : request_.graph.inputs(table_.node[members_[m]])) {
-          if (request_.graph.node(input).leaf) out.push_back(input);
+  std::int64_t common_leaf_bytes(Label a, Label b) const {
+    const auto leaves_of = [&](Label label) {
+      std::vector<OpIndex> leaves;
+      for (const std::uint32_t op : members_[label]) {
+        for (const OpIndex input : request_.graph.inputs(table_.node[op])) {
+          if (request_.graph.node(input).leaf) leaves.push_back(input);
         }
       }
-      sort_unique(out);
+      sort_unique(leaves);
+      return leaves;
     };
-    collect(from, leaves_a_);
-    collect(to, leaves_b_);
     std::int64_t bytes = 0;
-    auto other = leaves_b_.begin();
-    for (const OpIndex leaf : leaves_a_) {
-      other = std::lower_bound(other, leaves_b_.end(), leaf);
-      if (other == leaves_b_.end()) break;
-      if (*other == leaf) bytes += request_.graph.node(leaf).output_size;
+    const std::vector<OpIndex> others = leaves_of(b);
+    for (const OpIndex leaf : leaves_of(a)) {
+      const bool common = std::binary_search(others.begin(), others.end(), leaf);
+      if (common) bytes += request_.graph.node(leaf).output_size;
     }
     return bytes;
   }
 
-  // Numbered by their first op.
+  // Numbered by their first op; without bytes.
   std::vector<Partition> partitions() const {
     std::vector<Partition> out;
     std::vector<std::size_t> number(table_.size(), table_.size());
@@ -263,7 +247,6 @@ class Former {
     }
     for (std::size_t p = 0; p < out.size(); ++p) {
       out[p].nodes = with_leaves(request_.graph, ops[p]);
-      out[p].used_bytes = used_bytes(request_.graph, out[p].nodes);
     }
     reorganize(request_.graph, out);
     return out;
@@ -276,18 +259,9 @@ class Former {
   double limit_ = 0;
   std::int64_t work_ = 10'000'000;  // visits of ops
 
-  std::vector<double> inside_;
-  std::vector<double> overall_;
+  Rows members_;  // ops of each label
   std::vector<double> arrival_;
-  std::vector<std::uint32_t> waiting_;
-  std::vector<std::uint32_t> first_in_;
-  std::vector<std::size_t> begin_;
-  std::vector<std::size_t> next_;
-  std::vector<std::uint32_t> members_;
-  std::vector<Label> ready_;
-  std::vector<std::pair<Label, std::uint32_t>> sent_;
-  std::vector<OpIndex> leaves_a_;
-  std::vector<OpIndex> leaves_b_;
+  std::vector<std::pair<Label, std::uint32_t>> sent_;  // reader, tensor
 };
 
 }  // namespace

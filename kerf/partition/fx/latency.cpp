@@ -4,6 +4,7 @@
 // Longest paths in one pass. Sums are taken from the start of a path to its end, as the original
 // does on each path in turn, and rounding is monotone: the largest sum is the same to the last bit.
 #include <algorithm>
+#include <iterator>
 
 #include "kerf/base/error.h"
 #include "kerf/base/sort_unique.h"
@@ -13,120 +14,143 @@
 namespace kerf::partition::fx {
 namespace {
 
-// Follows the first user, in order, whose path reaches the largest sum.
-struct PathStep {
-  double overall = 0;  // largest sum of a path that ends here
-  bool best = false;   // on a path that reaches the largest sum of all
-};
-
 bool missing_latency(const OpNode& node) {
   return node.mem_latency != node.mem_latency || node.computer_latency != node.computer_latency;
 }
 
-bool top(const OpGraph& graph, OpIndex n, const std::vector<bool>& inside) {
-  return std::none_of(graph.inputs(n).begin(), graph.inputs(n).end(),
-                      [&](OpIndex input) { return inside[input] && !graph.node(input).leaf; });
-}
+// Its arrays are by node and stay clean between sets: a set takes the time of its own nodes.
+class LongestPath {
+ public:
+  explicit LongestPath(const OpGraph& graph)
+      : graph_(graph), inside_(graph.num_nodes()), steps_(graph.num_nodes()) {}
 
-// The original walks paths depth first, from the first top node: that is where it misses one.
-[[noreturn]] void report_missing(const OpGraph& graph, std::span<const OpIndex> nodes,
-                                 const std::vector<bool>& inside) {
-  std::vector<bool> seen(graph.num_nodes());
-  for (const OpIndex start : nodes) {
-    if (graph.node(start).leaf || !top(graph, start, inside)) continue;
-    std::vector<OpIndex> stack{start};
-    while (!stack.empty()) {
-      const OpIndex n = stack.back();
-      stack.pop_back();
-      if (seen[n]) continue;
-      seen[n] = true;
-      if (missing_latency(graph.node(n))) {
-        throw OriginalError(OriginalError::Kind::key_node, graph.node(n).name, n);
+  Latency of(std::span<const OpIndex> nodes) {
+    for (const OpIndex n : nodes) {
+      inside_[n] = !graph_.node(n).leaf;  // a path starts behind the leaves
+      if (inside_[n]) order_.push_back(n);
+    }
+    std::sort(order_.begin(), order_.end());
+    Latency latency;
+    latency.overall = largest_sum(nodes);
+    if (latency.overall > 0) add_first_path(nodes, latency);
+    for (const OpIndex n : order_) {
+      inside_[n] = false;
+      steps_[n] = {};
+    }
+    order_.clear();
+    return latency;
+  }
+
+ private:
+  struct Step {
+    double overall = 0;  // largest sum of a path that ends here
+    bool best = false;   // on a path that reaches the largest sum of all
+  };
+
+  bool any_inside(std::span<const OpIndex> nodes) const {
+    return std::any_of(nodes.begin(), nodes.end(), [&](OpIndex n) { return inside_[n]; });
+  }
+  bool is_top(OpIndex n) const { return inside_[n] && !any_inside(graph_.inputs(n)); }
+  // Does the user's largest sum come from this node?
+  bool leads_to(OpIndex n, OpIndex user) const {
+    return inside_[user] && steps_[user].best &&
+           steps_[n].overall + graph_.node(user).latency() == steps_[user].overall;
+  }
+
+  double largest_sum(std::span<const OpIndex> nodes) {
+    double largest = 0;
+    for (const OpIndex n : order_) {
+      double before = 0;
+      bool first = true;
+      for (const OpIndex input : graph_.inputs(n)) {
+        if (!inside_[input]) continue;
+        before = first ? steps_[input].overall : std::max(before, steps_[input].overall);
+        first = false;
       }
-      const auto users = graph.users(n);
-      for (auto user = users.rbegin(); user != users.rend(); ++user) {
-        if (inside[*user]) stack.push_back(*user);
-      }
+      if (missing_latency(graph_.node(n))) report_missing(nodes);
+      steps_[n].overall = before + graph_.node(n).latency();
+      if (!any_inside(graph_.users(n))) largest = std::max(largest, steps_[n].overall);
+    }
+    // Backwards: which nodes lie on a path of the largest sum, entered at their own largest sum.
+    for (auto n = order_.rbegin(); n != order_.rend(); ++n) {
+      const auto users = graph_.users(*n);
+      steps_[*n].best = any_inside(users)
+                            ? std::any_of(users.begin(), users.end(),
+                                          [&](OpIndex user) { return leads_to(*n, user); })
+                            : steps_[*n].overall == largest;
+    }
+    return largest;
+  }
+
+  // The first path of the largest sum in the order of nodes, then of users.
+  void add_first_path(std::span<const OpIndex> nodes, Latency& latency) const {
+    const auto start = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](OpIndex n) { return steps_[n].best && is_top(n); });
+    if (start == nodes.end()) return;
+    for (OpIndex at = *start;;) {
+      latency.mem += graph_.node(at).mem_latency;
+      latency.computer += graph_.node(at).computer_latency;
+      const auto users = graph_.users(at);
+      const auto next = std::find_if(users.begin(), users.end(),
+                                     [&](OpIndex user) { return leads_to(at, user); });
+      if (next == users.end()) return;
+      at = *next;
     }
   }
-  KERF_CHECK(false, "no latency is missing");
-}
+
+  // The original walks paths depth first, from the first top node: that is where it misses one.
+  [[noreturn]] void report_missing(std::span<const OpIndex> nodes) const {
+    std::vector<bool> seen(graph_.num_nodes());
+    for (const OpIndex start : nodes) {
+      std::vector<OpIndex> stack;
+      if (is_top(start)) stack.push_back(start);
+      while (!stack.empty()) {
+        const OpIndex n = stack.back();
+        stack.pop_back();
+        if (seen[n]) continue;
+        seen[n] = true;
+        if (missing_latency(graph_.node(n))) {
+          throw OriginalError(OriginalError::Kind::key_node, graph_.node(n).name, n);
+        }
+        const auto users = graph_.users(n);
+        std::copy_if(users.rbegin(), users.rend(), std::back_inserter(stack),
+                     [&](OpIndex user) { return inside_[user]; });
+      }
+    }
+    KERF_CHECK(false, "no latency is missing");
+  }
+
+  const OpGraph& graph_;
+  std::vector<bool> inside_;    // the set's ops
+  std::vector<OpIndex> order_;  // they alone, ascending
+  std::vector<Step> steps_;
+};
 
 }  // namespace
 
 Latency partition_latency(const OpGraph& graph, std::span<const OpIndex> nodes) {
-  std::vector<bool> inside(graph.num_nodes());
-  std::vector<OpIndex> order;
-  for (const OpIndex n : nodes) {
-    inside[n] = true;
-    if (!graph.node(n).leaf) order.push_back(n);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<PathStep> steps(graph.num_nodes());
-  double largest = 0;
-  for (const OpIndex n : order) {
-    double before = 0;
-    bool first = true;
-    for (const OpIndex input : graph.inputs(n)) {
-      if (!inside[input] || graph.node(input).leaf) continue;
-      before = first ? steps[input].overall : std::max(before, steps[input].overall);
-      first = false;
-    }
-    if (missing_latency(graph.node(n))) report_missing(graph, nodes, inside);
-    steps[n].overall = before + graph.node(n).latency();
-    const bool bottom = std::none_of(graph.users(n).begin(), graph.users(n).end(),
-                                     [&](OpIndex user) { return inside[user]; });
-    if (bottom) largest = std::max(largest, steps[n].overall);
-  }
-  if (!(largest > 0)) return {};
-  // Backwards: which nodes lie on a path of the largest sum, entered at their own largest sum.
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    bool bottom = true;
-    for (const OpIndex user : graph.users(*it)) {
-      if (!inside[user]) continue;
-      bottom = false;
-      steps[*it].best = steps[*it].best ||
-                        (steps[user].best &&
-                         steps[*it].overall + graph.node(user).latency() == steps[user].overall);
-    }
-    if (bottom) steps[*it].best = steps[*it].overall == largest;
-  }
-  // The first such path in the order of nodes, then of users.
-  Latency latency;
-  for (const OpIndex start : nodes) {
-    if (graph.node(start).leaf || !steps[start].best || !top(graph, start, inside)) continue;
-    for (OpIndex at = start;;) {
-      latency.mem += graph.node(at).mem_latency;
-      latency.computer += graph.node(at).computer_latency;
-      const auto users = graph.users(at);
-      const auto next = std::find_if(users.begin(), users.end(), [&](OpIndex user) {
-        return inside[user] && steps[user].best &&
-               steps[at].overall + graph.node(user).latency() == steps[user].overall;
-      });
-      if (next == users.end()) break;
-      at = *next;
-    }
-    break;
-  }
-  latency.overall = largest;
-  return latency;
+  return LongestPath(graph).of(nodes);
+}
+
+std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions) {
+  LongestPath path(graph);
+  std::vector<double> out;
+  for (const Partition& partition : partitions) out.push_back(path.of(partition.nodes).overall);
+  return out;
 }
 
 double comm_latency(const OpGraph& graph, const Partition& parent, const Partition& child,
                     double rate) {
   if (!parent.device_ids.empty() && parent.device_ids == child.device_ids) return 0;
-  std::vector<OpIndex> held = parent.nodes;
-  std::sort(held.begin(), held.end());
   std::vector<OpIndex> read;
   for (const OpIndex n : child.nodes) {
-    for (const OpIndex input : graph.inputs(n)) {
-      if (std::binary_search(held.begin(), held.end(), input)) read.push_back(input);
-    }
+    read.insert(read.end(), graph.inputs(n).begin(), graph.inputs(n).end());
   }
   sort_unique(read);
   std::int64_t bytes = 0;
-  for (const OpIndex n : read) {
-    if (graph.node(n).output_size != kNoSize) bytes += graph.node(n).output_size;
+  for (const OpIndex n : parent.nodes) {
+    const std::int64_t size = graph.node(n).output_size;
+    if (size != kNoSize && std::binary_search(read.begin(), read.end(), n)) bytes += size;
   }
   if (rate == 0) {
     throw OriginalError(OriginalError::Kind::zero_division, "float division by zero");

@@ -107,6 +107,8 @@ struct Latency {
 };
 // One pass over the partition's nodes. Throws OriginalError(key_node) when a latency is missing.
 Latency partition_latency(const OpGraph& graph, std::span<const OpIndex> nodes);
+// `overall` of each.
+std::vector<double> latencies(const OpGraph& graph, std::span<const Partition> partitions);
 // Bytes of the parent's nodes that the child reads, over the rate; 0 when both are on the same
 // devices. Throws OriginalError(zero_division).
 double comm_latency(const OpGraph& graph, const Partition& parent, const Partition& child,

@@ -9,9 +9,9 @@
 
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/effects.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/request.h"
-#include "kerf/partition/fx/search.h"
 
 namespace kerf::partition::fx {
 namespace {

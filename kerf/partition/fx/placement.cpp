@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "kerf/base/error.h"
-
 namespace kerf::partition::fx {
 
 Placement::Placement(const OpTable& table, std::span<const Device> devices)
@@ -63,7 +61,6 @@ void Placement::move(std::size_t op, std::uint32_t device) {
   if (device_[op] == device) return;
   if (device_[op] != kNowhere) leave(op);
   if (device != kNowhere) enter(op, device);
-  check();
 }
 
 bool Placement::try_move(std::size_t op, std::uint32_t device) {
@@ -77,33 +74,6 @@ bool Placement::try_move(std::size_t op, std::uint32_t device) {
     return false;
   }
   return true;
-}
-
-void Placement::check() const {
-#ifndef NDEBUG
-  if (table_->size() > 64) return;  // linear in the table for every move
-  std::vector<std::int64_t> fresh(limit_.size(), 0);
-  for (std::size_t d = 0; d < limit_.size(); ++d) {
-    std::vector<bool> item_seen(table_->item_bytes.size());
-    std::vector<bool> tensor_seen(table_->size());
-    for (std::size_t op = 0; op < table_->size(); ++op) {
-      if (device_[op] != d) continue;
-      fresh[d] += table_->own_bytes[op];
-      for (const std::uint32_t item : table_->shared(op)) {
-        if (!item_seen[item]) fresh[d] += table_->item_bytes[item];
-        item_seen[item] = true;
-      }
-      for (const OpTable::Edge& edge : table_->in(op)) {
-        if (device_[edge.op] == d) continue;
-        if (table_->charge_every_reader || !tensor_seen[edge.op]) {
-          fresh[d] += table_->output_bytes[edge.op];
-        }
-        tensor_seen[edge.op] = true;
-      }
-    }
-  }
-  KERF_DCHECK(fresh == bytes_, "the tracked bytes of a device differ from the sum");
-#endif
 }
 
 CriticalPath::CriticalPath(const OpTable& table)

@@ -52,8 +52,8 @@ struct OpTable {
   Rows shared_items;
 };
 
-// Which device each op is on, and what that takes of its memory. Bytes are kept up to date and are
-// derived anew in debug builds.
+// Which device each op is on, and what that takes of its memory. Bytes are kept up to date;
+// Search::best holds them against device_bytes in debug builds.
 class Placement {
  public:
   static constexpr std::uint32_t kNowhere = static_cast<std::uint32_t>(-1);
@@ -76,7 +76,6 @@ class Placement {
  private:
   void leave(std::size_t op);
   void enter(std::size_t op, std::uint32_t device);
-  void check() const;
 
   const OpTable* table_;
   std::vector<std::int64_t> limit_;

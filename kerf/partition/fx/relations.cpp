@@ -22,24 +22,21 @@ Rows holders_of(const OpGraph& graph, std::span<const Partition> partitions) {
 
 void set_relations(const OpGraph& graph, std::vector<Partition>& partitions) {
   const Rows holders = holders_of(graph, partitions);
-  const auto holds = [&](std::uint32_t partition, OpIndex n) {
-    return std::binary_search(holders[n].begin(), holders[n].end(), partition);
-  };
   for (Partition& partition : partitions) {
     partition.parents.clear();
     partition.children.clear();
   }
-  for (std::size_t p = 0; p < partitions.size(); ++p) {
-    std::vector<std::size_t>& children = partitions[p].children;
+  for (std::uint32_t p = 0; p < partitions.size(); ++p) {
+    std::vector<std::size_t>& parents = partitions[p].parents;
     for (const OpIndex n : partitions[p].nodes) {
-      for (const OpIndex user : graph.users(n)) {
-        for (const std::uint32_t other : holders[user]) {
-          if (other != p && !holds(other, n)) children.push_back(other);
-        }
+      for (const OpIndex input : graph.inputs(n)) {
+        const auto from = holders[input];
+        if (std::binary_search(from.begin(), from.end(), p)) continue;
+        parents.insert(parents.end(), from.begin(), from.end());
       }
     }
-    sort_unique(children);
-    for (const std::size_t child : children) partitions[child].parents.push_back(p);
+    sort_unique(parents);
+    for (const std::size_t parent : parents) partitions[parent].children.push_back(p);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
-#include "kerf/partition/fx/search.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/raise/replicate.h"
 
 namespace kerf::partition::fx {

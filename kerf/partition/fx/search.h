@@ -16,31 +16,16 @@
 #include <optional>
 
 #include "kerf/partition/fx/improve.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/fx/starts.h"
 
 namespace kerf::partition::fx {
 
-// Throws Error(invalid_argument) for devices, sizes or latencies that no mode can use.
-void check_request(const Request& request);
-
-// Every op in one partition, every partition on known devices, no cycle, every device within its
-// memory by the request's accounting.
-bool is_valid(const Request& request, std::span<const Partition> partitions);
-
-// Cost, serial cost and bytes of partitions that stay as they are. Numbers are kept.
-Answer finish(const Request& request, std::vector<Partition> partitions);
-
-// By device of the request, whatever the partitions are.
-std::vector<DeviceBytes> bytes_by_device(const Request& request,
-                                         std::span<const Partition> partitions);
-
-// `device` would hold `bytes`.
-Infeasible too_small(const Request& request, std::size_t device, std::int64_t bytes,
-                     std::string help);
-
-// Why nothing fits: the device that is shortest of memory when the ops are spread by room, or the
-// node that fits nowhere.
-Infeasible no_room(const Request& request, const OpTable& table);
+// Partitions of a placement, as few as the cost allows. Ops of one device whose paths cross between
+// devices equally often can form one without a cycle; they do when that does not raise the cost,
+// else parts of them do.
+std::vector<Partition> form_partitions(const Request& request, const OpTable& table,
+                                       const Placement& placement);
 
 class Search {
  public:

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/partition/fx/serial_latency.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "kerf/base/sort_unique.h"
 #include "kerf/base/topological_order.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/simulate/simulate.h"
 
 namespace kerf::partition::fx {

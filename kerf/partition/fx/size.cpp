@@ -24,23 +24,6 @@ std::optional<std::vector<Partition>> greedy(const Request& request, bool compat
   return std::nullopt;
 }
 
-// The orders worth trying; one when all devices are alike.
-std::vector<std::vector<std::uint32_t>> device_orders(std::span<const Device> devices) {
-  std::vector<std::uint32_t> given(devices.size());
-  std::iota(given.begin(), given.end(), 0U);
-  std::vector<std::vector<std::uint32_t>> orders{given};
-  const auto by_memory = [&](std::uint32_t a, std::uint32_t b) {
-    return devices[a].memory < devices[b].memory;
-  };
-  std::vector<std::uint32_t> sorted = given;
-  std::stable_sort(sorted.begin(), sorted.end(), by_memory);
-  if (devices[sorted.front()].memory == devices[sorted.back()].memory) return orders;
-  orders.push_back(sorted);
-  std::reverse(sorted.begin(), sorted.end());
-  orders.push_back(sorted);
-  return orders;
-}
-
 std::optional<Answer> all_on(const Request& request, const Device& device) {
   std::vector<Partition> one(1);
   for (OpIndex n = 0; n < request.graph.num_nodes(); ++n) one.front().nodes.push_back(n);
@@ -63,11 +46,8 @@ std::optional<std::vector<Partition>> by_size(const Request& request) {
 
 void add_usual_starts(const Request& request, Search& search) {
   if (auto partitions = by_size(request)) search.add_partitions(std::move(*partitions));
-  constexpr std::int64_t kWork = 200'000'000;
-  for (const auto& op_order : {graph_order(search.table()), depth_first_order(search.table())}) {
-    for (const auto& device_order : device_orders(request.devices)) {
-      search.add(intervals(search.table(), request.devices, op_order, device_order, kWork));
-    }
+  for (Placement& start : interval_starts(search.table(), request.devices)) {
+    search.add(std::move(start));
   }
 }
 
@@ -80,9 +60,6 @@ void add_last_starts(const Request& request, Search& search) {
     search.add(by_clusters(table, request.devices, largest / 2));
   }
   search.add(by_finish_time(table, request.devices));
-  if (!search.empty()) return;
-  Placement spread = least_overflow(table, request.devices);
-  if (spread.fits()) search.add(std::move(spread));
   constexpr std::int64_t kPlacements = 300'000;
   if (search.empty()) search.add(by_backtracking(table, request.devices, kPlacements));
 }

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "kerf/base/error.h"
+#include "kerf/partition/fx/judge.h"
 #include "kerf/partition/fx/modes.h"
-#include "kerf/partition/fx/search.h"
 #include "kerf/partition/fx/size.h"
 
 namespace kerf::partition::fx {

@@ -3,22 +3,21 @@
 #include "kerf/partition/fx/starts.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
-
-#include "kerf/base/sort_unique.h"
+#include <tuple>
 
 namespace kerf::partition::fx {
 namespace {
 
-std::optional<Placement> if_it_fits(Placement placement) {
-  if (!placement.fits()) return std::nullopt;
-  return placement;
-}
-
 class Clusters {
  public:
   Clusters(const OpTable& table, std::span<const Device> devices)
-      : table_(table), devices_(devices), root_(table.size()), members_(table.size()) {
+      : table_(table),
+        devices_(devices),
+        root_(table.size()),
+        members_(table.size()),
+        scale_(table, devices.first(1)) {
     for (std::uint32_t op = 0; op < table.size(); ++op) {
       root_[op] = op;
       members_[op] = {op};
@@ -42,20 +41,20 @@ class Clusters {
     for (const Candidate& edge : edges) {
       const std::uint32_t a = root_[edge.from];
       const std::uint32_t b = root_[edge.to];
-      if (a == b || bytes(a, b) > limit) continue;
+      if (a == b || bytes({a, b}) > limit) continue;
       for (const std::uint32_t op : members_[b]) root_[op] = a;
       members_[a].insert(members_[a].end(), members_[b].begin(), members_[b].end());
       members_[b].clear();
     }
   }
 
-  std::optional<Placement> place() const {
+  std::optional<Placement> place() {
     std::vector<std::uint32_t> roots;
     std::vector<std::int64_t> size(table_.size(), 0);
     for (std::uint32_t op = 0; op < table_.size(); ++op) {
       if (members_[op].empty()) continue;
       roots.push_back(op);
-      size[op] = bytes(op, op);
+      size[op] = bytes({op});
     }
     std::stable_sort(roots.begin(), roots.end(),
                      [&](std::uint32_t a, std::uint32_t b) { return size[a] > size[b]; });
@@ -93,27 +92,15 @@ class Clusters {
     return false;
   }
 
-  std::int64_t bytes(std::uint32_t a, std::uint32_t b) const {
-    std::vector<std::uint32_t> items;
-    std::vector<std::uint32_t> tensors;
-    std::int64_t sum = 0;
-    const auto add = [&](std::uint32_t root) {
-      for (const std::uint32_t op : members_[root]) {
-        sum += table_.own_bytes[op];
-        items.insert(items.end(), table_.shared(op).begin(), table_.shared(op).end());
-        for (const OpTable::Edge& edge : table_.in(op)) {
-          if (root_[edge.op] != a && root_[edge.op] != b) tensors.push_back(edge.op);
-        }
-      }
-    };
-    add(a);
-    if (b != a) add(b);
-    sort_unique(items);
-    for (const std::uint32_t item : items) sum += table_.item_bytes[item];
-    if (!table_.charge_every_reader) {
-      sort_unique(tensors);
+  // Of all their ops on one device.
+  std::int64_t bytes(std::initializer_list<std::uint32_t> roots) {
+    for (const std::uint32_t root : roots) {
+      for (const std::uint32_t op : members_[root]) scale_.move(op, 0);
     }
-    for (const std::uint32_t op : tensors) sum += table_.output_bytes[op];
+    const std::int64_t sum = scale_.bytes(0);
+    for (const std::uint32_t root : roots) {
+      for (const std::uint32_t op : members_[root]) scale_.move(op, Placement::kNowhere);
+    }
     return sum;
   }
 
@@ -121,38 +108,32 @@ class Clusters {
   std::span<const Device> devices_;
   std::vector<std::uint32_t> root_;
   std::vector<std::vector<std::uint32_t>> members_;
+  Placement scale_;  // one device, empty but while it weighs
 };
 
 }  // namespace
 
 std::optional<Placement> as_given(const OpTable& table, std::span<const Device> devices,
                                   std::span<const Partition> partitions) {
-  std::vector<std::uint32_t> of_node;
+  Placement placement(table, devices);
   for (const Partition& partition : partitions) {
     if (partition.device_ids.size() != 1) return std::nullopt;
     const std::size_t device = find_device(devices, partition.device_ids.front());
-    if (device == devices.size()) return std::nullopt;
     for (const OpIndex n : partition.nodes) {
-      if (n >= of_node.size()) of_node.resize(n + 1, Placement::kNowhere);
-      of_node[n] = static_cast<std::uint32_t>(device);
+      const auto op = std::lower_bound(table.node.begin(), table.node.end(), n);
+      if (op == table.node.end() || *op != n) continue;  // a leaf
+      placement.move(static_cast<std::size_t>(op - table.node.begin()),
+                     static_cast<std::uint32_t>(device));
     }
   }
-  Placement placement(table, devices);
-  for (std::size_t op = 0; op < table.size(); ++op) {
-    const OpIndex n = table.node[op];
-    if (n >= of_node.size() || of_node[n] == Placement::kNowhere) return std::nullopt;
-    placement.move(op, of_node[n]);
-  }
-  return if_it_fits(std::move(placement));
+  return placement;
 }
 
 std::optional<Placement> by_clusters(const OpTable& table, std::span<const Device> devices,
                                      std::int64_t bytes) {
   Clusters clusters(table, devices);
   clusters.join(bytes);
-  auto placement = clusters.place();
-  if (placement && !placement->fits()) placement.reset();
-  return placement;
+  return clusters.place();
 }
 
 std::optional<Placement> by_finish_time(const OpTable& table, std::span<const Device> devices) {
@@ -179,49 +160,42 @@ std::optional<Placement> by_finish_time(const OpTable& table, std::span<const De
     placement.move(op, best);
     end[op] = free[best] = best_end;
   }
-  return if_it_fits(std::move(placement));
+  return placement;
 }
 
 std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
                                          std::int64_t work_limit) {
   Placement placement(table, devices);
-  std::vector<std::vector<std::uint32_t>> choices(table.size());  // left to try, best last
-  std::size_t op = 0;
-  bool forward = true;
-  while (op < table.size()) {
-    if (forward) {
-      // Where it adds least, of equals where more room is left.
-      std::vector<std::pair<std::int64_t, std::uint32_t>> order;
-      for (std::uint32_t d = 0; d < devices.size(); ++d) {
-        const std::int64_t before = placement.bytes(d);
-        placement.move(op, d);
-        const std::int64_t added = placement.bytes(d) - before;
-        if (!placement.over(d)) order.emplace_back(added, d);
-        placement.move(op, Placement::kNowhere);
-      }
-      std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-        if (a.first != b.first) return a.first > b.first;
-        return placement.limit(a.second) - placement.bytes(a.second) <
-               placement.limit(b.second) - placement.bytes(b.second);
-      });
-      choices[op].clear();
-      for (const auto& [added, d] : order) choices[op].push_back(d);
-    } else {
+  // Devices with room: where the op adds least comes last, of equals where more room is left.
+  const auto choices_for = [&](std::size_t op) {
+    std::vector<std::tuple<std::int64_t, std::int64_t, std::uint32_t>> order;
+    for (std::uint32_t d = 0; d < devices.size(); ++d) {
+      const std::int64_t before = placement.bytes(d);
+      placement.move(op, d);
+      const std::int64_t added = placement.bytes(d) - before;
+      if (!placement.over(d)) order.emplace_back(-added, placement.limit(d) - before, d);
       placement.move(op, Placement::kNowhere);
     }
+    std::sort(order.begin(), order.end());
+    std::vector<std::uint32_t> choices;
+    for (const auto& [added, room, d] : order) choices.push_back(d);
+    return choices;
+  };
+  std::vector<std::vector<std::uint32_t>> choices(table.size());  // left to try
+  if (!choices.empty()) choices[0] = choices_for(0);
+  for (std::size_t op = 0; op < table.size();) {
     if (--work_limit < 0) return std::nullopt;
+    placement.move(op, Placement::kNowhere);
     if (choices[op].empty()) {
       if (op == 0) return std::nullopt;
       --op;
-      forward = false;
       continue;
     }
     placement.move(op, choices[op].back());
     choices[op].pop_back();
-    ++op;
-    forward = true;
+    if (++op < table.size()) choices[op] = choices_for(op);
   }
-  return if_it_fits(std::move(placement));
+  return placement;
 }
 
 Placement least_overflow(const OpTable& table, std::span<const Device> devices) {
@@ -240,32 +214,6 @@ Placement least_overflow(const OpTable& table, std::span<const Device> devices) 
     placement.move(op, best);
   }
   return placement;
-}
-
-std::vector<std::uint32_t> graph_order(const OpTable& table) {
-  std::vector<std::uint32_t> order(table.size());
-  std::iota(order.begin(), order.end(), 0U);
-  return order;
-}
-
-std::vector<std::uint32_t> depth_first_order(const OpTable& table) {
-  std::vector<std::uint32_t> order;
-  std::vector<std::size_t> waiting(table.size());
-  std::vector<std::uint32_t> stack;
-  for (std::size_t op = table.size(); op-- > 0;) {
-    waiting[op] = table.in(op).size();
-    if (waiting[op] == 0) stack.push_back(static_cast<std::uint32_t>(op));
-  }
-  while (!stack.empty()) {
-    const std::uint32_t op = stack.back();
-    stack.pop_back();
-    order.push_back(op);
-    const auto out = table.out(op);
-    for (auto edge = out.rbegin(); edge != out.rend(); ++edge) {
-      if (--waiting[edge->op] == 0) stack.push_back(edge->op);
-    }
-  }
-  return order;
 }
 
 }  // namespace kerf::partition::fx

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // First placements for the searches to improve. All but least_overflow keep every memory limit;
-// they return nothing when their rule finds no room. Without one of
-// them some plans get more expensive (8-wide: of benchmarks/fx_partitioner; random: of
-// tests/partition/random_op_graph.h).
+// there is none when their rule finds no room. Without one of them some plans get more expensive
+// (8-wide: of benchmarks/fx_partitioner; random: of tests/partition/random_op_graph.h).
 #pragma once
 
 #include <optional>
@@ -13,18 +12,16 @@
 
 namespace kerf::partition::fx {
 
-// Partitions that have a device each, as they are.
+// Partitions that are valid and have one device each, as they are.
 std::optional<Placement> as_given(const OpTable& table, std::span<const Device> devices,
                                   std::span<const Partition> partitions);
 
 // Intervals of an order of the ops, the devices in theirs: the cut with the least sum of its
-// largest transfers. Exact for that rule; at most work_limit steps, else nothing. A second order of
-// ops makes 8-wide with 20 ops 6 % cheaper under the serial model, more orders of devices random
-// graphs on unequal devices up to 26 %.
-std::optional<Placement> intervals(const OpTable& table, std::span<const Device> devices,
-                                   std::span<const std::uint32_t> op_order,
-                                   std::span<const std::uint32_t> device_order,
-                                   std::int64_t work_limit);
+// largest transfers. Exact for that rule, quadratic in the ops; none where that takes too long. The
+// orders are the graph's own and depth first, without which 8-wide with 20 ops is 6 % more
+// expensive under the serial model; those of devices as given and by memory, up and down, without
+// which random graphs on unequal devices are up to 26 %.
+std::vector<Placement> interval_starts(const OpTable& table, std::span<const Device> devices);
 
 // Neighbours joined by their dearest transfers while they fit `bytes`, then put on the device that
 // they talk to most of those with room. 8-wide under the serial model: up to 17 % more expensive
@@ -43,11 +40,7 @@ std::optional<Placement> by_finish_time(const OpTable& table, std::span<const De
 std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
                                          std::int64_t work_limit);
 
-// Each op where most room is left; may exceed limits. The answer when nothing else is found.
+// Each op where most room is left; may exceed limits. Tells what is short when nothing fits.
 Placement least_overflow(const OpTable& table, std::span<const Device> devices);
-
-// Topological orders: the graph's own, and depth first (chains stay together).
-std::vector<std::uint32_t> graph_order(const OpTable& table);
-std::vector<std::uint32_t> depth_first_order(const OpTable& table);
 
 }  // namespace kerf::partition::fx
