@@ -96,8 +96,8 @@ std::vector<std::string> find_faults(const LoadProblem& problem, std::span<const
   for (std::size_t n = 0; n < problem.nodes.size() && faults.size() < kMostShown; ++n) {
     const LoadNode& node = problem.nodes[n];
     if (device[n] != problem.cpu() && !node.on_accelerator) {
-      faults.push_back(
-          fmt::format("node {} is on accelerator {} and runs only on CPUs", node.id, device[n]));
+      faults.push_back(fmt::format("node {} is on accelerator {} and runs only on CPUs", node.id,
+                                   device[n].index()));
     }
     if (device[n] == problem.cpu() && !node.on_cpu) {
       faults.push_back(fmt::format("node {} is on the CPU and runs only on accelerators", node.id));
