@@ -70,8 +70,9 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   }
   constexpr std::uint64_t kSeeds = 4;
   const StopClock clock(options.safety_stop());
+  const StopClock share(options.time_budget);
   std::vector<Split> splits;
-  for (std::uint64_t seed = 0; seed < kSeeds && (seed == 0 || !clock.struck()); ++seed) {
+  for (std::uint64_t seed = 0; seed < kSeeds && (seed == 0 || !share.struck()); ++seed) {
     for (auto& split : metis_starts(units, options.seed + seed)) splits.push_back(std::move(split));
   }
   // One device, or fewer units than devices: nothing to partition.
@@ -85,6 +86,7 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
   LoadAnswer out;
   out.objective = kInfinity;
   for (const Split& split : splits) {
+    if (!out.device.empty() && share.struck()) break;
     MemoryMender mender(units, split);
     if (!mender.mend(clock)) continue;
     const Loads loads = find_loads(units, mender.devices());

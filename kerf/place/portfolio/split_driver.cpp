@@ -74,11 +74,15 @@ void SplitDriver::take(std::span<const SlotId> device, const Verdict& verdict) {
   best_.objective = verdict.value;
 }
 
-void SplitDriver::search(const std::function<LoadAnswer(const Instance&)>& solve) {
+void SplitDriver::search(double seconds, const std::function<LoadAnswer(const Instance&)>& solve) {
   constexpr int kRounds = 6;
+  // What takes more time than it was given leaves less for what follows.
+  constexpr double kLenience = 2;
+  const StopClock share(kLenience * seconds);
   double reserve = 0;
   double known_too_much = -1;
-  for (int round = 0; round < kRounds && (round == 0 || !clock_.struck()); ++round) {
+  for (int round = 0; round < kRounds && (round == 0 || !(share.struck() || clock_.struck()));
+       ++round) {
     LoadAnswer answer;
     if (reserve == 0) {
       answer = solve(scaled_);
@@ -104,7 +108,7 @@ void SplitDriver::search(const std::function<LoadAnswer(const Instance&)>& solve
 }
 
 void SplitDriver::contiguous(double seconds) {
-  search([&](const Instance& instance) {
+  search(seconds, [&](const Instance& instance) {
     LoadOptions its = options(seconds);
     its.clock = std::min(its.clock, seconds);  // its work is not counted, but for its limits
     return LoadAnswer(find_contiguous(instance, its));
@@ -112,7 +116,7 @@ void SplitDriver::contiguous(double seconds) {
 }
 
 void SplitDriver::any_split(double seconds) {
-  search([&](const Instance& instance) {
+  search(seconds, [&](const Instance& instance) {
     std::vector<Split> starts;
     constexpr double kUnitsASecond = 200'000;  // what METIS may take of the budget
     const bool short_enough = instance.num_units() < kUnitsASecond * seconds;
@@ -125,7 +129,8 @@ void SplitDriver::any_split(double seconds) {
 }
 
 void SplitDriver::solve_with(const SplitStep& step, double seconds) {
-  search([&](const Instance& instance) { return solve(step, instance, options(seconds)); });
+  search(seconds,
+         [&](const Instance& instance) { return solve(step, instance, options(seconds)); });
 }
 
 void SplitDriver::prove_it(double seconds) {

@@ -59,7 +59,7 @@ class SplitDriver {
   LoadOptions options(double seconds) const;
   void take(std::span<const SlotId> device, const Verdict& verdict);
   // Searches, and again with less memory while the judge finds what comes out too large.
-  void search(const std::function<LoadAnswer(const Instance&)>& solve);
+  void search(double seconds, const std::function<LoadAnswer(const Instance&)>& solve);
   // Seconds are of counted work; the clock strikes when all that is left has passed.
   void take_steps(std::span<const SplitStep> steps, double seconds);
   bool is_worth_it(When when, double seconds) const;

@@ -85,9 +85,9 @@ const SplitMethod& auto_split() {
         {solver, 0.05, expensive_and_small, binpack2d, kMixes},
         {solver, 0.2, expensive, mixed_pipe, kMixes},
         {solver, 0.05, cheap, mixed_pipe, kMixes},
-        {solver, 0.1, expensive_or_large, multilevel},
         {any_split, 0.6, expensive},
         {any_split, 1.15, cheap},
+        {solver, 0.1, expensive_or_large, multilevel},
         {proof, 0.1, expensive},
         {proof, 0.05, cheap},
     };
