@@ -42,7 +42,7 @@ double Improver::serial_length(const Placement& placement) {
   ++fetch_stamp_;
   double length = 0;
   for (std::size_t op = 0; op < table_.size(); ++op) {
-    const std::uint32_t d = placement.device(op);
+    const SlotId d = placement.device(op);
     double& free = free_[d];
     for (const OpTable::Edge& edge : table_.in(op)) {
       std::uint64_t& fetched = fetched_[edge.op * devices + d];
@@ -79,12 +79,11 @@ void Improver::restore_path(const Placement& placement) {
 }
 
 // Change of Score::transfers.
-double Improver::transfers_after(const Placement& placement, std::size_t op,
-                                 std::uint32_t to) const {
-  const std::uint32_t from = placement.device(op);
+double Improver::transfers_after(const Placement& placement, std::size_t op, SlotId to) const {
+  const SlotId from = placement.device(op);
   double change = 0;
   const auto count = [&](const OpTable::Edge& edge) {
-    const std::uint32_t other = placement.device(edge.op);
+    const SlotId other = placement.device(edge.op);
     if (other == from) change += edge.seconds;
     if (other == to) change -= edge.seconds;
   };
@@ -95,17 +94,17 @@ double Improver::transfers_after(const Placement& placement, std::size_t op,
 
 // Devices of neighbours; under the serial model any device may relieve a busy one.
 void Improver::candidates(const Placement& placement, std::size_t op,
-                          std::vector<std::uint32_t>& out) const {
+                          std::vector<SlotId>& out) const {
   out.clear();
-  const std::uint32_t here = placement.device(op);
+  const SlotId here = placement.device(op);
   if (model_ == CostModel::serial && placement.num_devices() <= 8) {
-    for (std::uint32_t d = 0; d < placement.num_devices(); ++d) {
+    for (SlotId d{0}; d < placement.num_devices(); ++d) {
       if (d != here) out.push_back(d);
     }
     return;
   }
   const auto add = [&](const OpTable::Edge& edge) {
-    const std::uint32_t d = placement.device(edge.op);
+    const SlotId d = placement.device(edge.op);
     if (d != here && std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
   };
   for (const OpTable::Edge& edge : table_.in(op)) add(edge);
@@ -119,8 +118,8 @@ bool Improver::accept(Placement& placement, Score& now) {
   return true;
 }
 
-bool Improver::try_move(Placement& placement, std::size_t op, std::uint32_t to, Score& now) {
-  const std::uint32_t from = placement.device(op);
+bool Improver::try_move(Placement& placement, std::size_t op, SlotId to, Score& now) {
+  const SlotId from = placement.device(op);
   if (!placement.try_move(op, to)) return false;
   if (accept(placement, now)) return true;
   placement.move(op, from);
@@ -129,8 +128,8 @@ bool Improver::try_move(Placement& placement, std::size_t op, std::uint32_t to, 
 }
 
 // Ops on the other device in exchange: those nearest in the order first.
-bool Improver::try_swaps(Placement& placement, std::size_t op, std::uint32_t to, Score& now) {
-  const std::uint32_t from = placement.device(op);
+bool Improver::try_swaps(Placement& placement, std::size_t op, SlotId to, Score& now) {
+  const SlotId from = placement.device(op);
   int looked = 0;
   for (std::size_t distance = 1; distance < table_.size() && looked < kSwapPartners; ++distance) {
     for (const int side : {-1, 1}) {
@@ -151,9 +150,9 @@ bool Improver::try_swaps(Placement& placement, std::size_t op, std::uint32_t to,
 }
 
 bool Improver::improve_op(Placement& placement, std::size_t op, Score& now) {
-  std::vector<std::uint32_t> devices;
+  std::vector<SlotId> devices;
   candidates(placement, op, devices);
-  for (const std::uint32_t to : devices) {
+  for (const SlotId to : devices) {
     if ((steps_ -= 4) <= 0) return false;
     if (model_ == CostModel::critical_path) {
       // A move changes only the paths through the op.
@@ -185,24 +184,24 @@ Score Improver::pass(Placement& placement) {
   Score best = judge(placement);
   if (model_ == CostModel::serial) return best;
   Score now = best;
-  std::vector<std::pair<std::size_t, std::uint32_t>> undo;  // op, where it was
+  std::vector<std::pair<std::size_t, SlotId>> undo;  // op, where it was
   std::size_t best_length = 0;
   std::vector<bool> locked(table_.size());
-  std::vector<std::uint32_t> devices;
+  std::vector<SlotId> devices;
   int since_best = 0;
   while (since_best < kPatience && steps_ > 0) {
     std::size_t chosen = table_.size();
-    std::uint32_t target = 0;
+    SlotId target{0};
     Score least{};
     for (std::size_t op = 0; op < table_.size(); ++op) {
       if (locked[op]) continue;
       candidates(placement, op, devices);
-      for (const std::uint32_t to : devices) {
+      for (const SlotId to : devices) {
         spend(4);
         const Score guess{std::max(now.cost, path_.through(op, to, placement.devices())),
                           now.transfers + transfers_after(placement, op, to)};
         if (chosen < table_.size() && !better(guess, least)) continue;
-        const std::uint32_t from = placement.device(op);
+        const SlotId from = placement.device(op);
         if (!placement.try_move(op, to)) continue;
         placement.move(op, from);
         chosen = op;
@@ -234,14 +233,13 @@ Score Improver::kick(Placement& placement, int times) {
   for (int round = 0; round < times && steps_ > 0; ++round) {
     const std::size_t first = rng_.below(table_.size());
     const std::size_t length = 1 + rng_.below(1 + table_.size() / 4);
-    const auto to = static_cast<std::uint32_t>(rng_.below(placement.num_devices()));
+    const SlotId to{rng_.below(placement.num_devices())};
     for (std::size_t op = first; op < std::min(first + length, table_.size()); ++op) {
       placement.try_move(op, to);
     }
     if (rng_.below(2) == 0) {
       for (int i = 0; i < 3; ++i) {
-        placement.try_move(rng_.below(table_.size()),
-                           static_cast<std::uint32_t>(rng_.below(placement.num_devices())));
+        placement.try_move(rng_.below(table_.size()), SlotId{rng_.below(placement.num_devices())});
       }
     }
     const Score score = descend(placement);

@@ -39,13 +39,12 @@ class Improver {
  private:
   Score judge(const Placement& placement);
   void restore_path(const Placement& placement);
-  double transfers_after(const Placement& placement, std::size_t op, std::uint32_t to) const;
+  double transfers_after(const Placement& placement, std::size_t op, SlotId to) const;
   bool improve_op(Placement& placement, std::size_t op, Score& now);
-  bool try_move(Placement& placement, std::size_t op, std::uint32_t to, Score& now);
-  bool try_swaps(Placement& placement, std::size_t op, std::uint32_t to, Score& now);
+  bool try_move(Placement& placement, std::size_t op, SlotId to, Score& now);
+  bool try_swaps(Placement& placement, std::size_t op, SlotId to, Score& now);
   bool accept(Placement& placement, Score& now);
-  void candidates(const Placement& placement, std::size_t op,
-                  std::vector<std::uint32_t>& out) const;
+  void candidates(const Placement& placement, std::size_t op, std::vector<SlotId>& out) const;
   double serial_length(const Placement& placement);
   void spend(std::int64_t steps);
 

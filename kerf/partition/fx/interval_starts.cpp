@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 #include <queue>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/base/topological_order.h"
@@ -12,13 +12,8 @@
 namespace kerf::partition::fx {
 namespace {
 
-using Order = std::vector<std::uint32_t>;
-
-Order given_order(std::size_t count) {
-  Order order(count);
-  std::iota(order.begin(), order.end(), 0U);
-  return order;
-}
+using Order = std::vector<std::uint32_t>;  // of ops
+using DeviceOrder = std::vector<SlotId>;
 
 // Chains stay together.
 Order depth_first_order(const OpTable& table) {
@@ -42,12 +37,11 @@ Order depth_first_order(const OpTable& table) {
 }
 
 // The orders of devices worth trying; one when all are alike.
-std::vector<Order> device_orders(std::span<const Device> devices) {
-  std::vector<Order> orders{given_order(devices.size())};
-  Order by_memory = orders.front();
-  std::stable_sort(by_memory.begin(), by_memory.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return devices[a].memory < devices[b].memory;
-  });
+std::vector<DeviceOrder> device_orders(std::span<const Device> devices) {
+  std::vector<DeviceOrder> orders{count_up<SlotId>(devices.size())};
+  DeviceOrder by_memory = orders.front();
+  std::stable_sort(by_memory.begin(), by_memory.end(),
+                   [&](SlotId a, SlotId b) { return devices[a].memory < devices[b].memory; });
   if (devices[by_memory.front()].memory == devices[by_memory.back()].memory) return orders;
   orders.push_back(by_memory);
   orders.emplace_back(by_memory.rbegin(), by_memory.rend());
@@ -87,12 +81,13 @@ std::vector<double> cut_costs(const OpTable& table, const Order& order) {
 // is then read from elsewhere.
 std::vector<std::size_t> reaches(const OpTable& table, const Order& order, const Device& device) {
   Placement window(table, {&device, 1});
+  const SlotId only{0};
   std::vector<std::size_t> out;
   std::size_t end = 0;
   for (std::size_t begin = 0; begin < order.size(); ++begin) {
     end = std::max(begin, end);
-    while (end < order.size() && !window.over(0)) window.move(order[end++], 0);
-    while (window.over(0)) window.move(order[--end], Placement::kNowhere);
+    while (end < order.size() && !window.over(only)) window.move(order[end++], only);
+    while (window.over(only)) window.move(order[--end], Placement::kNowhere);
     out.push_back(end);
     window.move(order[begin], Placement::kNowhere);
   }
@@ -114,7 +109,7 @@ class IntervalCut {
     }
   }
 
-  std::optional<Placement> best(const Order& device_order) const {
+  std::optional<Placement> best(const DeviceOrder& device_order) const {
     constexpr std::int64_t kWork = 200'000'000;
     if (work() > kWork) return std::nullopt;
     const std::size_t count = ops_.size();
@@ -175,9 +170,9 @@ class IntervalCut {
 
 std::vector<Placement> interval_starts(const OpTable& table, std::span<const Device> devices) {
   std::vector<Placement> out;
-  for (const Order& ops : {given_order(table.size()), depth_first_order(table)}) {
+  for (const Order& ops : {count_up<std::uint32_t>(table.size()), depth_first_order(table)}) {
     const IntervalCut cut(table, devices, ops);
-    for (const Order& device_order : device_orders(devices)) {
+    for (const DeviceOrder& device_order : device_orders(devices)) {
       if (auto placement = cut.best(device_order)) out.push_back(std::move(*placement));
     }
   }

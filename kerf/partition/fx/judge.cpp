@@ -90,7 +90,7 @@ Infeasible too_small(const Request& request, std::size_t device, std::int64_t by
 
 Infeasible no_room(const Request& request, const OpTable& table) {
   Placement alone(table, request.devices);
-  const auto device = static_cast<std::uint32_t>(largest_device(request.devices));
+  const SlotId device{largest_device(request.devices)};
   for (std::size_t op = 0; op < table.size(); ++op) {
     alone.move(op, device);
     if (!alone.over(device)) {

@@ -23,7 +23,7 @@ bool Placement::fits() const {
 }
 
 void Placement::leave(std::size_t op) {
-  const std::uint32_t d = device_[op];
+  const SlotId d = device_[op];
   const std::size_t count = limit_.size();
   bytes_[d] -= table_->own_bytes[op];
   for (const std::uint32_t item : table_->shared(op)) {
@@ -40,7 +40,7 @@ void Placement::leave(std::size_t op) {
   device_[op] = kNowhere;
 }
 
-void Placement::enter(std::size_t op, std::uint32_t d) {
+void Placement::enter(std::size_t op, SlotId d) {
   const std::size_t count = limit_.size();
   bytes_[d] += table_->own_bytes[op];
   for (const std::uint32_t item : table_->shared(op)) {
@@ -57,14 +57,14 @@ void Placement::enter(std::size_t op, std::uint32_t d) {
   device_[op] = d;
 }
 
-void Placement::move(std::size_t op, std::uint32_t device) {
+void Placement::move(std::size_t op, SlotId device) {
   if (device_[op] == device) return;
   if (device_[op] != kNowhere) leave(op);
   if (device != kNowhere) enter(op, device);
 }
 
-bool Placement::try_move(std::size_t op, std::uint32_t device) {
-  const std::uint32_t from = device_[op];
+bool Placement::try_move(std::size_t op, SlotId device) {
+  const SlotId from = device_[op];
   const bool from_over = from != kNowhere && over(from);
   const bool to_over = over(device);
   move(op, device);
@@ -79,7 +79,7 @@ bool Placement::try_move(std::size_t op, std::uint32_t device) {
 CriticalPath::CriticalPath(const OpTable& table)
     : table_(&table), head_(table.size()), tail_(table.size()) {}
 
-double CriticalPath::update(const std::vector<std::uint32_t>& device) {
+double CriticalPath::update(const std::vector<SlotId>& device) {
   length_ = 0;
   for (std::size_t op = 0; op < head_.size(); ++op) {
     double before = 0;
@@ -101,8 +101,8 @@ double CriticalPath::update(const std::vector<std::uint32_t>& device) {
   return length_;
 }
 
-double CriticalPath::through(std::size_t op, std::uint32_t device,
-                             const std::vector<std::uint32_t>& devices) const {
+double CriticalPath::through(std::size_t op, SlotId device,
+                             const std::vector<SlotId>& devices) const {
   double before = 0;
   for (const OpTable::Edge& edge : table_->in(op)) {
     before = std::max(before, head_[edge.op] + (devices[edge.op] == device ? 0 : edge.seconds));

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kerf/base/id.h"
 #include "kerf/base/rows.h"
 #include "kerf/partition/fx/request.h"
 
@@ -56,12 +57,12 @@ struct OpTable {
 // Search::best holds them against device_bytes in debug builds.
 class Placement {
  public:
-  static constexpr std::uint32_t kNowhere = static_cast<std::uint32_t>(-1);
+  static constexpr SlotId kNowhere = {};
 
   Placement(const OpTable& table, std::span<const Device> devices);
 
-  std::uint32_t device(std::size_t op) const { return device_[op]; }
-  const std::vector<std::uint32_t>& devices() const { return device_; }
+  SlotId device(std::size_t op) const { return device_[op]; }
+  const std::vector<SlotId>& devices() const { return device_; }
   std::size_t num_devices() const { return limit_.size(); }
   std::int64_t bytes(std::size_t device) const { return bytes_[device]; }
   std::int64_t limit(std::size_t device) const { return limit_[device]; }
@@ -69,18 +70,18 @@ class Placement {
   bool fits() const;
 
   // From anywhere, also kNowhere. Linear in the op's neighbours.
-  void move(std::size_t op, std::uint32_t device);
+  void move(std::size_t op, SlotId device);
   // Moves if no device is over its limit afterwards that was not before; else leaves it.
-  bool try_move(std::size_t op, std::uint32_t device);
+  bool try_move(std::size_t op, SlotId device);
 
  private:
   void leave(std::size_t op);
-  void enter(std::size_t op, std::uint32_t device);
+  void enter(std::size_t op, SlotId device);
 
   const OpTable* table_;
   std::vector<std::int64_t> limit_;
   std::vector<std::int64_t> bytes_;
-  std::vector<std::uint32_t> device_;
+  std::vector<SlotId> device_;
   std::vector<std::uint32_t> readers_;  // [op * devices + d]: its readers on d
   std::vector<std::uint32_t> holders_;  // [item * devices + d]: ops on d that use it
 };
@@ -90,11 +91,10 @@ class CriticalPath {
  public:
   explicit CriticalPath(const OpTable& table);
   // All of it. Returns the length.
-  double update(const std::vector<std::uint32_t>& device);
+  double update(const std::vector<SlotId>& device);
   double length() const { return length_; }
   // The longest path through the op if it were on `device` and all others stayed.
-  double through(std::size_t op, std::uint32_t device,
-                 const std::vector<std::uint32_t>& devices) const;
+  double through(std::size_t op, SlotId device, const std::vector<SlotId>& devices) const;
 
  private:
   const OpTable* table_;

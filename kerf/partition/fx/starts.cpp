@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <numeric>
 #include <tuple>
+
+#include "kerf/base/count_up.h"
 
 namespace kerf::partition::fx {
 namespace {
@@ -71,19 +72,18 @@ class Clusters {
     std::vector<double> talk(devices_.size(), 0);
     for (const std::uint32_t op : members) {
       const auto count = [&](const OpTable::Edge& edge) {
-        const std::uint32_t d = placement.device(edge.op);
+        const SlotId d = placement.device(edge.op);
         if (d != Placement::kNowhere) talk[d] += edge.seconds;
       };
       for (const OpTable::Edge& edge : table_.in(op)) count(edge);
       for (const OpTable::Edge& edge : table_.out(op)) count(edge);
     }
-    std::vector<std::uint32_t> order(devices_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    std::vector<SlotId> order = count_up<SlotId>(devices_.size());
+    std::stable_sort(order.begin(), order.end(), [&](SlotId a, SlotId b) {
       if (talk[a] != talk[b]) return talk[a] > talk[b];
       return placement.limit(a) - placement.bytes(a) < placement.limit(b) - placement.bytes(b);
     });
-    for (const std::uint32_t d : order) {
+    for (const SlotId d : order) {
       for (const std::uint32_t op : members) placement.move(op, d);
       // Neighbours that were charged for this tensor can only gain.
       if (!placement.over(d)) return true;
@@ -95,7 +95,7 @@ class Clusters {
   // Of all their ops on one device.
   std::int64_t bytes(std::initializer_list<std::uint32_t> roots) {
     for (const std::uint32_t root : roots) {
-      for (const std::uint32_t op : members_[root]) scale_.move(op, 0);
+      for (const std::uint32_t op : members_[root]) scale_.move(op, SlotId{0});
     }
     const std::int64_t sum = scale_.bytes(0);
     for (const std::uint32_t root : roots) {
@@ -122,8 +122,7 @@ std::optional<Placement> as_given(const OpTable& table, std::span<const Device> 
     for (const OpIndex n : partition.nodes) {
       const auto op = std::lower_bound(table.node.begin(), table.node.end(), n);
       if (op == table.node.end() || *op != n) continue;  // a leaf
-      placement.move(static_cast<std::size_t>(op - table.node.begin()),
-                     static_cast<std::uint32_t>(device));
+      placement.move(static_cast<std::size_t>(op - table.node.begin()), SlotId{device});
     }
   }
   return placement;
@@ -141,9 +140,9 @@ std::optional<Placement> by_finish_time(const OpTable& table, std::span<const De
   std::vector<double> free(devices.size(), 0);
   std::vector<double> end(table.size(), 0);
   for (std::size_t op = 0; op < table.size(); ++op) {
-    std::uint32_t best = Placement::kNowhere;
+    SlotId best = Placement::kNowhere;
     double best_end = 0;
-    for (std::uint32_t d = 0; d < devices.size(); ++d) {
+    for (SlotId d{0}; d < devices.size(); ++d) {
       double start = free[d];
       for (const OpTable::Edge& edge : table.in(op)) {
         const double comm = placement.device(edge.op) == d ? 0 : edge.seconds;
@@ -168,8 +167,8 @@ std::optional<Placement> by_backtracking(const OpTable& table, std::span<const D
   Placement placement(table, devices);
   // Devices with room: where the op adds least comes last, of equals where more room is left.
   const auto choices_for = [&](std::size_t op) {
-    std::vector<std::tuple<std::int64_t, std::int64_t, std::uint32_t>> order;
-    for (std::uint32_t d = 0; d < devices.size(); ++d) {
+    std::vector<std::tuple<std::int64_t, std::int64_t, SlotId>> order;
+    for (SlotId d{0}; d < devices.size(); ++d) {
       const std::int64_t before = placement.bytes(d);
       placement.move(op, d);
       const std::int64_t added = placement.bytes(d) - before;
@@ -177,11 +176,11 @@ std::optional<Placement> by_backtracking(const OpTable& table, std::span<const D
       placement.move(op, Placement::kNowhere);
     }
     std::sort(order.begin(), order.end());
-    std::vector<std::uint32_t> choices;
+    std::vector<SlotId> choices;
     for (const auto& [added, room, d] : order) choices.push_back(d);
     return choices;
   };
-  std::vector<std::vector<std::uint32_t>> choices(table.size());  // left to try
+  std::vector<std::vector<SlotId>> choices(table.size());  // left to try
   if (!choices.empty()) choices[0] = choices_for(0);
   for (std::size_t op = 0; op < table.size();) {
     if (--work_limit < 0) return std::nullopt;
@@ -201,9 +200,9 @@ std::optional<Placement> by_backtracking(const OpTable& table, std::span<const D
 Placement least_overflow(const OpTable& table, std::span<const Device> devices) {
   Placement placement(table, devices);
   for (std::size_t op = 0; op < table.size(); ++op) {
-    std::uint32_t best = 0;
+    SlotId best{0};
     std::int64_t most_left = 0;
-    for (std::uint32_t d = 0; d < devices.size(); ++d) {
+    for (SlotId d{0}; d < devices.size(); ++d) {
       placement.move(op, d);
       const std::int64_t left = placement.limit(d) - placement.bytes(d);
       placement.move(op, Placement::kNowhere);
