@@ -809,3 +809,23 @@ def test_u2_a_module_that_fits_one_device_is_spread_when_that_is_faster(mode):
     config = PartitionerConfig(large, PartitionMode[mode], 1e9, times)
     theirs = call_original(module, config)
     assert len(theirs.partitioner.partitions) == 1
+
+
+@pytest.mark.parametrize("mode", ["size_based", "cost_aware", "kl_based"])
+def test_large_ops_after_many_small_ones_find_room(mode):
+    """Each small one fits anywhere, so that going back from the large ones takes for ever."""
+    small = [nn.Linear(64, 64, bias=False) for _ in range(60)]
+    large = [nn.Linear(64, 2880, bias=False), nn.Linear(2880, 64, bias=False)]
+    model = nn.Sequential(*small, *large).eval()
+    module = symbolic_trace(model)
+    get_size_of_all_nodes(module, [torch.randn(1, 64)])
+    share = sum(p.numel() * 4 for p in model.parameters()) / 2
+    devices = [Device(name, int(1.1 * share), number) for number, name in enumerate("ab")]
+    latency = {node: NodeLatency(0.0, 1.0) for node in module.graph.nodes}
+    config = PartitionerConfig(
+        devices,
+        mode=getattr(PartitionMode, mode),
+        transfer_rate_bytes_per_sec=1e9,
+        node_to_latency_mapping=latency,
+    )
+    assert len(Partitioner().partition_graph(module, model, config).dag.nodes) >= 2

@@ -60,8 +60,12 @@ void add_last_starts(const Request& request, Search& search) {
     search.add(by_clusters(table, request.devices, largest / 2));
   }
   search.add(by_finish_time(table, request.devices));
+  if (!search.empty()) return;
+  // Large ops after many small ones: backtracking meets them last, and runs out of tries.
+  Placement spread = least_overflow(table, request.devices);
+  if (spread.fits()) search.add(std::move(spread));
   constexpr std::int64_t kPlacements = 300'000;
-  if (search.empty()) search.add(by_backtracking(table, request.devices, kPlacements));
+  search.add(by_backtracking(table, request.devices, kPlacements));
 }
 
 std::optional<Answer> all_on_one(const Request& request) {

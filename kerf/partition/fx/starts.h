@@ -40,7 +40,8 @@ std::optional<Placement> by_finish_time(const OpTable& table, std::span<const De
 std::optional<Placement> by_backtracking(const OpTable& table, std::span<const Device> devices,
                                          std::int64_t work_limit);
 
-// Each op where most room is left; may exceed limits. Tells what is short when nothing fits.
+// Each op where most room is left; may exceed limits. Tells what is short when nothing fits, and
+// finds room for large ops that come after many small ones.
 Placement least_overflow(const OpTable& table, std::span<const Device> devices);
 
 }  // namespace kerf::partition::fx

@@ -94,7 +94,7 @@ LoadAnswer metis_split(const Instance& units, const LoadOptions& options) {
     out.device.assign(mender.devices().begin(), mender.devices().end());
     out.objective = loads.busiest;
   }
-  out.truncated = clock.has_struck();
+  out.truncated = clock.has_struck() || share.has_struck();
   return out;
 }
 

@@ -81,8 +81,11 @@ void SplitDriver::search(double seconds, const std::function<LoadAnswer(const In
   const StopClock share(kLenience * seconds);
   double reserve = 0;
   double known_too_much = -1;
-  for (int round = 0; round < kRounds && (round == 0 || !(share.struck() || clock_.struck()));
-       ++round) {
+  for (int round = 0; round < kRounds; ++round) {
+    if (round > 0 && (share.struck() || clock_.struck())) {
+      truncated_ = true;
+      return;
+    }
     LoadAnswer answer;
     if (reserve == 0) {
       answer = solve(scaled_);
