@@ -3,7 +3,8 @@
 //
 // What no plan can beat. Each bound is a value with the sentence
 // that proves it; all hold for any placement, contiguous or not. partition/search/ has stronger
-// ones that cost more.
+// ones that cost more. place/bound has work, unit and memory bounds of an Instance; these are of
+// the graph itself, with its links and shared weights, in time that a million nodes can afford.
 #pragma once
 
 #include <vector>

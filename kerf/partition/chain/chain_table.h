@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The dynamic program over positions and devices. Private to partition/chain/.
+// The dynamic program over positions and devices. Private to partition/chain/. Not that of
+// place/cut: an Instance has one link for all devices and no peak of activations, and the exact
+// rows of clusters with unlike links or little memory need both.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,8 @@ namespace kerf::place::acyclic {
 // The part of every vertex: the order in consecutive runs, the best ones for the goal, by dynamic
 // programming. Long orders are cut between blocks of about equal weight. Where no runs keep the
 // limits they are stretched, memory last. Adds what it did to `work`.
+// place/cut/cut_order knows neither edge cuts nor limits that stretch, which the edge cuts of
+// benchmarks/scale (`tile`) need; this one knows neither classes of devices nor sums of times.
 Split cut_order(const Instance& level, const Goal& goal, std::span<const UnitId> order,
                 double& work);
 

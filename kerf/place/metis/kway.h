@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// METIS (Karypis and Kumar), where it was found when Kerf was built.
+// METIS (Karypis and Kumar), where it was found when Kerf was built. Its graph is a form of its own
+// because that is what the library takes: undirected, whole weights, 32-bit indices.
 #pragma once
 
 #include <cstdint>
