@@ -9,6 +9,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/hash.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/graph/derive_impl.h"
 #include "kerf/graph/renumber.h"
 #include "kerf/graph/text_impl.h"
@@ -39,12 +40,6 @@ void transpose(const Rows& rows, std::size_t count, Result& result) {
   for (std::size_t i = 0; i + 1 < rows.starts.size(); ++i) {
     for (const auto item : rows.row(i)) result.items[next[item.index()]++] = Item(i);
   }
-}
-
-template <class T>
-void sort_unique(std::vector<T>& items) {
-  std::sort(items.begin(), items.end());
-  items.erase(std::unique(items.begin(), items.end()), items.end());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/rows.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/place/load_problem.h"
 
@@ -193,8 +194,7 @@ double find_latency(const LoadProblem& problem, std::span<const SlotId> device, 
     for (const std::uint32_t next : problem.successors[n]) {
       if (groups.of[next] != group) readers.push_back(groups.of[next]);
     }
-    std::sort(readers.begin(), readers.end());
-    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    sort_unique(readers);
     if (!readers.empty() && device[n] != cpu) own[group] += node.transfer;
     for (const std::uint32_t reader : readers) {
       edges.emplace_back(group, reader);

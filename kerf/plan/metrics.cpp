@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kerf/base/sort_unique.h"
+
 namespace kerf {
 namespace {
 
@@ -39,8 +41,7 @@ void charge_overlapped(std::span<const Stage> stages, const Cut& cut, const Clus
 std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
   std::vector<DeviceId> devices;
   for (const StageId to : cut.to) devices.push_back(stages[to.index()].device);
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  sort_unique(devices);
   std::erase(devices, stages[cut.from.index()].device);
   return devices;
 }
@@ -67,8 +68,7 @@ std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of
       if (stage_of[consumer.index()] != from) to.push_back(stage_of[consumer.index()]);
     }
     if (to.empty()) continue;
-    std::sort(to.begin(), to.end());
-    to.erase(std::unique(to.begin(), to.end()), to.end());
+    sort_unique(to);
     cuts.push_back({value.name, ValueId{i}, value.bytes(micro_batch), from, std::move(to)});
   }
   return cuts;
@@ -86,8 +86,7 @@ std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
     }
   }
   for (std::vector<StageId>& list : after) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
+    sort_unique(list);
   }
   return after;
 }

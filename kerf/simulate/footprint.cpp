@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "kerf/base/sort_unique.h"
+
 namespace kerf {
 namespace {
 
@@ -14,11 +16,6 @@ struct StorageFacts {
   NodeId maker;  // first node that makes a value in it; invalid: graph input or weight
   std::vector<ValueId> values;  // made by nodes
 };
-
-void sort_unique(auto& list) {
-  std::sort(list.begin(), list.end());
-  list.erase(std::unique(list.begin(), list.end()), list.end());
-}
 
 class FootprintWalk {
  public:

@@ -3,9 +3,9 @@
 #include "kerf/partition/baseline/baseline.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
+#include "kerf/base/count_up.h"
 #include "kerf/partition/lower/contiguous.h"
 #include "kerf/partition/raise/finish.h"
 
@@ -13,8 +13,7 @@ namespace kerf::partition {
 
 Outcome<Plan, Infeasible> single(const Problem& problem, const Options&) {
   const std::vector<Device>& devices = problem.cluster.devices;
-  std::vector<std::size_t> order(devices.size());
-  std::iota(order.begin(), order.end(), 0U);
+  auto order = count_up<std::size_t>(devices.size());
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return devices[a].speed > devices[b].speed;
   });

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/error.h"
 #include "kerf/partition/fx/modes.h"
 #include "kerf/partition/fx/search.h"
@@ -81,8 +81,7 @@ Outcome<Answer, Infeasible> single(const Request& request) {
                             request.device_id));
   }
   if (auto answer = all_on(request, request.devices[device])) return std::move(*answer);
-  std::vector<OpIndex> all(request.graph.num_nodes());
-  std::iota(all.begin(), all.end(), 0U);
+  const auto all = count_up<OpIndex>(request.graph.num_nodes());
   return too_small(request, device, used_bytes(request, device_bytes(request.graph, all)),
                    "use a larger device, or another mode: this one does not cut");
 }

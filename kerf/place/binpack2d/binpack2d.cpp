@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/order/line.h"
 #include "kerf/place/pack/bins.h"
@@ -63,8 +63,7 @@ class Packer {
     }
     // A line without any time: all units count.
     if (heavy_.empty()) {
-      heavy_.resize(line.order.size());
-      std::iota(heavy_.begin(), heavy_.end(), std::size_t{0});
+      heavy_ = count_up<std::size_t>(line.order.size());
     }
   }
 

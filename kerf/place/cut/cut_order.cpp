@@ -7,9 +7,9 @@
 #include "kerf/place/cut/cut_order.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "kerf/base/count_up.h"
 #include "kerf/base/infinity.h"
 #include "kerf/place/cut/device_classes.h"
 
@@ -22,8 +22,7 @@ std::vector<std::size_t> blocks_of(const Instance& units, std::span<const UnitId
   std::vector<std::size_t> begin;
   const std::size_t count = order.size();
   if (count <= longest) {
-    begin.resize(count + 1);
-    std::iota(begin.begin(), begin.end(), std::size_t{0});
+    begin = count_up<std::size_t>(count + 1);
     return begin;
   }
   // Every block is a place where intervals begin: fewer where intervals take long to look at.

@@ -22,7 +22,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
+
+#include "kerf/base/count_up.h"
 
 namespace kerf::place::ideals {
 
@@ -80,8 +81,7 @@ bool Decision::is_countable(std::size_t max_states) {
 
 // A link leads to a greater rank: its end holds no less time, and has a greater number.
 void Decision::rank_ideals() {
-  ideal_at_.resize(lattice_.size());
-  std::iota(ideal_at_.begin(), ideal_at_.end(), 0U);
+  ideal_at_ = count_up<std::uint32_t>(lattice_.size());
   const auto& time = figures_.accelerator_time;
   std::stable_sort(ideal_at_.begin(), ideal_at_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return time[a] < time[b]; });

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "kerf/base/infinity.h"
+#include "kerf/base/sort_unique.h"
 #include "kerf/base/stop_clock.h"
 #include "kerf/place/cut/blocks.h"
 #include "kerf/place/mixed_pipe/boundary.h"
@@ -108,8 +109,7 @@ class MixedPipe {
         counts.push_back(std::clamp<std::size_t>(times * devices, 1, units_.num_units()));
       }
     }
-    std::sort(counts.begin(), counts.end());
-    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    sort_unique(counts);
     return counts;
   }
 

@@ -11,29 +11,10 @@
 #include "kerf/base/strong_components.h"
 #include "kerf/base/topological_order.h"
 #include "kerf/base/union_find.h"
+#include "kerf/place/coarsen/contraction.h"
 
 namespace kerf::place {
 namespace {
-
-UnitRows edges_among(const Instance& instance, std::span<const UnitId> group_of,
-                     std::uint32_t count) {
-  PairsOf<UnitId, UnitId> edges;
-  edges.reserve(instance.successors.num_values());
-  for (UnitId from{0}; from < instance.num_units(); ++from) {
-    for (const UnitId to : instance.successors[from]) {
-      if (group_of[from] != group_of[to]) edges.emplace_back(group_of[from], group_of[to]);
-    }
-  }
-  return to_rows(count, edges);
-}
-
-Instance merge_with_edges(const Instance& instance, std::span<const UnitId> group_of,
-                          std::uint32_t count) {
-  Instance out = merge(instance, group_of, count);
-  out.successors = edges_among(instance, group_of, count);
-  out.predecessors = transpose(out.successors, count);
-  return out;
-}
 
 bool takes_no_time(const Instance& instance, UnitId t) {
   const Unit unit = instance.unit(t);
@@ -132,7 +113,7 @@ std::uint32_t close_gaps(std::vector<UnitId>& group_of, std::uint32_t count) {
 std::uint32_t join_groups(const Instance& instance, std::uint32_t count,
                           std::vector<UnitId>& group_of) {
   if (!is_one_without_time(instance)) return count;
-  const Instance groups = merge_with_edges(instance, group_of, count);
+  const Instance groups = merge_ordered(instance, group_of, count);
   renumber(group_of, Joining(groups).run());
   return close_gaps(group_of, count);
 }
@@ -154,10 +135,10 @@ Condensed condense(const Instance& instance) {
   std::vector<UnitId> group_of = strong_components(instance.successors);
   const std::uint32_t cycles = close_gaps(group_of, instance.num_units());
   const std::uint32_t count = join_groups(instance, cycles, group_of);
-  const UnitRows edges = edges_among(instance, group_of, count);
+  const UnitRows edges = between_groups(instance.successors, group_of, count);
   renumber(group_of,
            places_in(least_first_order<UnitId>(count, each_next_of(edges), by_own_number())));
-  return {merge_with_edges(instance, group_of, count), std::move(group_of)};
+  return {merge_ordered(instance, group_of, count), std::move(group_of)};
 }
 
 }  // namespace kerf::place
