@@ -122,6 +122,11 @@ const DeviceKind* find_device_kind(std::string_view name) {
   return nullptr;
 }
 
+bool is_accelerator_kind(std::string_view name) {
+  const DeviceKind* const kind = find_device_kind(name);
+  return kind != nullptr && !kind->host;
+}
+
 const DeviceKind& device_kind(std::string_view name) {
   if (const DeviceKind* kind = find_device_kind(name)) return *kind;
   throw Error(ErrorKind::invalid_argument,

@@ -32,6 +32,8 @@ struct DeviceKind {
 
 // nullptr when unknown. "cuda" is an accelerator of unknown make and has conservative figures.
 const DeviceKind* find_device_kind(std::string_view name);
+// Is it known to be none of the host's? What runs on an accelerator keeps other tensors.
+bool is_accelerator_kind(std::string_view name);
 // Throws Error(invalid_argument) that lists the known ones.
 const DeviceKind& device_kind(std::string_view name);
 std::vector<std::string> device_kind_names();

@@ -20,9 +20,15 @@ constexpr std::array<std::pair<WeightKind, std::string_view>, 4> kWeightKinds{{
 
 Bytes Value::bytes(std::int64_t batch) const {
   if (scalar) return {};
-  Expr count = 1;
-  for (const Expr& size : shape) count = count * Expr(size.eval(batch));
-  return {(count * Expr(element_size(dtype))).constant()};
+  std::int64_t count = element_size(dtype);
+  for (const Expr& size : shape) {
+    const std::int64_t length = size.eval(batch);
+    std::int64_t more = 0;
+    // Expr refuses what overflows, in the words of the graph room.
+    if (__builtin_mul_overflow(count, length, &more)) more = (Expr(count) * length).constant();
+    count = more;
+  }
+  return {count};
 }
 
 bool Value::depends_on_batch() const {

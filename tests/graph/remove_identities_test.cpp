@@ -100,5 +100,31 @@ TEST(Identities, KeepTheirGradient) {
   EXPECT_EQ(calls.data.nodes.size(), 1U);
 }
 
+// A parameter that is frozen when it is traced may be trained later, and gradients end here then.
+TEST(Identities, AreNoDetachesInTraining) {
+  const auto nodes = [](bool training, const std::string& lines) {
+    Captured calls = captured(lines);
+    calls.data.training = training;
+    find_effects(calls);
+    remove_identities(calls);
+    return calls.data.nodes.size();
+  };
+  const std::string of_input =
+      "%h: f32[B, 4] = aten.neg.default(%x)\n"
+      "%y: f32[B, 4] in %h = aten.detach.default(%h)\noutput \"y\" = %y\n";
+  EXPECT_EQ(nodes(false, of_input), 1U);
+  EXPECT_EQ(nodes(true, of_input), 2U);
+  // What was written into memory of its own counts, too.
+  EXPECT_EQ(nodes(true,
+                  "%h: f32[B, 4] = aten.zeros.default([B, 4])\n"
+                  "%i: f32[B, 4] in %h = aten.add_.Tensor(%h, %x)\n"
+                  "%y: f32[B, 4] in %h = aten.detach.default(%h)\noutput \"y\" = %y\n"),
+            3U);
+  EXPECT_EQ(nodes(true,
+                  "%h: f32[B, 4] = aten.zeros.default([B, 4])\n"
+                  "%y: f32[B, 4] in %h = aten.detach_.default(%h)\noutput \"y\" = %y\n"),
+            1U);
+}
+
 }  // namespace
 }  // namespace kerf

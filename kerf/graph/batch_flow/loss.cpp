@@ -13,6 +13,9 @@ namespace {
 constexpr int kMostSteps = 200;  // from a result back to the samples
 constexpr std::int64_t kUsualIgnoreIndex = -100;
 
+constexpr std::array<std::string_view, 4> kClassLosses{"cross_entropy_loss", "nll_loss",
+                                                       "nll_loss_nd", "nll_loss2d"};
+
 template <std::size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -81,14 +84,12 @@ class Walk {
   LossShape loss(const Call& call, std::string_view name) const {
     static constexpr std::array<std::string_view, 6> kElementwise{
         "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "kl_div"};
-    static constexpr std::array<std::string_view, 4> kClasses{"cross_entropy_loss", "nll_loss",
-                                                              "nll_loss_nd", "nll_loss2d"};
     if (is_one_of(name, kElementwise)) return by_number(call, call.integer(2, "reduction"));
     if (name == "binary_cross_entropy") return by_number(call, call.integer(3, "reduction"));
     if (name == "binary_cross_entropy_with_logits") {
       return by_number(call, call.integer(4, "reduction"));
     }
-    if (!is_one_of(name, kClasses)) return {};
+    if (!is_one_of(name, kClassLosses)) return {};
     const LossShape plain = by_number(call, call.integer(3, "reduction"));
     return plain.kind == LossKind::mean && !counts_alike(call)
                ? LossShape{LossKind::weighted_mean, call.id()}
@@ -122,6 +123,32 @@ class Walk {
 
 LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value) {
   return Walk(graph, flow).shape(value);
+}
+
+std::optional<LossTargets> loss_targets(const Graph& graph, const BatchFlow& flow, NodeId loss) {
+  const Call call(graph, loss, flow.states);
+  const auto target = call.tensor(1, "target");
+  if (!is_one_of(operator_name(call.node().op), kClassLosses)) return std::nullopt;
+  if (!target || call.tensor(2, "weight")) return std::nullopt;
+  // Each sample loses or gains as much by these as any other.
+  static constexpr std::array<std::string_view, 13> kAlike{
+      "view",      "reshape", "contiguous", "clone", "alias",          "to", "_to_copy", "slice",
+      "unsqueeze", "squeeze", "detach",     "pad",   "constant_pad_nd"};
+  ValueId at = *target;
+  for (int steps = 0; steps < kMostSteps; ++steps) {
+    const Value& value = graph.value(at);
+    if (value.storage.valid() && graph.is_written(value.storage)) return std::nullopt;
+    if (value.origin == Origin::input) {
+      return LossTargets{{value.position},
+                         call.integer(4, "ignore_index").value_or(kUsualIgnoreIndex)};
+    }
+    if (value.origin != Origin::node) return std::nullopt;
+    const Call made(graph, value.producer, flow.states);
+    const auto from = made.tensor(0, "self");
+    if (!from || !is_one_of(operator_name(made.node().op), kAlike)) return std::nullopt;
+    at = *from;
+  }
+  return std::nullopt;
 }
 
 }  // namespace kerf

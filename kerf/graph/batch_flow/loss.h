@@ -5,6 +5,9 @@
 // the sum over micro-batches is the model's own number.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "kerf/graph/batch_flow/batch_flow.h"
 
 namespace kerf {
@@ -27,5 +30,15 @@ struct LossShape {
 };
 
 LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value);
+
+// Where the targets of a weighted mean come from: as long as none of them is `ignored` in the
+// inputs, every sample has as many as any other, and the mean is one over samples.
+struct LossTargets {
+  std::vector<std::size_t> inputs;  // of the graph
+  std::int64_t ignored = 0;
+};
+// Of `loss`, LossShape::by of a weighted mean; nothing where classes are weighed, or something else
+// than views and padding lies between the inputs and the targets.
+std::optional<LossTargets> loss_targets(const Graph& graph, const BatchFlow& flow, NodeId loss);
 
 }  // namespace kerf

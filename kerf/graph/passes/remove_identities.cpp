@@ -85,8 +85,51 @@ class Packing {
   bool writes_inputs_;
 };
 
+// Where gradients may come to in training, now or once a parameter is no longer frozen: memory that
+// parameters, inputs and what is made of them are in.
+class Learning {
+ public:
+  explicit Learning(const GraphData& data) : data_(data), learns_(data.storages.size(), false) {
+    if (!data.training) return;
+    for (const GraphInput& input : data.inputs) reach(input.value);
+    for (const Weight& weight : data.weights) {
+      if (weight.kind == WeightKind::parameter) reach(weight.value);
+    }
+    for (const Node& node : data.nodes) {
+      bool any = false;
+      for (const NamedArgument& argument : node.args) {
+        for_each_value(argument.value, [&](ValueId id) { any = any || is_reached(id); });
+      }
+      if (!any) continue;
+      for (const ValueId id : node.outputs) reach(id);
+      for (const ValueId id : node.written) reach(id);
+    }
+  }
+
+  // Does the call keep gradients from what it is given? It counts even where there are none yet.
+  bool is_cut(const Node& node) const {
+    const std::string_view packet = packet_of(node.op);
+    return (packet == "aten.detach" || packet == "aten.detach_") && is_reached(node.outputs[0]);
+  }
+
+ private:
+  bool is_reached(ValueId id) const {
+    const StorageId storage = data_.values[id.index()].storage;
+    return storage.valid() && learns_[storage.index()];
+  }
+  void reach(ValueId id) {
+    if (!id.valid()) return;
+    const Value& value = data_.values[id.index()];
+    if (value.storage.valid() && is_floating(value.dtype)) learns_[value.storage.index()] = true;
+  }
+
+  const GraphData& data_;
+  std::vector<bool> learns_;  // by storage
+};
+
 // The first argument, where the call gives back nothing else; nullptr otherwise.
-const ValueId* find_given_back(const Captured& captured, const Packing& packing, std::size_t n) {
+const ValueId* find_given_back(const Captured& captured, const Packing& packing,
+                               const Learning& learning, std::size_t n) {
   const Node& node = captured.data.nodes[n];
   const auto op = captured.operators.find(node.op);
   if (op == captured.operators.end() || node.args.empty() || !node.args[0].name.empty()) {
@@ -95,6 +138,7 @@ const ValueId* find_given_back(const Captured& captured, const Packing& packing,
   const auto* const first = node.args[0].value.find<ValueId>();
   if (first == nullptr || node.outputs.size() != 1 || !node.outputs[0].valid()) return nullptr;
   if (gives_back_first(op->second, node)) return first;
+  if (learning.is_cut(node)) return nullptr;
   const std::vector<Value>& values = captured.data.values;
   if (!is_same(values[node.outputs[0].index()], values[first->index()])) return nullptr;
   return may_give_back_first(op->second, node) || packing.is_needless(n) ? first : nullptr;
@@ -104,12 +148,13 @@ const ValueId* find_given_back(const Captured& captured, const Packing& packing,
 
 void remove_identities(Captured& captured) {
   const Packing packing(captured.data);
+  const Learning learning(captured.data);
   std::vector<ValueId> stands_for = identity_map(captured.data);
   std::vector<bool> kept;
   for (std::size_t n = 0; n < captured.data.nodes.size(); ++n) {
     Node& node = captured.data.nodes[n];
     // Asked of the argument as it was traced: what a dropout gave has a place of its own there.
-    const ValueId* const given_back = find_given_back(captured, packing, n);
+    const ValueId* const given_back = find_given_back(captured, packing, learning, n);
     if (given_back != nullptr) {
       stands_for[node.outputs[0].index()] = stands_for[given_back->index()];
     }
