@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elements that are picked or put: backward needs where they stood.
+#include "kerf/graph/argument.h"
+#include "kerf/profile/saved/rules.h"
+
+namespace kerf {
+namespace {
+
+void second_argument(SavedCall& call) { call.keep(call.tensor(1, "indices")); }
+
+void third_argument(SavedCall& call) { call.keep(call.tensor(2, "index")); }
+
+// What is added to passes its gradient on; what is added picks its own from it.
+void scatter_add(SavedCall& call) {
+  if (call.needs(call.tensor(3, "src"))) third_argument(call);
+}
+
+void index_add(SavedCall& call) {
+  const ValueId source = call.tensor(3, "source");
+  if (!call.needs(source)) return;
+  third_argument(call);
+  call.keep(source);
+}
+
+void gather(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  third_argument(call);
+}
+
+void list_of_indices(SavedCall& call) {
+  const Argument* const indices = call.argument(1, "indices");
+  if (indices != nullptr) for_each_value(*indices, [&](ValueId id) { call.keep(id); });
+}
+
+void second_result(SavedCall& call) { call.keep(call.result(1)); }
+
+// Along a dimension the indices are a second result; over all elements, or of two tensors, the
+// operands and the result are compared again.
+void extremum(SavedCall& call) {
+  if (call.result(1).valid()) return call.keep(call.result(1));
+  call.keep(call.tensor(0, "self"));
+  const ValueId other = call.tensor(1, "other");
+  call.keep(other.valid() ? other : call.result());
+}
+
+}  // namespace
+
+void add_saved_index_rules(SavedRules& rules) {
+  rules.add({"embedding"}, second_argument);
+  rules.add({"gather"}, gather);
+  rules.add({"index_select", "scatter", "index_copy"}, third_argument);
+  rules.add({"scatter_add"}, scatter_add);
+  rules.add({"index_add"}, index_add);
+  rules.add({"index", "index_put", "_unsafe_index"}, list_of_indices);
+  rules.add({"sort", "topk", "kthvalue", "median", "cummax", "cummin"}, second_result);
+  rules.add({"max", "min", "amax", "amin"}, extremum);
+}
+
+}  // namespace kerf

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element by element: the derivative of f(x) in terms of x, or of f(x) where that is simpler.
+#include "kerf/profile/saved/rules.h"
+
+namespace kerf {
+namespace {
+
+void of_input(SavedCall& call) { call.keep_before(call.tensor(0, "self")); }
+
+void of_result(SavedCall& call) { call.keep(call.result()); }
+
+// In place, the input is gone and the result says as much.
+void of_input_or_result(SavedCall& call) {
+  call.keep(call.in_place() ? call.result() : call.tensor(0, "self"));
+}
+
+// Factors that are plain numbers are no tensors.
+void product(SavedCall& call) {
+  const ValueId a = call.tensor(0, "self");
+  const ValueId b = call.tensor(1, "other");
+  if (call.needs(a)) call.keep(b);
+  if (call.needs(b)) call.keep_before(a);
+}
+
+void quotient(SavedCall& call) {
+  const ValueId divisor = call.tensor(1, "other");
+  call.keep(divisor);
+  if (call.needs(divisor)) call.keep_before(call.tensor(0, "self"));
+}
+
+void power(SavedCall& call) {
+  const ValueId base = call.tensor(0, "self");
+  const ValueId exponent = call.tensor(1, "exponent");
+  if (base.valid()) call.keep_before(base);
+  if (exponent.valid()) call.keep(exponent);
+  if (exponent.valid()) call.keep(call.result());
+}
+
+// The host's kernel keeps exp(-|x|) too.
+void log_sigmoid(SavedCall& call) {
+  const ValueId x = call.tensor(0, "self");
+  call.keep(x);
+  if (!call.on_accelerator()) call.keep_copy(x);
+}
+
+void input_and_weight(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  call.keep(call.tensor(1, "weight"));
+}
+
+void both_operands(SavedCall& call) {
+  call.keep_before(call.tensor(0, "self"));
+  call.keep(call.tensor(1, "other"));
+}
+
+// y = a + value * b * c
+void product_added(SavedCall& call) {
+  const ValueId b = call.tensor(1, "tensor1");
+  const ValueId c = call.tensor(2, "tensor2");
+  if (call.needs(b)) call.keep(c);
+  if (call.needs(c)) call.keep(b);
+}
+
+void quotient_added(SavedCall& call) {
+  const ValueId b = call.tensor(1, "tensor1");
+  const ValueId c = call.tensor(2, "tensor2");
+  call.keep(c);
+  if (call.needs(c)) call.keep(b);
+}
+
+void lerp(SavedCall& call) {
+  const ValueId weight = call.tensor(2, "weight");
+  call.keep(weight);
+  if (!call.needs(weight)) return;
+  call.keep_before(call.tensor(0, "self"));
+  call.keep(call.tensor(1, "end"));
+}
+
+// On an accelerator one kernel gives the result and which elements it kept, a byte each. On the
+// host the input is multiplied by a tensor of zeros and factors.
+void dropout(SavedCall& call) {
+  const ValueId x = call.tensor(0, "input");
+  const double p = call.number(1, "p", 0.5);
+  if (p == 0 || !call.flag(2, "train", true) || call.numel(x) == 0) return;
+  if (p == 1) return;  // the input times the number zero
+  if (call.on_accelerator() && !call.in_place()) {
+    call.keep_own(call.numel(x), DType::boolean);
+  } else {
+    call.keep_copy(x);
+  }
+}
+
+// The first result, and which elements were kept.
+void native_dropout(SavedCall& call) { call.keep(call.result(1)); }
+
+void where(SavedCall& call) { call.keep(call.tensor(0, "condition")); }
+
+void mask(SavedCall& call) { call.keep(call.tensor(1, "mask")); }
+
+void softmax(SavedCall& call) { call.keep(call.result()); }
+
+}  // namespace
+
+void add_saved_pointwise_rules(SavedRules& rules) {
+  rules.add(
+      {"abs",       "acos",      "asin",     "atan",        "celu",      "clamp",
+       "clamp_max", "clamp_min", "clip",     "cos",         "cosh",      "erf",
+       "erfc",      "gelu",      "glu",      "hardsigmoid", "hardswish", "lgamma",
+       "log",       "log10",     "log1p",    "log2",        "mish",      "silu",
+       "sin",       "sinh",      "softplus", "softshrink",  "square",    "threshold_backward"},
+      of_input);
+  rules.add({"exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid", "sqrt", "tan",
+             "tanh", "threshold"},
+            of_result);
+  rules.add({"hardtanh", "relu6", "leaky_relu", "elu", "selu"}, of_input_or_result);
+  rules.add({"log_sigmoid"}, log_sigmoid);
+  rules.add({"prelu", "_prelu_kernel"}, input_and_weight);
+  rules.add({"mul", "multiply"}, product);
+  rules.add({"div", "divide", "true_divide"}, quotient);
+  rules.add({"pow"}, power);
+  rules.add({"maximum", "minimum", "atan2", "fmax", "fmin"}, both_operands);
+  rules.add({"addcmul"}, product_added);
+  rules.add({"addcdiv"}, quotient_added);
+  rules.add({"lerp"}, lerp);
+  rules.add({"dropout"}, dropout);
+  rules.add({"native_dropout"}, native_dropout);
+  rules.add({"where"}, where);
+  rules.add({"masked_fill"}, mask);
+  rules.add({"softmax", "log_softmax", "_softmax", "_log_softmax", "_safe_softmax"}, softmax);
+}
+
+}  // namespace kerf
