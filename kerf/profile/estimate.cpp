@@ -5,10 +5,14 @@
 // Waterman and Patterson (2009) with a constant for starting an operator. Linear time; an estimate.
 #include "kerf/profile/estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
-#include "kerf/profile/formula.h"
+#include "kerf/graph/train_mode.h"
+#include "kerf/profile/formula/op_cost.h"
+#include "kerf/profile/saved/saved.h"
 
 namespace kerf {
 namespace {
@@ -45,10 +49,24 @@ Nanoseconds roofline(const DeviceKind& kind, const OpCost& cost, DType dtype) {
   return kind.launch + Nanoseconds{std::max(compute, memory) * 1e9};
 }
 
-std::vector<UnknownOp> list_unknown(const std::map<std::string, UnknownOp>& unknown,
-                                    Nanoseconds total) {
+// Operators without a formula; `share` holds nanoseconds until the total is known.
+class UnknownOps {
+ public:
+  void add(const std::string& op, Nanoseconds time) {
+    UnknownOp& entry = ops_[op];
+    entry.op = op;
+    ++entry.count;
+    entry.share += time.count;
+  }
+  std::vector<UnknownOp> list(Nanoseconds total) const;
+
+ private:
+  std::map<std::string, UnknownOp> ops_;
+};
+
+std::vector<UnknownOp> UnknownOps::list(Nanoseconds total) const {
   std::vector<UnknownOp> list;
-  for (const auto& [name, op] : unknown) {
+  for (const auto& [name, op] : ops_) {
     list.push_back(op);
     list.back().share = total.count > 0 ? op.share / total.count : 0;
   }
@@ -57,37 +75,63 @@ std::vector<UnknownOp> list_unknown(const std::map<std::string, UnknownOp>& unkn
   return list;
 }
 
+void set_backward(NodeCost& cost, const BackwardCost& backward, const DeviceKind& kind,
+                  DType dtype) {
+  for (const GradientCost& kernel : backward.kernels) {
+    const Nanoseconds time = roofline(kind, kernel.cost, dtype);
+    cost.backward += time;
+    if (kernel.of_weights) cost.backward_weights += time;
+    cost.backward_flops += kernel.cost.flops;
+    cost.backward_macs += kernel.cost.macs;
+  }
+}
+
+void set_saved(Profile& profile, const Graph& graph, const DeviceKind& kind) {
+  const SavedSets sets = find_saved(graph, profile.batch, !kind.host);
+  const std::vector<Bytes> saved = saved_alone(graph, sets, profile.batch);
+  for (std::size_t n = 0; n < saved.size(); ++n) profile.nodes[n].saved = saved[n];
+  for (const std::string& op : sets.ops_without_rule) {
+    profile.notes.push_back(fmt::format(
+        "what {} keeps for its backward is not known: all its inputs and outputs are counted", op));
+  }
+}
+
 }  // namespace
 
-Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch) {
+Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch, bool training) {
+  if (training) check_train_mode(graph, "profile.estimate");
   if (graph.is_static()) batch = 0;
   if (!graph.is_static() && batch <= 0) batch = graph.data().example_batch;
   Profile profile;
   profile.graph_hash = graph.hash();
   profile.device_kind = kind.name;
   profile.batch = batch;
+  profile.training = training;
   profile.source = Source::estimated;
-  std::map<std::string, UnknownOp> unknown;  // share holds nanoseconds until the total is known
+  profile.nodes.reserve(graph.num_nodes());
+  const Setting setting{batch, kind.host};
+  const Gradients gradients(graph);
+  UnknownOps unknown;
   for (std::size_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
     const Node& node = graph.node(id);
+    const DType dtype = compute_dtype(graph, node, id);
     NodeCost cost = node_sizes(graph, id, batch);
-    std::optional<OpCost> known = op_cost(graph, id, batch);
+    const std::optional<OpCost> known = op_cost(graph, id, setting);
     const OpCost op = known ? *known : OpCost{Unit::vector, 0, 0, bytes_touched(graph, id, batch)};
     cost.flops = op.flops;
     cost.macs = op.macs;
     cost.moved = op.moved;
-    cost.forward = roofline(kind, op, compute_dtype(graph, node, id));
-    cost.source = Source::estimated;
-    if (!known) {
-      UnknownOp& entry = unknown[node.op];
-      entry.op = node.op;
-      ++entry.count;
-      entry.share += cost.forward.count;
+    cost.forward = roofline(kind, op, dtype);
+    if (training) {
+      set_backward(cost, backward_cost(graph, id, setting, known, gradients), kind, dtype);
     }
+    cost.source = Source::estimated;
+    if (!known) unknown.add(node.op, cost.forward + cost.backward);
     profile.nodes.push_back(cost);
   }
-  profile.unknown_ops = list_unknown(unknown, profile.total_forward());
+  if (training) set_saved(profile, graph, kind);
+  profile.unknown_ops = unknown.list(profile.total_forward() + profile.total_backward());
   return profile;
 }
 

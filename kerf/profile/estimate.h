@@ -17,7 +17,12 @@ namespace kerf {
 // 0 for views and for integer arithmetic on sizes. Operators without a formula are listed in
 // unknown_ops and costed by the bytes they move, never at zero in silence.
 // `batch` 0: the graph's example batch. Linear in the graph.
-Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0);
+//
+// `training`: saved bytes and backward times too, the latter as the sum of the kernels that
+// autograd starts for a node's gradients; unknown operators at twice the bytes of their forward.
+// Throws Error(invalid_argument) for a graph traced in eval mode.
+Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0,
+                 bool training = false);
 
 // The kind that an estimate for these devices is made for: that of the first accelerator, else of
 // the first device. Throws Error(invalid_argument) when there is no device.

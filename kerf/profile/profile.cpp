@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 
 #include "kerf/base/file.h"
@@ -15,7 +14,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 0};
+constexpr FormatVersion kVersion{1, 1};
 constexpr auto kKind = ErrorKind::invalid_profile;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;  // of a node: a few thousand add up
 
@@ -28,7 +27,7 @@ Source parse_source(const JsonReader& reader) {
 }
 
 // {"node": "h", "forward_ns": 5100.0, ...}
-void append_cost(std::string& out, const std::string& name, const NodeCost& cost) {
+void append_cost(std::string& out, const std::string& name, const NodeCost& cost, bool training) {
   const auto add = [&](std::string_view key, const auto& value) {
     out += key;
     append_json(out, value);
@@ -38,6 +37,26 @@ void append_cost(std::string& out, const std::string& name, const NodeCost& cost
   if (cost.samples > 0) {
     add(", \"forward_spread_ns\": ", cost.forward_spread.count);
     add(", \"samples\": ", std::int64_t{cost.samples});
+  }
+  const auto add_load = [&](std::string_view phase, Nanoseconds time) {
+    if (time.count > 0) add(fmt::format(", \"{}_under_load_ns\": ", phase), time.count);
+  };
+  add_load("forward", cost.forward_under_load);
+  const auto add_apart = [&](std::string_view phase, const IssueTimes& apart) {
+    if (apart == IssueTimes{}) return;
+    add(fmt::format(", \"{}_issue_ns\": ", phase), apart.issue.count);
+    add(fmt::format(", \"{}_device_ns\": ", phase), apart.device.count);
+  };
+  add_apart("forward", cost.forward_apart);
+  if (training) {
+    add(", \"backward_ns\": ", cost.backward.count);
+    if (cost.samples > 0) add(", \"backward_spread_ns\": ", cost.backward_spread.count);
+    add(", \"backward_weights_ns\": ", cost.backward_weights.count);
+    add_apart("backward", cost.backward_apart);
+    add_load("backward", cost.backward_under_load);
+    add(", \"backward_workspace\": ", cost.backward_workspace.count);
+    add(", \"backward_flops\": ", cost.backward_flops);
+    add(", \"backward_macs\": ", cost.backward_macs);
   }
   add(", \"flops\": ", cost.flops);
   add(", \"macs\": ", cost.macs);
@@ -58,14 +77,42 @@ void append_costs(std::string& out, const Profile& profile, const Graph& graph) 
   out += ",\n \"nodes\": [";
   for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
     out += i == 0 ? "\n  " : ",\n  ";
-    append_cost(out, graph.nodes()[i].name, profile.nodes[i]);
+    append_cost(out, graph.nodes()[i].name, profile.nodes[i], profile.training);
   }
   out += profile.nodes.empty() ? "]\n}\n" : "\n ]\n}\n";
 }
 
-NodeCost cost_from_json(const JsonReader& reader) {
+// 0 where the file does not say.
+Nanoseconds time_or_zero(const JsonReader& reader, const std::string& key) {
+  return reader.has(key) ? Nanoseconds{read_quantity(reader, key)} : Nanoseconds{};
+}
+
+IssueTimes apart_from_json(const JsonReader& reader, const std::string& phase) {
+  return {time_or_zero(reader, phase + "_issue_ns"), time_or_zero(reader, phase + "_device_ns")};
+}
+
+void read_backward(const JsonReader& reader, NodeCost& cost) {
+  cost.backward = Nanoseconds{read_quantity(reader, "backward_ns")};
+  cost.backward_spread = time_or_zero(reader, "backward_spread_ns");
+  cost.backward_weights = Nanoseconds{read_quantity(reader, "backward_weights_ns")};
+  if (cost.backward_weights > cost.backward) {
+    reader.fail("backward_weights_ns above backward_ns", "a share of it");
+  }
+  cost.backward_apart = apart_from_json(reader, "backward");
+  cost.backward_under_load = time_or_zero(reader, "backward_under_load_ns");
+  cost.backward_workspace = Bytes{reader.integer("backward_workspace", 0, kMostBytes)};
+  if (reader.has("backward_flops")) {
+    cost.backward_flops = read_quantity(reader, "backward_flops");
+    cost.backward_macs = read_quantity(reader, "backward_macs");
+  }
+}
+
+NodeCost cost_from_json(const JsonReader& reader, bool training) {
   NodeCost cost;
   cost.forward = Nanoseconds{read_quantity(reader, "forward_ns")};
+  cost.forward_apart = apart_from_json(reader, "forward");
+  cost.forward_under_load = time_or_zero(reader, "forward_under_load_ns");
+  if (training) read_backward(reader, cost);
   if (reader.has("samples")) {
     cost.samples = static_cast<int>(reader.integer("samples", 0, 1 << 30));
     cost.forward_spread = Nanoseconds{read_quantity(reader, "forward_spread_ns")};
@@ -120,7 +167,7 @@ void read_costs(const JsonReader& reader, const Graph& graph, Profile& profile) 
     }
     if (seen[node]) entry.fail(fmt::format("node '{}' twice", name), "each node once");
     seen[node] = true;
-    profile.nodes[node] = cost_from_json(entry);
+    profile.nodes[node] = cost_from_json(entry, profile.training);
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing != seen.end()) {
@@ -161,15 +208,22 @@ Nanoseconds Profile::total_forward() const {
   return total;
 }
 
+Nanoseconds Profile::total_backward() const {
+  Nanoseconds total;
+  for (const NodeCost& cost : nodes) total += cost.backward;
+  return total;
+}
+
 NodeCost node_sizes(const Graph& graph, NodeId node, std::int64_t batch) {
   NodeCost cost;
-  std::set<StorageId> weights;
+  std::vector<StorageId> weights;  // a handful: looked through
   for (const ValueId id : graph.inputs_of(node)) {
     const Value& value = graph.value(id);
     if (value.scalar) continue;
     if (value.origin != Origin::weight) {
       cost.inputs += value.bytes(batch);
-    } else if (weights.insert(value.storage).second) {
+    } else if (std::find(weights.begin(), weights.end(), value.storage) == weights.end()) {
+      weights.push_back(value.storage);
       cost.weights += Bytes{graph.storage(value.storage).bytes.eval(batch)};
     }
   }
@@ -197,6 +251,7 @@ std::string print_profile(const Profile& profile, const Graph& graph) {
   json["graph_hash"] = profile.graph_hash;
   json["device_kind"] = profile.device_kind;
   json["batch"] = profile.batch;
+  json["training"] = profile.training;
   json["source"] = to_string(profile.source);
   json["unknown_ops"] = Json::array();
   for (const UnknownOp& op : profile.unknown_ops) {
@@ -220,6 +275,7 @@ Profile parse_profile(std::string_view text, const Graph& graph, std::string_vie
   }
   profile.device_kind = reader.text("device_kind");
   profile.batch = reader.integer("batch", 0, kMostBytes);
+  profile.training = reader.has("training") && reader.boolean("training");
   profile.source = parse_source(reader);
   for (const JsonReader& op : reader.children("unknown_ops")) {
     profile.unknown_ops.push_back(

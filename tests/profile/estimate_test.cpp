@@ -135,6 +135,52 @@ TEST(TheEstimator, GrowsWithTheBatchAndShrinksOnFasterDevices) {
   EXPECT_EQ(estimate(graph, device_kind("cpu")).batch, 2) << "the example's batch";
 }
 
+Graph net_graph(const char* mode) {
+  return parse_graph(std::string("kerf-graph 1.0\ngraph \"net\"") + mode +
+                     "\nbatch 2\nscope 0 \"\" \"Net\"\nscope 1 \"drop\" \"Dropout\"\n"
+                     "scope 2 \"bn\" \"BatchNorm1d\"\n"
+                     "input %x: f32[B, 64] = \"args.0\"\n"
+                     "weight @w: f32[64, 64] grad = parameter \"w\"\n"
+                     "%h: f32[B, 64] grad = aten.linear.default(%x, @w)\n"
+                     "%y: f32[B, 64] grad = mylib.magic.default(%h)\noutput \"y\" = %y\n");
+}
+
+TEST(TheEstimator, GivesBackwardTimesOfATrainingGraph) {
+  const Graph graph = net_graph(" training");
+  const Profile profile = estimate(graph, device_kind("cpu"), 4, true);
+  EXPECT_TRUE(profile.training);
+  const NodeCost& linear = profile.nodes[0];
+  EXPECT_EQ(linear.backward_macs, linear.macs) << "only the weight wants a gradient";
+  EXPECT_EQ(linear.backward_flops, 2 * linear.backward_macs);
+  EXPECT_EQ(linear.backward_weights, linear.backward);
+  EXPECT_EQ(linear.saved, Bytes{4 * 64 * 4}) << "its input";
+  EXPECT_GT(linear.backward, device_kind("cpu").launch);
+  const NodeCost& magic = profile.nodes[1];
+  EXPECT_GT(magic.backward, magic.forward);
+  EXPECT_EQ(magic.backward_weights, Nanoseconds{0});
+  ASSERT_EQ(profile.notes.size(), 1U);
+  EXPECT_THAT(profile.notes[0], HasSubstr("what mylib.magic.default keeps"));
+  ASSERT_EQ(profile.unknown_ops.size(), 1U);
+  EXPECT_DOUBLE_EQ(
+      profile.unknown_ops[0].share,
+      (magic.forward + magic.backward) / (profile.total_forward() + profile.total_backward()));
+  EXPECT_EQ(parse_profile(print_profile(profile, graph), graph), profile);
+  EXPECT_EQ(estimate(graph, device_kind("cpu"), 4).total_backward(), Nanoseconds{0});
+}
+
+TEST(TheEstimator, RefusesTrainingOfAGraphTracedInEvalMode) {
+  try {
+    estimate(net_graph(""), device_kind("cpu"), 0, true);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::invalid_argument);
+    EXPECT_THAT(error.what(), HasSubstr("[profile.estimate] graph 'net' was traced in eval mode"));
+    EXPECT_THAT(error.what(), HasSubstr("dropout does nothing (drop)"));
+    EXPECT_THAT(error.what(), HasSubstr("running statistics (bn)"));
+    EXPECT_THAT(error.what(), HasSubstr("trace model.train()"));
+  }
+}
+
 class ProfileFile : public ::testing::Test {
  protected:
   Graph graph_ = graph_of("input %x: f32[B, 10] = \"args.0\"\n",
@@ -152,6 +198,25 @@ class ProfileFile : public ::testing::Test {
     return "no error";
   }
 };
+
+TEST_F(ProfileFile, KeepsTheCostsOfTraining) {
+  profile_.training = true;
+  NodeCost& cost = profile_.nodes[0];
+  cost.samples = 3;
+  cost.backward = {40};
+  cost.backward_spread = {2};
+  cost.backward_weights = {15};
+  cost.forward_apart = {{5}, {9}};
+  cost.backward_apart = {{6}, {30}};
+  cost.saved = Bytes{64};
+  cost.backward_workspace = Bytes{128};
+  const std::string text = print_profile(profile_, graph_);
+  EXPECT_EQ(parse_profile(text, graph_), profile_);
+  EXPECT_EQ(profile_.total_backward(), Nanoseconds{40});
+  std::string more = text;
+  more.replace(more.find("\"backward_weights_ns\": 15"), 25, "\"backward_weights_ns\": 41");
+  EXPECT_THROW(parse_profile(more, graph_), Error);
+}
 
 TEST_F(ProfileFile, ComesBackAsItWas) {
   profile_.nodes[0].samples = 7;
@@ -191,7 +256,7 @@ TEST_F(ProfileFile, NamesWhatIsMissingDoubledOrNegative) {
   EXPECT_THAT(edited("\"node\": \"h\"", "\"node\": \"y\""), HasSubstr("twice"));
   EXPECT_THAT(edited("\"node\": \"h\"", "\"node\": \"q\""), HasSubstr("'q'"));
   EXPECT_THAT(edited("\"forward_ns\": ", "\"forward_ns\": -"), HasSubstr("1e-300 to 1e300"));
-  EXPECT_THAT(edited("\"version\": \"1.0\"", "\"version\": \"1.9\""), HasSubstr("1.9"));
+  EXPECT_THAT(edited("\"version\": \"1.1\"", "\"version\": \"1.9\""), HasSubstr("1.9"));
 }
 
 TEST(TheEstimator, WorksForTheFirstAcceleratorElseForTheFirstDevice) {
