@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kerf/base/sort_unique.h"
+#include "kerf/graph/has_backward.h"
 
 namespace kerf {
 namespace {
@@ -69,9 +70,20 @@ std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of
     }
     if (to.empty()) continue;
     sort_unique(to);
-    cuts.push_back({value.name, ValueId{i}, value.bytes(micro_batch), from, std::move(to)});
+    cuts.push_back({value.name, ValueId{i}, value.bytes(micro_batch), from, std::move(to), {}});
   }
   return cuts;
+}
+
+void find_gradients(const Graph& graph, std::span<const StageId> stage_of, std::vector<Cut>& cuts) {
+  for (Cut& cut : cuts) {
+    if (!graph.value(cut.value).requires_grad) continue;
+    for (const NodeId consumer : graph.consumers(cut.value)) {
+      const StageId user = stage_of[consumer.index()];
+      if (user != cut.from && has_backward(graph, consumer)) cut.gradients.push_back(user);
+    }
+    sort_unique(cut.gradients);
+  }
 }
 
 std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,

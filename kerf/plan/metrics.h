@@ -19,6 +19,10 @@ namespace kerf {
 std::vector<Cut> find_cuts(const Graph& graph, std::span<const StageId> stage_of,
                            std::int64_t micro_batch);
 
+// Training: which of the stages that use a cut send its gradient back: those with a node that uses
+// it and has a backward. None where the value needs no gradient.
+void find_gradients(const Graph& graph, std::span<const StageId> stage_of, std::vector<Cut>& cuts);
+
 // after[s]: the stages that stage s waits for, over data and order edges. Ascending.
 std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
                                                      std::span<const StageId> stage_of,

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kerf/plan/metrics.h"
+#include "kerf/plan/passes.h"
+
 namespace kerf {
 namespace {
 
@@ -107,19 +110,40 @@ std::vector<StageId> Plan::stage_of_nodes() const {
 Bytes Plan::cut_bytes() const {
   Bytes sum;
   for (const Cut& cut : cuts) {
-    std::vector<DeviceId> devices;
-    for (const StageId to : cut.to) devices.push_back(stage(to).device);
-    std::sort(devices.begin(), devices.end());
-    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-    std::erase(devices, stage(cut.from).device);
-    sum += cut.bytes * static_cast<std::int64_t>(devices.size());
+    sum += cut.bytes * static_cast<std::int64_t>(receivers(stages, cut).size());
   }
   return sum;
 }
 
+Bytes Plan::gradient_bytes() const {
+  if (!training) return {};
+  const Passes passes = unroll(*this);
+  Bytes sum;
+  for (std::size_t c = cuts.size(); c < passes.cuts.size(); ++c) sum += passes.cuts[c].bytes;
+  return sum;
+}
+
+StepShape step_shape(const Plan& plan) {
+  StepShape shape;
+  for (const Stage& stage : plan.stages) {
+    shape.after.push_back(stage.after);
+    if (plan.training) shape.backward.push_back(stage.has_backward);
+  }
+  shape.apart = plan.training && schedule_kind(plan.schedule).apart;
+  return shape;
+}
+
 Schedule make_schedule(const Plan& plan) {
-  return schedule_maker(plan.schedule)(
-      plan.stage_devices(), static_cast<int>(plan.cluster.num_devices()), plan.n_microbatches);
+  return make_schedule(plan, plan.stage_devices(), plan.n_microbatches);
+}
+
+Schedule make_schedule(const Plan& plan, std::span<const DeviceId> stage_devices,
+                       int n_microbatches) {
+  return schedule_kind(plan.schedule)
+      .make({{stage_devices.begin(), stage_devices.end()},
+             static_cast<int>(plan.cluster.num_devices()),
+             n_microbatches,
+             step_shape(plan)});
 }
 
 void check_replicas(const Plan& plan) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,16 @@ struct Stage {
   // order edge. Ascending, without repeats.
   std::vector<StageId> after;
 
+  // Training; nothing of it otherwise.
+  bool has_backward = false;     // something in it needs a gradient
+  Nanoseconds backward;          // all gradients, what is computed again included
+  Nanoseconds weight_gradients;  // the share of `backward` that can wait: gradients of weights
+  Nanoseconds recompute;         // the share of `backward` that computes forwards again
+  Bytes gradients;               // of its weights
+  Bytes optimizer;               // the optimizer's state of its weights
+  Bytes saved;                   // kept from its forward to its backward, weights left out
+  Bytes backward_activations;    // peak of what its backward allocates, less what it has released
+
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
@@ -43,7 +54,8 @@ struct Cut {
   ValueId value;
   Bytes bytes;  // one micro-batch
   StageId from;
-  std::vector<StageId> to;  // stages that use it, ascending; on `from`'s own device too
+  std::vector<StageId> to;         // stages that use it, ascending; on `from`'s own device too
+  std::vector<StageId> gradients;  // training: those of `to` that send a gradient of it back
 
   friend bool operator==(const Cut&, const Cut&) = default;
 };
@@ -59,6 +71,8 @@ struct DeviceLoad {
 // Predicted memory of one device, by the engine in simulate/memory.h.
 struct DeviceMemory {
   Bytes weights;      // of its stages, each storage once
+  Bytes gradients;    // training: of those weights
+  Bytes optimizer;    // training: its state of those weights
   Bytes activations;  // the most that is live beside the weights, under any timing of the schedule
   Bytes predicted;    // of the device's whole memory group: what is compared with the limit
   Bytes limit;
@@ -90,6 +104,12 @@ struct Plan {
   int n_microbatches = 1;
   std::int64_t batch = 0;        // 0: the graph is static
   std::int64_t micro_batch = 0;  // ceil(batch / n_microbatches)
+  int stages_per_device = 1;     // that were asked for: looped when there are several
+
+  bool training = false;
+  std::string optimizer;  // training: a name of profile/optimizer.h
+  std::string recompute;  // training: what was asked for: none, all, as_traced, auto or list
+  std::vector<std::string> recomputed;  // what runs forward again in backward: plan/recompute.h
 
   std::vector<Stage> stages;  // numbered topologically over data and order edges; none is empty
   std::vector<Cut> cuts;      // by value
@@ -125,7 +145,8 @@ struct Plan {
   std::vector<std::vector<std::string>> replica_names() const;
   // By NodeId::index(); an invalid id where no stage has the node.
   std::vector<StageId> stage_of_nodes() const;
-  Bytes cut_bytes() const;  // what crosses between devices in one micro-batch
+  Bytes cut_bytes() const;       // what crosses between devices in one micro-batch, forward
+  Bytes gradient_bytes() const;  // training: what comes back
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
@@ -133,8 +154,13 @@ struct Plan {
 // A value of an objective with its unit: "3.2 ms", for `memory` "1.5 GiB".
 std::string objective_text(Objective objective, double value);
 
-// The plan's schedule, made afresh.
+// What the plan's stages do in a step.
+StepShape step_shape(const Plan& plan);
+// The plan's schedule, made afresh; with another number of micro-batches, or stages on other
+// devices.
 Schedule make_schedule(const Plan& plan);
+Schedule make_schedule(const Plan& plan, std::span<const DeviceId> stage_devices,
+                       int n_microbatches);
 
 // Throws Error(invalid_plan) naming the copy when the replicas are not what Plan says of them. The
 // stages' own devices must exist.
@@ -143,7 +169,7 @@ void check_replicas(const Plan& plan);
 // Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
 void check_plan_matches(const Plan& plan, const Graph& graph);
 
-// plan.json: "kerf-plan" 1.3. Loading checks that the file is consistent in itself (ids, counts,
+// plan.json: "kerf-plan" 1.4. Loading checks that the file is consistent in itself (ids, counts,
 // every node at most once, replicas); whether it is a good plan for a graph is for verify_plan to
 // say.
 std::string print_plan(const Plan& plan);

@@ -13,11 +13,12 @@
 #include "kerf/base/file.h"
 #include "kerf/base/quantity.h"
 #include "kerf/plan/plan.h"
+#include "kerf/profile/optimizer.h"
 
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 3};
+constexpr FormatVersion kVersion{1, 4};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
@@ -31,6 +32,16 @@ Json stage_to_json(const Plan& plan, const Stage& stage) {
   json["activations"] = stage.activations.count;
   json["inputs"] = stage.inputs.count;
   json["outputs"] = stage.outputs.count;
+  if (plan.training) {
+    json["has_backward"] = stage.has_backward;
+    json["backward_ns"] = stage.backward.count;
+    json["weight_gradients_ns"] = stage.weight_gradients.count;
+    json["recompute_ns"] = stage.recompute.count;
+    json["gradients"] = stage.gradients.count;
+    json["optimizer"] = stage.optimizer.count;
+    json["saved"] = stage.saved.count;
+    json["backward_activations"] = stage.backward_activations.count;
+  }
   json["after"] = Json::array();
   for (const StageId before : stage.after) json["after"].push_back(before.index());
   json["nodes"] = Json::array();
@@ -46,6 +57,9 @@ Json cut_to_json(const Cut& cut) {
   json["from"] = cut.from.index();
   json["to"] = Json::array();
   for (const StageId stage : cut.to) json["to"].push_back(stage.index());
+  if (cut.gradients.empty()) return json;
+  json["gradients"] = Json::array();
+  for (const StageId stage : cut.gradients) json["gradients"].push_back(stage.index());
   return json;
 }
 
@@ -56,6 +70,10 @@ Json load_to_json(const Plan& plan, std::size_t device) {
   json["compute_ns"] = plan.loads[device].compute.count;
   json["communication_ns"] = plan.loads[device].communication.count;
   json["weights"] = memory.weights.count;
+  if (plan.training) {
+    json["gradients"] = memory.gradients.count;
+    json["optimizer"] = memory.optimizer.count;
+  }
   json["activations"] = memory.activations.count;
   json["predicted"] = memory.predicted.count;
   if (memory.limited) json["limit"] = memory.limit.count;
@@ -114,6 +132,19 @@ Stage stage_from_json(const JsonReader& reader, const Plan& plan, const NodeInde
   stage.activations = read_bytes(reader, "activations");
   stage.inputs = read_bytes(reader, "inputs");
   stage.outputs = read_bytes(reader, "outputs");
+  if (plan.training) {
+    stage.has_backward = reader.boolean("has_backward");
+    stage.backward = read_time(reader, "backward_ns");
+    stage.weight_gradients = read_time(reader, "weight_gradients_ns");
+    stage.recompute = read_time(reader, "recompute_ns");
+    if (stage.weight_gradients + stage.recompute > stage.backward) {
+      reader.fail("weight_gradients_ns and recompute_ns above backward_ns", "shares of it");
+    }
+    stage.gradients = read_bytes(reader, "gradients");
+    stage.optimizer = read_bytes(reader, "optimizer");
+    stage.saved = read_bytes(reader, "saved");
+    stage.backward_activations = read_bytes(reader, "backward_activations");
+  }
   // Numbers are a topological order: only an earlier stage can be waited for.
   for (const JsonReader& entry : reader.children("after")) {
     const std::int64_t before = entry.as_integer();
@@ -152,6 +183,15 @@ Cut cut_from_json(const JsonReader& reader, std::size_t num_stages) {
     }
     cut.to.emplace_back(stage);
   }
+  if (!reader.has("gradients")) return cut;
+  for (const JsonReader& back : reader.children("gradients")) {
+    const std::int64_t stage = back.as_integer();
+    const bool known = stage >= 0 && stage <= last;
+    if (!known || std::find(cut.to.begin(), cut.to.end(), StageId{stage}) == cut.to.end()) {
+      back.fail(fmt::format("a gradient from stage {}", stage), "a stage that uses the tensor");
+    }
+    cut.gradients.emplace_back(stage);
+  }
   return cut;
 }
 
@@ -168,6 +208,10 @@ void read_devices(const JsonReader& reader, Plan& plan) {
     plan.loads[device] = {read_time(entry, "compute_ns"), read_time(entry, "communication_ns")};
     DeviceMemory& memory = plan.memory[device];
     memory.weights = read_bytes(entry, "weights");
+    if (plan.training) {
+      memory.gradients = read_bytes(entry, "gradients");
+      memory.optimizer = read_bytes(entry, "optimizer");
+    }
     memory.activations = read_bytes(entry, "activations");
     memory.predicted = read_bytes(entry, "predicted");
     memory.limited = entry.has("limit");
@@ -192,6 +236,12 @@ void write_origin(const Plan& plan, Json& json) {
   json["n_microbatches"] = plan.n_microbatches;
   json["batch"] = plan.batch;
   json["micro_batch"] = plan.micro_batch;
+  json["stages_per_device"] = plan.stages_per_device;
+  json["training"] = plan.training;
+  if (!plan.training) return;
+  json["optimizer"] = plan.optimizer;
+  json["recompute"] = plan.recompute;
+  json["recomputed"] = plan.recomputed;
 }
 
 void write_predictions(const Plan& plan, Json& json) {
@@ -249,6 +299,21 @@ void read_origin(const JsonReader& reader, Plan& plan) {
   plan.n_microbatches = static_cast<int>(reader.integer("n_microbatches", 1, 1 << 20));
   plan.batch = reader.integer("batch", 0, kMost);
   plan.micro_batch = reader.integer("micro_batch", 0, kMost);
+  if (reader.has("stages_per_device")) {
+    plan.stages_per_device = static_cast<int>(reader.integer("stages_per_device", 1, 1 << 10));
+  }
+  plan.training = reader.has("training") && reader.boolean("training");
+  if (!plan.training) return;
+  plan.optimizer = reader.text("optimizer");
+  const std::vector<std::string> optimizers = optimizer_names();
+  if (std::find(optimizers.begin(), optimizers.end(), plan.optimizer) == optimizers.end()) {
+    reader.fail(fmt::format("optimizer '{}'", plan.optimizer),
+                fmt::format("one of {}", fmt::join(optimizers, ", ")));
+  }
+  plan.recompute = reader.text("recompute");
+  for (const JsonReader& name : reader.children("recomputed")) {
+    plan.recomputed.push_back(name.as_text());
+  }
 }
 
 void read_predictions(const JsonReader& reader, Plan& plan) {

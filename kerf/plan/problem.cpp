@@ -7,13 +7,18 @@
 #include <algorithm>
 
 #include "kerf/base/quantity.h"
+#include "kerf/graph/has_backward.h"
 #include "kerf/graph/total_bytes.h"
+#include "kerf/graph/train_mode.h"
+#include "kerf/plan/recompute.h"
 #include "kerf/plan/schedule/schedule.h"
+#include "kerf/profile/optimizer.h"
 
 namespace kerf {
 namespace {
 
 constexpr int kMostMicrobatches = 1 << 20;
+constexpr int kMostStagesPerDevice = 1 << 10;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorKind::invalid_argument, "[plan.problem] " + message);
@@ -47,6 +52,16 @@ void check_batch(const Problem& problem) {
   check_conditions(problem.graph.conditions(), problem.batch_size(), n, "[plan.problem]");
 }
 
+void check_training(const Problem& problem) {
+  check_train_mode(problem.graph, "plan.problem");
+  optimizer(problem.optimizer);
+  if (!problem.profile.training) {
+    refuse(
+        "the profile has no backward times; expected one made for training; use "
+        "kerf.profile(..., training=True) or kerf.estimate(..., training=True)");
+  }
+}
+
 // Sums of times and sizes must be numbers that can be compared: each is sound by itself, and their
 // products may still be too large.
 void check_sums(const Problem& problem) {
@@ -74,8 +89,11 @@ void check_sums(const Problem& problem) {
           ? static_cast<double>(micro_batch) / static_cast<double>(problem.profile.batch)
           : 1;
   const double nodes = static_cast<double>(problem.graph.num_nodes());
-  const double step = (problem.profile.total_forward().count * scale / slowest + transfer * nodes) *
-                      problem.n_microbatches;
+  const double step =
+      ((problem.profile.total_forward() * 2 + problem.profile.total_backward()).count * scale /
+           slowest +
+       transfer * nodes) *
+      problem.n_microbatches;
   if (!(step <= kMostQuantity)) {
     refuse(
         "the profile's times, the devices' speeds and the links make a step too long to count; "
@@ -97,8 +115,39 @@ std::int64_t micro_batch_size(const Graph& graph, std::int64_t batch, int n_micr
   return (batch_size(graph, batch, n_microbatches) + n_microbatches - 1) / n_microbatches;
 }
 
+Nanoseconds Problem::forward_time(NodeId node) const { return scaled(profile.node(node).forward); }
+
+Nanoseconds Problem::backward_time(NodeId node) const {
+  return training ? scaled(profile.node(node).backward) : Nanoseconds{};
+}
+
+Nanoseconds Problem::weight_gradient_time(NodeId node) const {
+  if (!training || is_recomputed(node)) return {};
+  return scaled(profile.node(node).backward_weights);
+}
+
 Nanoseconds Problem::node_time(NodeId node) const {
-  const Nanoseconds time = profile.node(node).forward;
+  const Nanoseconds forward = forward_time(node);
+  const bool again = training && is_recomputed(node) && has_backward(graph, node);
+  return forward + backward_time(node) + (again ? forward : Nanoseconds{});
+}
+
+std::vector<std::int64_t> Problem::weight_copies() const {
+  std::vector<std::int64_t> copies(graph.storages().size(), 1);
+  if (!training) return copies;
+  const std::vector<bool> trained = trained_storages(graph);
+  for (std::size_t s = 0; s < copies.size(); ++s) {
+    if (trained[s]) copies[s] = 2 + kerf::optimizer(optimizer).state;
+  }
+  return copies;
+}
+
+void set_recomputed(Problem& problem, std::vector<std::string> recomputed) {
+  problem.recompute_block = recompute_blocks(problem.graph, recomputed);
+  problem.recomputed = std::move(recomputed);
+}
+
+Nanoseconds Problem::scaled(Nanoseconds time) const {
   const std::int64_t size = micro_batch();
   if (size == 0 || profile.batch == 0 || profile.batch == size) return time;
   return time * (static_cast<double>(size) / static_cast<double>(profile.batch));
@@ -106,8 +155,13 @@ Nanoseconds Problem::node_time(NodeId node) const {
 
 void check_problem(const Problem& problem) {
   check_profile_matches(problem.profile, problem.graph);
+  if (problem.training) check_training(problem);
+  if (problem.stages_per_device < 1 || problem.stages_per_device > kMostStagesPerDevice) {
+    refuse(fmt::format("stages_per_device is {}; expected 1 to {}", problem.stages_per_device,
+                       kMostStagesPerDevice));
+  }
   check_cluster(problem.cluster);
-  schedule_maker(problem.schedule);
+  schedule_kind(problem.schedule);
   check_batch(problem);
   check_sums(problem);
 }

@@ -3,6 +3,7 @@
 #include "kerf/plan/timeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 0};
+constexpr FormatVersion kVersion{1, 1};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 constexpr std::int64_t kMostIds = std::int64_t{1} << 31;
@@ -43,6 +44,14 @@ struct Limits {
   std::int64_t microbatches;
 };
 
+Phase read_phase(const JsonReader& reader) {
+  const std::string name = reader.text("phase");
+  for (const Phase phase : kPhases) {
+    if (to_string(phase) == name) return phase;
+  }
+  reader.fail(name, "forward, backward or weight_gradient");
+}
+
 Event event_from_json(const JsonReader& reader, const Limits& limits) {
   Event event;
   const std::string kind = reader.text("kind");
@@ -51,9 +60,7 @@ Event event_from_json(const JsonReader& reader, const Limits& limits) {
   event.device = DeviceId{reader.integer("device", 0, limits.devices - 1)};
   event.stage = StageId{reader.integer("stage", 0, limits.stages - 1)};
   event.microbatch = static_cast<int>(reader.integer("microbatch", 0, limits.microbatches - 1));
-  const std::string phase = reader.text("phase");
-  if (phase != "forward" && phase != "backward") reader.fail(phase, "forward or backward");
-  event.phase = phase == "forward" ? Phase::forward : Phase::backward;
+  event.phase = read_phase(reader);
   event.start = Nanoseconds{read_quantity(reader, "start_ns")};
   event.end = Nanoseconds{read_quantity(reader, "end_ns")};
   if (event.end < event.start) reader.fail("an event that ends before it starts", "end >= start");
@@ -66,11 +73,51 @@ Event event_from_json(const JsonReader& reader, const Limits& limits) {
 }
 
 Json curve_to_json(const MemoryCurve& curve) {
-  Json points = Json::array();
+  Json json;
+  json["device"] = curve.device.index();
+  Json& points = json["points"] = Json::array();
   for (const MemoryPoint& point : curve.points) {
     points.push_back({point.time.count, point.bytes.count});
   }
-  return {{"device", curve.device.index()}, {"points", std::move(points)}};
+  for (const MemoryKind kind : curve.kinds()) {
+    Json& column = json["kinds"][std::string(to_string(kind))] = Json::array();
+    for (const MemoryPoint& point : curve.points) column.push_back(of(point.by_kind, kind).count);
+  }
+  return json;
+}
+
+Bytes as_bytes(const JsonReader& reader) {
+  const std::int64_t count = reader.as_integer();
+  if (count < 0 || count > kMost) {
+    reader.fail(std::to_string(count), fmt::format("0 to {} bytes", kMost));
+  }
+  return {count};
+}
+
+std::size_t read_kind(const JsonReader& reader, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (std::size_t k = 0; k < kNumMemoryKinds; ++k) {
+    names.push_back(to_string(static_cast<MemoryKind>(k)));
+    if (names.back() == name) return k;
+  }
+  reader.fail(name, fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+// A column for each kind, beside the points.
+void read_kinds(const JsonReader& reader, std::vector<MemoryPoint>& points) {
+  for (const auto& [name, column] : reader.fields()) {
+    const std::size_t kind = read_kind(column, name);
+    const std::vector<JsonReader> bytes = column.elements();
+    if (bytes.size() != points.size()) {
+      column.fail(fmt::format("{} numbers", bytes.size()), fmt::format("{}", points.size()));
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) points[i].by_kind[kind] = as_bytes(bytes[i]);
+  }
+  for (const MemoryPoint& point : points) {
+    if (sum(point.by_kind) == point.bytes) continue;
+    reader.fail(fmt::format("kinds of {} bytes", sum(point.by_kind).count),
+                fmt::format("the point's {}", point.bytes.count));
+  }
 }
 
 MemoryCurve curve_from_json(const JsonReader& reader, const Limits& limits) {
@@ -79,8 +126,9 @@ MemoryCurve curve_from_json(const JsonReader& reader, const Limits& limits) {
   for (const JsonReader& point : reader.children("points")) {
     const std::vector<JsonReader> pair = point.elements();
     if (pair.size() != 2) point.fail(fmt::format("{} numbers", pair.size()), "time and bytes");
-    curve.points.push_back({Nanoseconds{as_quantity(pair[0])}, Bytes{pair[1].as_integer()}});
+    curve.points.push_back({Nanoseconds{as_quantity(pair[0])}, as_bytes(pair[1])});
   }
+  if (reader.has("kinds")) read_kinds(reader.child("kinds"), curve.points);
   return curve;
 }
 
@@ -88,6 +136,29 @@ MemoryCurve curve_from_json(const JsonReader& reader, const Limits& limits) {
 
 std::string_view to_string(EventKind kind) {
   return kind == EventKind::compute ? "compute" : "transfer";
+}
+
+Bytes MemoryCurve::peak() const {
+  Bytes most;
+  for (const MemoryPoint& point : points) most = std::max(most, point.bytes);
+  return most;
+}
+
+std::vector<MemoryKind> MemoryCurve::kinds() const {
+  std::vector<MemoryKind> out;
+  for (std::size_t k = 0; k < kNumMemoryKinds; ++k) {
+    const auto is_used = [&](const MemoryPoint& point) { return point.by_kind[k].count != 0; };
+    if (std::any_of(points.begin(), points.end(), is_used)) {
+      out.push_back(static_cast<MemoryKind>(k));
+    }
+  }
+  return out;
+}
+
+const MemoryCurve* Timeline::find_memory(DeviceId device) const {
+  const auto found = std::find_if(memory.begin(), memory.end(),
+                                  [&](const MemoryCurve& curve) { return curve.device == device; });
+  return found == memory.end() ? nullptr : &*found;
 }
 
 Nanoseconds Timeline::end() const {

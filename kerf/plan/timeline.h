@@ -9,6 +9,7 @@
 
 #include "kerf/base/id.h"
 #include "kerf/base/units.h"
+#include "kerf/plan/memory_kind.h"
 #include "kerf/plan/schedule/schedule.h"
 
 namespace kerf {
@@ -35,6 +36,7 @@ struct Event {
 struct MemoryPoint {
   Nanoseconds time;
   Bytes bytes;
+  MemoryKinds by_kind{};  // they add up to `bytes`, or are all 0: not known
   friend bool operator==(const MemoryPoint&, const MemoryPoint&) = default;
 };
 
@@ -42,6 +44,10 @@ struct MemoryPoint {
 struct MemoryCurve {
   DeviceId device;
   std::vector<MemoryPoint> points;
+
+  Bytes peak() const;
+  // Those that some point has; none where a file before 1.1 did not say.
+  std::vector<MemoryKind> kinds() const;
   friend bool operator==(const MemoryCurve&, const MemoryCurve&) = default;
 };
 
@@ -60,10 +66,11 @@ struct Timeline {
   Nanoseconds busy(DeviceId device) const;
   // Share of the step that the devices which do anything stand idle, on average: 0 .. 1.
   double bubble() const;
+  const MemoryCurve* find_memory(DeviceId device) const;  // null: nothing is known
   friend bool operator==(const Timeline&, const Timeline&) = default;
 };
 
-// timeline.json: "kerf-timeline" 1.0.
+// timeline.json: "kerf-timeline" 1.1.
 std::string print_timeline(const Timeline& timeline);
 Timeline parse_timeline(std::string_view text, std::string_view source = "timeline");
 void save_timeline(const Timeline& timeline, const std::string& path);

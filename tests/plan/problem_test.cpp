@@ -117,13 +117,58 @@ Timeline small_timeline() {
   event.tensor = "h";
   event.from = DeviceId{0};
   timeline.events.push_back(event);
-  timeline.memory = {{DeviceId{1}, {{Nanoseconds{0}, Bytes{5}}, {Nanoseconds{3}, Bytes{7}}}}};
+  MemoryKinds start{};
+  of(start, MemoryKind::weights) = Bytes{5};
+  MemoryKinds later = start;
+  of(later, MemoryKind::saved) = Bytes{2};
+  timeline.memory = {
+      {DeviceId{1}, {{Nanoseconds{0}, Bytes{5}, start}, {Nanoseconds{3}, Bytes{7}, later}}}};
   return timeline;
 }
 
 TEST(ATimeline, ComesBackFromItsFile) {
   const Timeline timeline = small_timeline();
   EXPECT_EQ(parse_timeline(print_timeline(timeline)), timeline);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+// Files of 1.0 say how many bytes are in use, not what for.
+TEST(ATimeline, IsReadFromFilesOfBothVersions) {
+  Timeline old = small_timeline();
+  for (MemoryPoint& point : old.memory[0].points) point.by_kind = {};
+  const std::string text = print_timeline(old);
+  EXPECT_EQ(text.find("kinds"), std::string::npos);
+  const Timeline read = parse_timeline(replaced(text, "\"1.1\"", "\"1.0\""));
+  EXPECT_EQ(read, old);
+  EXPECT_TRUE(read.memory[0].kinds().empty());
+  EXPECT_EQ(read.memory[0].peak(), Bytes{7});
+  const std::vector<MemoryKind> kinds{MemoryKind::weights, MemoryKind::saved};
+  EXPECT_EQ(parse_timeline(print_timeline(small_timeline())).memory[0].kinds(), kinds);
+  EXPECT_THROW(parse_timeline(replaced(text, "\"1.1\"", "\"1.2\"")), Error);
+}
+
+TEST(ATimeline, RefusesKindsOfMemoryThatDoNotFitItsPoints) {
+  const std::string text = print_timeline(small_timeline());
+  EXPECT_THROW(parse_timeline(replaced(text, "\"saved\"", "\"spared\"")), Error);
+  Timeline wrong = small_timeline();
+  of(wrong.memory[0].points[1].by_kind, MemoryKind::saved) = Bytes{3};
+  EXPECT_THROW(parse_timeline(print_timeline(wrong)), Error);
+  const std::string first = replaced(text, "\"kinds\": {", "\"kinds\": {\"inputs\": [0], ");
+  EXPECT_THROW(parse_timeline(first), Error);
+  Timeline negative = small_timeline();
+  negative.memory[0].points[0] = {Nanoseconds{0}, Bytes{-5}};
+  EXPECT_THROW(parse_timeline(print_timeline(negative)), Error);
+}
+
+TEST(ATimeline, FindsTheMemoryOfADevice) {
+  const Timeline timeline = small_timeline();
+  EXPECT_EQ(timeline.find_memory(DeviceId{0}), nullptr);
+  ASSERT_NE(timeline.find_memory(DeviceId{1}), nullptr);
+  EXPECT_EQ(timeline.find_memory(DeviceId{1})->peak(), Bytes{7});
 }
 
 TEST(ATimeline, KnowsItsEndAndTheIdleShareOfTheDevicesInUse) {

@@ -12,7 +12,7 @@ namespace {
 
 // Stage 1 waits for stage 0, stage 2 for both.
 TaskTable three_stages(int n_microbatches) {
-  return TaskTable({{}, {StageId{0}}, {StageId{0}, StageId{1}}}, n_microbatches);
+  return TaskTable({{{}, {StageId{0}}, {StageId{0}, StageId{1}}}, {}, false}, n_microbatches);
 }
 
 TEST(ATaskTable, NumbersEveryTaskOnce) {
@@ -43,7 +43,7 @@ TEST(ATaskTable, LetsATaskWaitForTheSameMicroBatchOfItsStagesDependencies) {
 }
 
 TEST(ATaskTable, MayBeEmpty) {
-  EXPECT_EQ(TaskTable({}, 4).size(), 0U);
+  EXPECT_EQ(TaskTable(StepShape{}, 4).size(), 0U);
   EXPECT_EQ(three_stages(0).size(), 0U);
 }
 

@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 
 #include "kerf/base/rng.h"
+#include "kerf/graph/has_backward.h"
 #include "kerf/plan/problem.h"
+#include "kerf/plan/recompute.h"
+#include "kerf/profile/optimizer.h"
 #include "tests/graph/random_graph.h"
 
 namespace kerf {
@@ -72,6 +75,72 @@ inline Problem random_problem(std::uint64_t seed, const RandomProblemOptions& op
   problem.profile = random_profile(rng, problem.graph, problem.micro_batch());
   problem.seed = seed;
   return problem;
+}
+
+// The problem as one of training: some weights are frozen, some nodes have no gradients, some
+// operators draw masks (a dropout keeps a tensor of its own), some modules are computed again.
+inline void make_training(Problem& problem, std::uint64_t seed) {
+  Rng rng(seed * 15485863 + 5);
+  GraphData data = problem.graph.data();
+  data.training = true;
+  for (int layer = 0; layer < 3; ++layer) {
+    data.scopes.push_back({fmt::format("layer.{}", layer), "Layer"});
+  }
+  for (const Weight& weight : data.weights) {
+    data.values[weight.value.index()].requires_grad = rng.below(4) != 0;
+  }
+  const std::size_t scopes = data.scopes.size();
+  for (std::size_t n = 0; n < data.nodes.size(); ++n) {
+    Node& node = data.nodes[n];
+    node.grad_enabled = rng.below(8) != 0;
+    if (n % 3 == 0 && rng.below(2) == 0) node.region = fmt::format("{}", rng.below(2));
+    node.scope = ScopeId{n * scopes / data.nodes.size()};
+    bool needs = false;
+    for (const NamedArgument& argument : node.args) {
+      for_each_value(argument.value,
+                     [&](ValueId id) { needs |= data.values[id.index()].requires_grad; });
+    }
+    for (const ValueId id : node.outputs) {
+      if (!id.valid()) continue;
+      Value& value = data.values[id.index()];
+      value.requires_grad = needs && node.grad_enabled && !value.scalar && is_floating(value.dtype);
+    }
+  }
+  problem.graph = Graph::freeze(std::move(data));
+  problem.training = true;
+  problem.profile.training = true;
+  problem.profile.graph_hash = problem.graph.hash();
+  for (std::size_t n = 0; n < problem.graph.num_nodes(); ++n) {
+    if (!has_backward(problem.graph, NodeId{n})) continue;
+    NodeCost& cost = problem.profile.nodes[n];
+    cost.backward = Nanoseconds{static_cast<double>(rng.below(200))};
+    cost.backward_weights = cost.backward * rng.uniform();
+    if (rng.below(4) == 0)
+      cost.backward_workspace = Bytes{static_cast<std::int64_t>(rng.below(60))};
+    cost.saved = cost.inputs;
+  }
+  const std::vector<std::string> optimizers = optimizer_names();
+  problem.optimizer = optimizers[rng.below(optimizers.size())];
+  static constexpr const char* kModes[] = {"none", "all", "as_traced"};
+  problem.recompute = kModes[rng.below(3)];
+  set_recomputed(problem, recomputed_by(problem.graph, problem.recompute));
+}
+
+// Nodes that must stay together, as one piece of the order: what lies between them comes along.
+inline std::vector<std::size_t> pieces_of(const Graph& graph) {
+  std::vector<std::size_t> last(graph.num_nodes());  // by node: the last that its piece reaches to
+  for (std::size_t n = 0; n < last.size(); ++n) last[n] = n;
+  for (const std::vector<NodeId>& group : graph.glued()) {
+    for (const NodeId node : group) last[node.index()] = group.back().index();
+  }
+  std::vector<std::size_t> ends;  // of the pieces, each one past its last node
+  for (std::size_t n = 0; n < last.size();) {
+    std::size_t end = n;
+    for (std::size_t k = n; k <= end; ++k) end = std::max(end, last[k]);
+    ends.push_back(end + 1);
+    n = end + 1;
+  }
+  return ends;
 }
 
 // Some memories get a limit around `bytes`.

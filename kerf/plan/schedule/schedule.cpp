@@ -6,22 +6,54 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "kerf/base/error.h"
+#include "kerf/base/nearest_name.h"
 
 namespace kerf {
 namespace {
 
-struct Entry {
-  std::string_view name;
-  ScheduleMaker maker;
+constexpr ScheduleKind kSchedules[] = {
+    {"fill_drain", "all forwards, then all backwards (GPipe); keeps every micro-batch",
+     "(p-1) / (m+p-1)", fill_drain},
+    {"1f1b",
+     "one forward, one backward: as short as fill_drain, keeps a micro-batch per later stage",
+     "(p-1) / (m+p-1)", one_forward_one_backward},
+    {"interleaved_1f1b", "1f1b over several stages per device: less idle time, more transfers",
+     "(p-1) / (v*m+p-1)", interleaved},
+    {"zero_bubble", "gradients of weights fill the gaps: hardly any idle time",
+     "(p-1) / (3*v*m+p-1)", zero_bubble, true},
 };
 
-// The second name is torch's and the paper's (Huang et al., GPipe, 2019).
-constexpr Entry kSchedules[] = {{"fill_drain", fill_drain}, {"gpipe", fill_drain}};
+// Other names: the papers' (Huang et al., GPipe, 2019) and those of torch's classes.
+struct OtherName {
+  std::string_view name;  // in lower case
+  std::string_view kerfs;
+};
+constexpr OtherName kOtherNames[] = {
+    {"gpipe", "fill_drain"},
+    {"one_f_one_b", "1f1b"},
+    {"interleaved1f1b", "interleaved_1f1b"},
+    {"interleavedzerobubble", "zero_bubble"},
+    {"zerobubble", "zero_bubble"},
+    {"zb1p", "zero_bubble"},
+};
 
 // Stages times micro-batches: a schedule lists them all.
 constexpr std::size_t kMostTasks = std::size_t{1} << 22;
+
+std::string normalized(std::string_view name) {
+  std::string lower;
+  for (const char c : name) {
+    lower.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  }
+  constexpr std::string_view kTorchPrefix = "schedule";
+  if (lower.starts_with(kTorchPrefix)) lower.erase(0, kTorchPrefix.size());
+  return lower;
+}
+
+}  // namespace
 
 // A number of micro-batches may come from a file, and each of them costs memory in every stage.
 void check_amount(std::size_t num_stages, int n_microbatches) {
@@ -39,39 +71,31 @@ void check_amount(std::size_t num_stages, int n_microbatches) {
                           n_microbatches, num_stages, tasks, kMostTasks));
 }
 
-}  // namespace
-
-Schedule fill_drain(std::span<const DeviceId> stage_devices, int num_devices, int n_microbatches) {
-  check_amount(stage_devices.size(), n_microbatches);
-  Schedule schedule(static_cast<std::size_t>(num_devices));
-  const int num_stages = static_cast<int>(stage_devices.size());
-  for (int clock = 0; clock < num_stages + n_microbatches - 1; ++clock) {
-    for (int stage = std::max(0, clock - n_microbatches + 1);
-         stage <= std::min(clock, num_stages - 1); ++stage) {
-      const DeviceId device = stage_devices[static_cast<std::size_t>(stage)];
-      schedule[device.index()].push_back({StageId{stage}, clock - stage, Phase::forward});
-    }
+const ScheduleKind* find_schedule(std::string_view name) {
+  std::string wanted = normalized(name);
+  for (const OtherName& other : kOtherNames) {
+    if (other.name == wanted) wanted = other.kerfs;
   }
-  return schedule;
-}
-
-ScheduleMaker find_schedule(std::string_view name) {
-  for (const Entry& entry : kSchedules) {
-    if (entry.name == name) return entry.maker;
+  for (const ScheduleKind& kind : kSchedules) {
+    if (kind.name == wanted) return &kind;
   }
   return nullptr;
 }
 
-ScheduleMaker schedule_maker(std::string_view name) {
-  if (const ScheduleMaker maker = find_schedule(name)) return maker;
+const ScheduleKind& schedule_kind(std::string_view name) {
+  if (const ScheduleKind* kind = find_schedule(name)) return *kind;
+  const std::vector<std::string> names = schedule_names();
   throw Error(ErrorKind::invalid_argument,
-              fmt::format("[plan.schedule] unknown schedule '{}'; expected one of {}", name,
-                          fmt::join(schedule_names(), ", ")));
+              fmt::format("[plan.schedule] unknown schedule '{}'; expected one of {}{}", name,
+                          fmt::join(names, ", "), nearest_name_hint(name, names)));
 }
+
+std::span<const ScheduleKind> schedule_kinds() { return kSchedules; }
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const Entry& entry : kSchedules) names.emplace_back(entry.name);
+  for (const ScheduleKind& kind : kSchedules) names.emplace_back(kind.name);
+  names.insert(names.begin() + 1, "gpipe");
   return names;
 }
 

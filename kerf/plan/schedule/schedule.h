@@ -16,24 +16,43 @@ namespace kerf {
 // before each, for those that it depends on (TaskTable) to have ended.
 using Schedule = std::vector<std::vector<Task>>;
 
-// Pure: stage_devices[s] is the device of stage s; stages are numbered topologically.
-using ScheduleMaker = Schedule (*)(std::span<const DeviceId> stage_devices, int num_devices,
-                                   int n_microbatches);
+// What a schedule is made for. Stages are numbered topologically.
+struct ScheduleRequest {
+  std::vector<DeviceId> stage_devices;  // by stage
+  int num_devices = 1;
+  int n_microbatches = 1;
+  StepShape shape;
+};
 
-// GPipe's forward half. At clock c stage s runs micro-batch c - s, so
-//
-//   stage 0 on device 0   0 1 2 3
-//   stage 1 on device 1     0 1 2 3
-//   stage 2 on device 2       0 1 2 3
-//
-// A device with several stages takes what is due by clock, then by stage. No placement can
-// deadlock: (clock, stage) orders all tasks of all devices, and every dependency goes up in it.
-Schedule fill_drain(std::span<const DeviceId> stage_devices, int num_devices, int n_microbatches);
+// A pure function from a request to a schedule that cannot deadlock, whatever waits for what and
+// wherever it runs. Each generator has a file; its comment draws what it makes.
+using ScheduleMaker = Schedule (*)(const ScheduleRequest&);
 
-// By name: "fill_drain", also "gpipe". nullptr when unknown.
-ScheduleMaker find_schedule(std::string_view name);
-// Throws Error(invalid_argument) that lists the names.
-ScheduleMaker schedule_maker(std::string_view name);
-std::vector<std::string> schedule_names();
+struct ScheduleKind {
+  std::string_view name;
+  std::string_view summary;  // one line for people
+  // Idle share of a training step of equal stages without transfers, where forward, input and
+  // weight gradients take the same time: p devices, m micro-batches, v stages per device.
+  std::string_view idle;
+  ScheduleMaker make;
+  bool apart = false;  // gradients of weights are tasks of their own
+};
+
+// All forwards, then all backwards; peak: every micro-batch. Also "gpipe".
+Schedule fill_drain(const ScheduleRequest& request);
+Schedule one_forward_one_backward(const ScheduleRequest& request);
+Schedule interleaved(const ScheduleRequest& request);
+Schedule zero_bubble(const ScheduleRequest& request);
+
+// By Kerf's name or torch's ("1F1B", "ScheduleGPipe", "InterleavedZeroBubble"), in any case.
+// nullptr when unknown.
+const ScheduleKind* find_schedule(std::string_view name);
+// Throws Error(invalid_argument) that lists the names, the nearest one first.
+const ScheduleKind& schedule_kind(std::string_view name);
+std::span<const ScheduleKind> schedule_kinds();
+std::vector<std::string> schedule_names();  // with the other names that Kerf itself uses
+
+// Throws Error(invalid_argument) for more tasks than a schedule can list.
+void check_amount(std::size_t num_stages, int n_microbatches);
 
 }  // namespace kerf

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training step computes twice: forward without keeping anything but inputs, and again in
+// backward. Said by names of blocks: the path of a module ("transformer.h.0": all that runs in it),
+// or "region:0/1", a region that the model's own code checkpoints. A block that is cut by a stage's
+// border is one block in each of the stages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kerf/graph/graph.h"
+#include "kerf/profile/saved/regions.h"
+
+namespace kerf {
+
+// none, all, as_traced, auto, list.
+std::vector<std::string> recompute_modes();
+
+// The blocks that a mode names:
+//   none       nothing
+//   all        the outermost numbered modules (the layers of a ModuleList or Sequential), or, when
+//              there are none, the modules that the model itself has
+//   as_traced  the regions that the model checkpoints
+//   auto       nothing yet: the planner adds what memory asks for
+// Throws Error(invalid_argument) for another mode, with the nearest one.
+std::vector<std::string> recomputed_by(const Graph& graph, std::string_view mode);
+
+// By node: 0, or the number of its block from 1 on. The first block that has a node has it. Throws
+// Error(invalid_argument) for a name that the graph does not have, with the nearest one.
+std::vector<std::uint32_t> recompute_blocks(const Graph& graph, std::span<const std::string> names);
+
+// As users say it: one word that is a mode, or names of blocks. The regions that find_saved takes,
+// numbered from 0 in order of first node.
+std::vector<RegionNumber> recompute_regions(const Graph& graph,
+                                            std::span<const std::string> recompute);
+
+// By storage: is it a weight whose gradient is asked for?
+std::vector<bool> trained_storages(const Graph& graph);
+
+}  // namespace kerf
