@@ -20,11 +20,12 @@ struct StorageFacts {
 class FootprintWalk {
  public:
   FootprintWalk(const Graph& graph, std::span<const StageId> stage_of, std::size_t num_stages,
-                std::int64_t micro_batch, std::span<const Bytes> workspace)
+                std::int64_t micro_batch, std::span<const Bytes> workspace, const KeptSets& kept)
       : graph_(graph),
         stage_of_(stage_of),
         micro_batch_(micro_batch),
         workspace_(workspace),
+        kept_(kept),
         facts_(graph.storages().size()),
         result_(graph.num_values()),
         footprints_(num_stages) {
@@ -102,6 +103,11 @@ class FootprintWalk {
     const StorageFacts& facts = facts_[storage.index()];
     if (facts.weight) return;
     HeldItem own{storage_bytes(storage), {}, false};
+    for (std::size_t s = 0; s < kept_.storages.size(); ++s) {
+      if (!kept_.has(StageId{s}, storage)) continue;
+      const bool made_here = facts.maker.valid() && stage_of(facts.maker) == StageId{s};
+      (made_here ? own.users : own.keepers).push_back(kept_.until[s]);
+    }
     for (const ValueId id : facts.values) {
       std::vector<StageId> users = users_elsewhere(id);
       if (users.empty() && !result_[id.index()]) continue;
@@ -124,6 +130,7 @@ class FootprintWalk {
   NodeId last_touch(StorageId storage) const {
     const StorageFacts& facts = facts_[storage.index()];
     const StageId own = stage_of(facts.maker);
+    if (kept_.has(own, storage)) return {};
     NodeId last = facts.maker;
     for (const ValueId id : facts.values) {
       if (stage_of(graph_.value(id).producer) != own) continue;
@@ -164,6 +171,7 @@ class FootprintWalk {
       if (last.valid()) released[last.index()] += storage_bytes(StorageId{s});
     }
     add_clones(allocated);
+    for (std::size_t n = 0; n < kept_.own.size(); ++n) allocated[n] += kept_.own[n];
     std::vector<Bytes> live(footprints_.size());
     for (std::size_t i = 0; i < graph_.num_nodes(); ++i) {
       const std::size_t stage = stage_of_[i].index();
@@ -179,6 +187,7 @@ class FootprintWalk {
   std::span<const StageId> stage_of_;
   std::int64_t micro_batch_;
   std::span<const Bytes> workspace_;
+  const KeptSets& kept_;
   std::vector<StorageFacts> facts_;  // by storage
   std::vector<bool> result_;         // by value
   std::vector<Footprint> footprints_;
@@ -186,10 +195,16 @@ class FootprintWalk {
 
 }  // namespace
 
+bool KeptSets::has(StageId stage, StorageId storage) const {
+  if (storages.empty()) return false;
+  const std::vector<StorageId>& own_storages = storages[stage.index()];
+  return std::binary_search(own_storages.begin(), own_storages.end(), storage);
+}
+
 std::vector<Footprint> stage_footprints(const Graph& graph, std::span<const StageId> stage_of,
                                         std::size_t num_stages, std::int64_t micro_batch,
-                                        std::span<const Bytes> workspace) {
-  return FootprintWalk(graph, stage_of, num_stages, micro_batch, workspace).run();
+                                        std::span<const Bytes> workspace, const KeptSets& kept) {
+  return FootprintWalk(graph, stage_of, num_stages, micro_batch, workspace, kept).run();
 }
 
 }  // namespace kerf

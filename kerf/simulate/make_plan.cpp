@@ -7,10 +7,15 @@
 
 #include <algorithm>
 #include <queue>
+#include <set>
 
 #include "kerf/base/interrupt.h"
 #include "kerf/base/stop_clock.h"
+#include "kerf/graph/has_backward.h"
 #include "kerf/plan/metrics.h"
+#include "kerf/plan/passes.h"
+#include "kerf/plan/recompute.h"
+#include "kerf/profile/optimizer.h"
 #include "kerf/simulate/memory.h"
 #include "kerf/simulate/step.h"
 
@@ -110,6 +115,13 @@ Plan describe(const Problem& problem, std::string method) {
   plan.n_microbatches = problem.n_microbatches;
   plan.batch = problem.batch_size();
   plan.micro_batch = problem.micro_batch();
+  plan.stages_per_device = problem.stages_per_device;
+  plan.training = problem.training;
+  if (plan.training) {
+    plan.optimizer = problem.optimizer;
+    plan.recompute = problem.recompute;
+    plan.recomputed = problem.recomputed;
+  }
   plan.notes = problem.cluster.notes;
   if (problem.batch == 0 && plan.batch > problem.graph.data().example_batch) {
     plan.notes.push_back(fmt::format(
@@ -124,24 +136,64 @@ Plan describe(const Problem& problem, std::string method) {
   return plan;
 }
 
+void fill_backward(const Problem& problem, Stage& stage, double speed) {
+  std::set<std::uint32_t> again;  // blocks with a backward here
+  for (const NodeId node : stage.nodes) {
+    if (!has_backward(problem.graph, node)) continue;
+    stage.has_backward = true;
+    stage.backward += problem.backward_time(node);
+    stage.weight_gradients += problem.weight_gradient_time(node);
+    if (problem.is_recomputed(node)) again.insert(problem.recompute_block[node.index()]);
+  }
+  for (const NodeId node : stage.nodes) {
+    if (problem.is_recomputed(node) && again.contains(problem.recompute_block[node.index()])) {
+      stage.recompute += problem.forward_time(node);
+    }
+  }
+  stage.weight_gradients = stage.weight_gradients / speed;
+  stage.recompute = stage.recompute / speed;
+  stage.backward = stage.backward / speed + stage.recompute;
+}
+
+// `trained` by storage.
+void fill_sizes(const Problem& problem, const PlanMemory& memory, const std::vector<bool>& trained,
+                std::size_t num_stages, Stage& stage, StageId id) {
+  const Footprint& forward = memory.passes[id.index()];
+  const StageSizes sizes = stage_sizes(problem.graph, forward, problem.micro_batch(), num_stages);
+  stage.weights = sizes.weights;
+  stage.activations = sizes.activations;
+  stage.inputs = sizes.inputs;
+  stage.outputs = sizes.outputs;
+  if (!problem.training) return;
+  for (const StorageId weight : forward.weights) {
+    if (!trained[weight.index()]) continue;
+    stage.gradients += Bytes{problem.graph.storage(weight).bytes.eval(problem.micro_batch())};
+  }
+  stage.optimizer = stage.gradients * optimizer(problem.optimizer).state;
+  stage.saved = memory.saved[id.index()];
+  stage.backward_activations = memory.passes[num_stages + id.index()].activations;
+}
+
 void fill_stages(const Problem& problem, Plan& plan) {
   const std::vector<StageId> stage_of = plan.stage_of_nodes();
   const auto after = stage_dependencies(problem.graph, stage_of, plan.num_stages());
-  const std::vector<Bytes> workspace = problem.profile.workspaces();
-  const auto sizes =
-      stage_sizes(problem.graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
     Stage& stage = plan.stages[s];
-    for (const NodeId node : stage.nodes) stage.time += problem.node_time(node);
-    stage.time = stage.time / plan.cluster.device(stage.device).speed;
-    stage.weights = sizes[s].weights;
-    stage.activations = sizes[s].activations;
-    stage.inputs = sizes[s].inputs;
-    stage.outputs = sizes[s].outputs;
     stage.after = after[s];
+    const double speed = plan.cluster.device(stage.device).speed;
+    for (const NodeId node : stage.nodes) stage.time += problem.forward_time(node);
+    stage.time = stage.time / speed;
+    if (plan.training) fill_backward(problem, stage, speed);
   }
   plan.cuts = find_cuts(problem.graph, stage_of, plan.micro_batch);
-  plan.memory = plan_memory(problem.graph, plan, workspace);
+  if (plan.training) find_gradients(problem.graph, stage_of, plan.cuts);
+  const PlanMemory memory = plan_footprints(problem.graph, plan, problem.profile);
+  std::vector<bool> trained;
+  if (problem.training) trained = trained_storages(problem.graph);
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+    fill_sizes(problem, memory, trained, plan.num_stages(), plan.stages[s], StageId{s});
+  }
+  plan.memory = sum_of_copies(copies_memory(problem.graph, plan, plan.copies(), memory));
 }
 
 bool is_interval(const Stage& stage) {
@@ -149,7 +201,8 @@ bool is_interval(const Stage& stage) {
 }
 
 void predict(Plan& plan) {
-  plan.loads = device_loads(plan.stages, plan.cuts, plan.cluster, plan.comm_model);
+  const Passes passes = unroll(plan);
+  plan.loads = device_loads(passes.stages, passes.cuts, plan.cluster, plan.comm_model);
   plan.busiest = busiest(plan.loads);
   const StepFigures step = simulate_step(plan, plan.n_microbatches);
   plan.step_time = step.end;
@@ -182,7 +235,7 @@ void note_speeds(Plan& plan) {
 // transfers overlap with compute or share a wire.
 std::int64_t followed_microbatches(const Problem& problem, std::size_t num_stages) {
   const std::vector<Link>& links = problem.cluster.links;
-  const bool all = problem.comm_model == CommModel::overlapped ||
+  const bool all = problem.training || problem.comm_model == CommModel::overlapped ||
                    std::any_of(links.begin(), links.end(), [](const Link& l) { return l.shared; });
   const std::size_t few = 2 * (problem.cluster.num_devices() + 1) * (num_stages + 1) + 4;
   const std::int64_t count = problem.n_microbatches;
@@ -218,7 +271,7 @@ Plan make_plan(const Problem& problem, std::vector<std::vector<NodeId>> stages,
 Plan with_replicas(const Problem& problem, Plan plan, std::vector<std::vector<DeviceId>> replicas) {
   plan.replicas = std::move(replicas);
   check_replicas(plan);
-  plan.memory = plan_memory(problem.graph, plan, problem.profile.workspaces());
+  plan.memory = plan_memory(problem.graph, plan, problem.profile);
   note_speeds(plan);
   return plan;
 }

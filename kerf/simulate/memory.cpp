@@ -8,8 +8,11 @@
 #include <set>
 
 #include "kerf/plan/metrics.h"
+#include "kerf/plan/recompute.h"
+#include "kerf/profile/optimizer.h"
 #include "kerf/simulate/footprint.h"
 #include "kerf/simulate/progress.h"
+#include "kerf/simulate/training_footprint.h"
 
 namespace kerf {
 namespace {
@@ -30,14 +33,27 @@ class MemoryEngine {
         micro_batch_(micro_batch),
         left_out_(left_out) {}
 
+  void train(const Optimizer& optimizer) {
+    trained_ = trained_storages(graph_);
+    states_ = optimizer.state;
+    step_temporaries_ = optimizer.temporaries;
+  }
+
   std::vector<DeviceMemory> run() {
     std::vector<DeviceMemory> memory(cluster_.num_devices());
     for (std::size_t d = 0; d < memory.size(); ++d) {
-      memory[d].weights = weights_of([&](DeviceId device) { return device == DeviceId{d}; });
+      const WeightBytes bytes = weights_of([&](DeviceId device) { return device == DeviceId{d}; });
+      memory[d].weights = bytes.weights;
+      memory[d].gradients = bytes.trained;
+      memory[d].optimizer = bytes.trained * states_;
       memory[d].activations = peak(DeviceId{d});
+      if (!cluster_.devices[d].host) {
+        memory[d].activations = std::max(memory[d].activations, bytes.trained * step_temporaries_);
+      }
     }
     for (int g = 0; g < cluster_.num_memory_groups(); ++g) {
-      Bytes total = weights_of([&](DeviceId device) { return group_of(device) == g; });
+      const WeightBytes bytes = weights_of([&](DeviceId device) { return group_of(device) == g; });
+      Bytes total = bytes.weights + bytes.trained * (1 + states_);
       for (const DeviceId device : cluster_.group(g)) total += memory[device.index()].activations;
       for (const DeviceId device : cluster_.group(g)) {
         DeviceMemory& each = memory[device.index()];
@@ -52,56 +68,75 @@ class MemoryEngine {
  private:
   int group_of(DeviceId device) const { return cluster_.device(device).memory_group; }
 
+  struct WeightBytes {
+    Bytes weights;
+    Bytes trained;  // of those that have gradients
+  };
+
   template <class Included>
-  Bytes weights_of(Included&& included) const {
+  WeightBytes weights_of(Included&& included) const {
     std::set<StorageId> storages;
     for (std::size_t s = 0; s < footprints_.size(); ++s) {
       if (!included(stage_devices_[s])) continue;
       storages.insert(footprints_[s].weights.begin(), footprints_[s].weights.end());
     }
-    Bytes sum;
-    for (const StorageId id : storages) sum += Bytes{graph_.storage(id).bytes.eval(micro_batch_)};
+    WeightBytes sum;
+    for (const StorageId id : storages) {
+      const Bytes bytes{graph_.storage(id).bytes.eval(micro_batch_)};
+      sum.weights += bytes;
+      if (!trained_.empty() && trained_[id.index()]) sum.trained += bytes;
+    }
     return sum;
   }
 
   // Held memory that is released together: same stages have to run first.
   struct HeldGroup {
-    std::vector<StageId> users;
+    std::vector<PassId> users;
     bool result;
     friend auto operator<=>(const HeldGroup&, const HeldGroup&) = default;
   };
   using HeldGroups = std::map<HeldGroup, Bytes>;
 
-  // The input buffers a stage has to make room for, and the groups it leaves behind. A tensor from
-  // another memory that several stages of this device use is received by the first of them and held
-  // for the others.
-  struct StageBuffers {
-    Bytes inputs;
-    HeldGroups held;
+  // What comes from another memory, or from the caller: it is there from when the first of the
+  // device's passes that use it starts, whichever the schedule has first, until the last has run.
+  struct Arrival {
+    Bytes bytes;
+    std::vector<PassId> users;
+  };
+  struct Buffers {
+    std::vector<HeldGroups> held;   // by pass: what it leaves behind
+    std::vector<Bytes> inputs;      // by pass: what comes for it alone
+    std::vector<Arrival> arrivals;  // what comes for several
   };
 
-  std::vector<StageBuffers> buffers_of(DeviceId device) const {
-    std::vector<StageBuffers> buffers(footprints_.size());
-    std::map<ValueId, std::vector<StageId>> received;  // from other memories, with its users here
-    std::map<ValueId, Bytes> bytes;
+  Buffers buffers_of(DeviceId device) const {
+    Buffers buffers{
+        std::vector<HeldGroups>(footprints_.size()), std::vector<Bytes>(footprints_.size()), {}};
+    // A tensor and its gradients are different parcels.
+    std::map<std::pair<ValueId, PassId>, Arrival> received;
     for (std::size_t s = 0; s < footprints_.size(); ++s) {
       if (stage_devices_[s] != device) continue;
       for (const HeldItem& item : footprints_[s].held) {
-        buffers[s].held[{item.users, item.result}] += item.bytes;
+        std::vector<PassId> users = item.users;
+        for (const PassId keeper : item.keepers) {
+          if (group_of(stage_devices_[keeper.index()]) == group_of(device)) users.push_back(keeper);
+        }
+        buffers.held[s][{std::move(users), item.result}] += item.bytes;
       }
       for (const ReceivedValue& value : footprints_[s].received) {
         const bool elsewhere =
             !value.from.valid() || group_of(stage_devices_[value.from.index()]) != group_of(device);
         if (!elsewhere) continue;
-        received[value.value].emplace_back(s);
-        bytes[value.value] = value.bytes;
+        Arrival& arrival = received[{value.value, value.from}];
+        arrival.bytes = value.bytes;
+        arrival.users.emplace_back(s);
       }
     }
-    for (const auto& [value, users] : received) {
-      StageBuffers& first = buffers[users.front().index()];
-      first.inputs += bytes[value];
-      if (users.size() > 1) {
-        first.held[{{users.begin() + 1, users.end()}, false}] += bytes[value];
+    for (auto& [parcel, arrival] : received) {
+      if (arrival.users.size() == 1) {
+        buffers.inputs[arrival.users.front().index()] += arrival.bytes;
+      } else {
+        buffers.arrivals.push_back(std::move(arrival));
       }
     }
     return buffers;
@@ -111,11 +146,12 @@ class MemoryEngine {
   // 2 i while task i runs, 2 i + 1 when it has ended and the next one may have to wait.
   Bytes peak(DeviceId device) const {
     const std::vector<Task>& tasks = schedule_[device.index()];
-    const std::vector<StageBuffers> buffers = buffers_of(device);
+    const Buffers buffers = buffers_of(device);
     std::vector<Bytes> change(2 * tasks.size() + 2);
     if (left_out_ > 0) change[tasks.size()] += left_behind(device, buffers) * left_out_;
+    for (const Arrival& arrival : buffers.arrivals) add_arrival(arrival, change);
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      for (const auto& [group, bytes] : buffers[tasks[i].stage.index()].held) {
+      for (const auto& [group, bytes] : buffers.held[tasks_.pass(tasks[i]).index()]) {
         change[2 * i + 1] += bytes;
         change[std::min(release(device, tasks[i].microbatch, group), change.size() - 1)] -= bytes;
       }
@@ -126,21 +162,35 @@ class MemoryEngine {
       held += change[moment];
       most = std::max(most, held);
       if (moment % 2 == 1) continue;
-      const std::size_t stage = tasks[moment / 2].stage.index();
-      most = std::max(most, held + footprints_[stage].activations + buffers[stage].inputs);
+      const std::size_t pass = tasks_.pass(tasks[moment / 2]).index();
+      most = std::max(most, held + footprints_[pass].activations + buffers.inputs[pass]);
     }
     return most;
   }
 
+  void add_arrival(const Arrival& arrival, std::vector<Bytes>& change) const {
+    for (int m = 0; m < tasks_.n_microbatches(); ++m) {
+      std::size_t first = change.size();
+      std::size_t last = 0;
+      for (const PassId user : arrival.users) {
+        const std::size_t index = progress_.index(tasks_.id(user, m));
+        first = std::min(first, index);
+        last = std::max(last, index);
+      }
+      change[2 * first] += arrival.bytes;
+      change[2 * last + 1] -= arrival.bytes;
+    }
+  }
+
   // What a micro-batch of the middle leaves until the step ends: results, and what nothing tells
   // the device that it was used.
-  Bytes left_behind(DeviceId device, const std::vector<StageBuffers>& buffers) const {
+  Bytes left_behind(DeviceId device, const Buffers& buffers) const {
     const std::vector<Task>& tasks = schedule_[device.index()];
     if (tasks.empty()) return {};
     const int middle = tasks[tasks.size() / 2].microbatch;
     Bytes sum;
-    for (const StageBuffers& stage : buffers) {
-      for (const auto& [group, bytes] : stage.held) {
+    for (const HeldGroups& held : buffers.held) {
+      for (const auto& [group, bytes] : held) {
         if (release(device, middle, group) >= 2 * tasks.size() - 1) sum += bytes;
       }
     }
@@ -153,8 +203,8 @@ class MemoryEngine {
     constexpr auto kNever = std::numeric_limits<std::size_t>::max();
     if (group.result) return kNever;
     std::size_t moment = 0;
-    for (const StageId user : group.users) {
-      const std::size_t first = progress_.first_after(device, tasks_.id({user, microbatch}));
+    for (const PassId user : group.users) {
+      const std::size_t first = progress_.first_after(device, tasks_.id(user, microbatch));
       const bool here = stage_devices_[user.index()] == device;
       moment = std::max(moment, here ? 2 * first - 1 : 2 * first);
     }
@@ -170,6 +220,10 @@ class MemoryEngine {
   const Progress& progress_;
   std::int64_t micro_batch_;
   std::int64_t left_out_;  // micro-batches of the middle of the step
+  // Training: by storage, and bytes per byte of what is trained.
+  std::vector<bool> trained_;
+  std::int64_t states_ = 0;
+  std::int64_t step_temporaries_ = 0;
 };
 
 int count_microbatches(const Schedule& schedule) {
@@ -186,26 +240,24 @@ int count_microbatches(const Schedule& schedule) {
 // for once for every device on the way.
 int enough_microbatches(const Plan& plan) {
   const std::size_t rounds = 2 * (plan.cluster.num_devices() + 1) * (plan.num_stages() + 1) + 4;
-  const bool repeats = schedule_maker(plan.schedule) == fill_drain;
   const auto all = static_cast<std::size_t>(std::max(plan.n_microbatches, 0));
-  return repeats ? static_cast<int>(std::min(all, rounds)) : plan.n_microbatches;
+  return !plan.training ? static_cast<int>(std::min(all, rounds)) : plan.n_microbatches;
 }
 
 }  // namespace
 
-std::vector<StageSizes> stage_sizes(const Graph& graph, std::span<const StageId> stage_of,
-                                    std::size_t num_stages, std::int64_t micro_batch,
-                                    std::span<const Bytes> workspace) {
-  std::vector<StageSizes> sizes;
-  for (const Footprint& footprint :
-       stage_footprints(graph, stage_of, num_stages, micro_batch, workspace)) {
-    StageSizes& each = sizes.emplace_back();
-    each.activations = footprint.activations;
-    for (const StorageId id : footprint.weights) {
-      each.weights += Bytes{graph.storage(id).bytes.eval(micro_batch)};
-    }
-    for (const ReceivedValue& value : footprint.received) each.inputs += value.bytes;
-    for (const HeldItem& item : footprint.held) each.outputs += item.bytes;
+StageSizes stage_sizes(const Graph& graph, const Footprint& footprint, std::int64_t micro_batch,
+                       std::size_t num_stages) {
+  StageSizes sizes;
+  sizes.activations = footprint.activations;
+  for (const StorageId id : footprint.weights) {
+    sizes.weights += Bytes{graph.storage(id).bytes.eval(micro_batch)};
+  }
+  for (const ReceivedValue& value : footprint.received) sizes.inputs += value.bytes;
+  for (const HeldItem& item : footprint.held) {
+    const bool leaves = std::any_of(item.users.begin(), item.users.end(),
+                                    [&](PassId user) { return user.index() < num_stages; });
+    if (leaves || item.result) sizes.outputs += item.bytes;
   }
   return sizes;
 }
@@ -217,7 +269,7 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
                                         std::span<const Bytes> workspace) {
   const std::vector<Footprint> footprints =
       stage_footprints(graph, stage_of, stage_devices.size(), micro_batch, workspace);
-  const TaskTable tasks(stage_dependencies(graph, stage_of, stage_devices.size()),
+  const TaskTable tasks({stage_dependencies(graph, stage_of, stage_devices.size()), {}, false},
                         count_microbatches(schedule));
   const Progress progress(schedule, tasks);
   return MemoryEngine(graph, footprints, stage_devices, cluster, schedule, tasks, progress,
@@ -225,23 +277,42 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
       .run();
 }
 
+PlanMemory plan_footprints(const Graph& graph, const Plan& plan, const Profile& profile) {
+  PlanMemory out;
+  if (plan.training) {
+    TrainingFootprints found = training_footprints(graph, plan, profile);
+    out.saved = std::move(found.saved);
+    out.passes = std::move(found.passes);
+  } else {
+    out.passes = stage_footprints(graph, plan.stage_of_nodes(), plan.num_stages(), plan.micro_batch,
+                                  profile.workspaces());
+  }
+  return out;
+}
+
 std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
                                                      std::span<const std::vector<DeviceId>> copies,
-                                                     std::span<const Bytes> workspace) {
-  // What does not depend on the devices is found once.
-  const std::vector<StageId> stage_of = plan.stage_of_nodes();
-  const std::vector<Footprint> footprints =
-      stage_footprints(graph, stage_of, plan.num_stages(), plan.micro_batch, workspace);
-  const ScheduleMaker make = schedule_maker(plan.schedule);
+                                                     const Profile& profile) {
+  return copies_memory(graph, plan, copies, plan_footprints(graph, plan, profile));
+}
+
+std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
+                                                     std::span<const std::vector<DeviceId>> copies,
+                                                     const PlanMemory& footprints) {
   const int enough = enough_microbatches(plan);
-  const TaskTable tasks(stage_dependencies(graph, stage_of, plan.num_stages()), enough);
+  const TaskTable tasks(step_shape(plan), enough);
   std::vector<std::vector<DeviceMemory>> memory;
   for (const std::vector<DeviceId>& devices : copies) {
-    const Schedule schedule = make(devices, static_cast<int>(plan.cluster.num_devices()), enough);
+    const Schedule schedule = make_schedule(plan, devices, enough);
     const Progress progress(schedule, tasks);
-    memory.push_back(MemoryEngine(graph, footprints, devices, plan.cluster, schedule, tasks,
-                                  progress, plan.micro_batch, plan.n_microbatches - enough)
-                         .run());
+    std::vector<DeviceId> pass_devices;
+    for (std::size_t phase = 0; phase < tasks.shape().num_phases(); ++phase) {
+      pass_devices.insert(pass_devices.end(), devices.begin(), devices.end());
+    }
+    MemoryEngine engine(graph, footprints.passes, pass_devices, plan.cluster, schedule, tasks,
+                        progress, plan.micro_batch, plan.n_microbatches - enough);
+    if (plan.training) engine.train(optimizer(plan.optimizer));
+    memory.push_back(engine.run());
   }
   return memory;
 }
@@ -249,17 +320,22 @@ std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const P
 void add_memory(std::vector<DeviceMemory>& sum, std::span<const DeviceMemory> copy) {
   for (std::size_t d = 0; d < sum.size(); ++d) {
     sum[d].weights += copy[d].weights;
+    sum[d].gradients += copy[d].gradients;
+    sum[d].optimizer += copy[d].optimizer;
     sum[d].activations += copy[d].activations;
     sum[d].predicted += copy[d].predicted;
   }
 }
 
-std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan,
-                                      std::span<const Bytes> workspace) {
-  auto copies = copies_memory(graph, plan, plan.copies(), workspace);
+std::vector<DeviceMemory> sum_of_copies(std::vector<std::vector<DeviceMemory>> copies) {
   std::vector<DeviceMemory> sum = std::move(copies.front());
   for (std::size_t c = 1; c < copies.size(); ++c) add_memory(sum, copies[c]);
   return sum;
+}
+
+std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan,
+                                      const Profile& profile) {
+  return sum_of_copies(copies_memory(graph, plan, plan.copies(), profile));
 }
 
 }  // namespace kerf

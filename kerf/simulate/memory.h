@@ -10,9 +10,13 @@
 //                (views cost nothing) and from first to last use, workspace and clones of written
 //                storages of other stages included; and its input buffers (tensors from other
 //                memories, graph inputs), which stay to its end;
+//   gradients    training: as many bytes as the weights that are trained, and the optimizer's
+//   state;
+//                while an accelerator's optimizer steps, its temporaries;
 //   held         between tasks: tensors made here, until the last stage that uses them has run;
 //                tensors received for several stages of this device, until the last one has run;
-//                results of the model, until the step ends.
+//                results of the model, until the step ends; training: what a backward needs, until
+//                it has run (training_footprint.h), and gradients, until the maker's backward has.
 // When a consumer is on another device its progress depends on timing. The engine takes the worst:
 // a tensor is held until the schedule's order itself guarantees that the consumer has run (vector
 // clocks over the tasks), so that no timing can exceed the figure.
@@ -25,6 +29,7 @@
 
 #include "kerf/plan/plan.h"
 #include "kerf/plan/problem.h"
+#include "kerf/simulate/footprint.h"
 
 namespace kerf {
 
@@ -36,10 +41,9 @@ struct StageSizes {
   Bytes outputs;      // storages held for later stages or the caller
 };
 
-// `stage_of` covers all nodes; `workspace[node]` may be empty (none).
-std::vector<StageSizes> stage_sizes(const Graph& graph, std::span<const StageId> stage_of,
-                                    std::size_t num_stages, std::int64_t micro_batch,
-                                    std::span<const Bytes> workspace);
+// Of a stage's forward pass. What only its backward needs is no output.
+StageSizes stage_sizes(const Graph& graph, const Footprint& footprint, std::int64_t micro_batch,
+                       std::size_t num_stages);
 
 // By device. `schedule` must be one that cannot deadlock.
 std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const StageId> stage_of,
@@ -47,16 +51,27 @@ std::vector<DeviceMemory> device_memory(const Graph& graph, std::span<const Stag
                                         const Cluster& cluster, const Schedule& schedule,
                                         std::int64_t micro_batch, std::span<const Bytes> workspace);
 
+// What the passes of a plan need, wherever they run; found once for all copies.
+struct PlanMemory {
+  std::vector<Footprint> passes;  // by PassId
+  std::vector<Bytes> saved;       // training: by stage, kept for its backward
+};
+PlanMemory plan_footprints(const Graph& graph, const Plan& plan, const Profile& profile);
+
 // What each of several copies of the plan's stages needs alone, under the plan's schedule: by copy,
 // then by device. A copy is the device of each stage; a good one shares devices as the plan does.
 std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
                                                      std::span<const std::vector<DeviceId>> copies,
-                                                     std::span<const Bytes> workspace);
+                                                     const Profile& profile);
+std::vector<std::vector<DeviceMemory>> copies_memory(const Graph& graph, const Plan& plan,
+                                                     std::span<const std::vector<DeviceId>> copies,
+                                                     const PlanMemory& footprints);
 // Of two copies without a common device. Those in one memory share nothing: its bytes add up.
 void add_memory(std::vector<DeviceMemory>& sum, std::span<const DeviceMemory> copy);
 
+std::vector<DeviceMemory> sum_of_copies(std::vector<std::vector<DeviceMemory>> copies);
+
 // The plan with its replicas, by device.
-std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan,
-                                      std::span<const Bytes> workspace);
+std::vector<DeviceMemory> plan_memory(const Graph& graph, const Plan& plan, const Profile& profile);
 
 }  // namespace kerf

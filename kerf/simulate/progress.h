@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a schedule's order guarantees, however long each task takes: vector clocks (Fidge 1988,
-// Mattern 1989) over the tasks. Private to simulate/.
+// Mattern 1989) over the tasks.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,8 @@ class Progress {
   // The index of the first task of `device` that cannot start before `task` has ended; when there
   // is none, one past the last if the task is on the device itself and two past it otherwise.
   std::size_t first_after(DeviceId device, TaskId task) const;
+  // Of a task among those of its device.
+  std::size_t index(TaskId task) const { return places_[task.index()].index; }
 
  private:
   struct Place {

@@ -13,6 +13,8 @@
 
 #include "kerf/base/interrupt.h"
 #include "kerf/plan/metrics.h"
+#include "kerf/plan/passes.h"
+#include "kerf/simulate/memory_curve.h"
 
 namespace kerf {
 namespace {
@@ -51,22 +53,22 @@ class Simulator {
  public:
   Simulator(const Plan& plan, int n_microbatches)
       : plan_(plan),
-        tasks_(waits_of(plan), n_microbatches),
-        schedule_(
-            schedule_maker(plan.schedule)(plan.stage_devices(), num_devices(), n_microbatches)),
+        passes_(unroll(plan)),
+        tasks_(passes_.shape, n_microbatches),
+        schedule_(make_schedule(plan, plan.stage_devices(), n_microbatches)),
         host_staged_(plan.comm_model == CommModel::host_staged),
         overlapped_(plan.comm_model == CommModel::overlapped),
-        incoming_(plan.num_stages()),
-        outgoing_(plan.num_stages()),
+        incoming_(passes_.stages.size()),
+        outgoing_(passes_.stages.size()),
         done_(tasks_.size(), kNotYet),
         cursors_(plan.cluster.num_devices()),
         senders_(plan.cluster.num_devices()) {
-    for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
-      const Cut& cut = plan.cuts[c];
-      for (const StageId to : cut.to) {
+    for (std::size_t c = 0; c < passes_.cuts.size(); ++c) {
+      const Cut& cut = passes_.cuts[c];
+      for (const PassId to : cut.to) {
         if (device_of(to) != device_of(cut.from)) incoming_[to.index()].push_back(c);
       }
-      if (!receivers(plan.stages, cut).empty()) outgoing_[cut.from.index()].push_back(c);
+      if (!receivers(passes_.stages, cut).empty()) outgoing_[cut.from.index()].push_back(c);
     }
   }
 
@@ -89,14 +91,14 @@ class Simulator {
   static constexpr Nanoseconds kNotYet{-1};
 
   int num_devices() const { return static_cast<int>(plan_.cluster.num_devices()); }
-  DeviceId device_of(StageId stage) const { return plan_.stage(stage).device; }
-  static std::vector<std::vector<StageId>> waits_of(const Plan& plan) {
-    std::vector<std::vector<StageId>> after;
-    for (const Stage& stage : plan.stages) after.push_back(stage.after);
-    return after;
+  DeviceId device_of(PassId pass) const { return passes_.stages[pass.index()].device; }
+  PassId pass_of(const Event& event) const {
+    return kerf::pass_of(passes_.shape, event.stage, event.phase);
   }
-  // When a task ended; kNotYet: it has not.
-  Nanoseconds& done(const Task& task) { return done_[tasks_.id(task).index()]; }
+  // When a pass of a micro-batch ended; kNotYet: it has not.
+  Nanoseconds& done(PassId pass, int microbatch) {
+    return done_[tasks_.id(pass, microbatch).index()];
+  }
 
   // Of everything that can go on now, the earliest does; whatever that makes possible starts later
   // still, so the order of starts is never violated.
@@ -124,7 +126,7 @@ class Simulator {
     cursor.prepared = true;
     if (overlapped_) return;  // what it needs is sent to it
     const Task& task = schedule_[d][cursor.task];
-    const std::vector<std::size_t>& needed = incoming_[task.stage.index()];
+    const std::vector<std::size_t>& needed = incoming_[tasks_.pass(task).index()];
     for (auto cut = needed.rbegin(); cut != needed.rend(); ++cut) {
       if (cursor.fetched.insert(key(*cut, task.microbatch)).second) {
         cursor.fetches.push_back(*cut);
@@ -141,7 +143,7 @@ class Simulator {
 
   // When a receiver may start to fetch a cut; kNotYet: nobody knows.
   Nanoseconds made(std::size_t c, int microbatch) {
-    if (!host_staged_) return done({plan_.cuts[c].from, microbatch});
+    if (!host_staged_) return done(passes_.cuts[c].from, microbatch);
     const auto found = uploaded_.find(key(c, microbatch));
     return found == uploaded_.end() ? kNotYet : found->second;
   }
@@ -154,7 +156,7 @@ class Simulator {
     prepare(d);
     const Task& task = schedule_[d][cursor.task];
     if (!cursor.fetches.empty()) {
-      const Cut& cut = plan_.cuts[cursor.fetches.back()];
+      const Cut& cut = passes_.cuts[cursor.fetches.back()];
       const Nanoseconds ready = made(cursor.fetches.back(), task.microbatch);
       if (ready == kNotYet) return std::nullopt;
       const Nanoseconds start = std::max(cursor.free, ready);
@@ -168,7 +170,7 @@ class Simulator {
     });
     if (!ready) return std::nullopt;
     if (overlapped_) {
-      for (const std::size_t cut : incoming_[task.stage.index()]) {
+      for (const std::size_t cut : incoming_[tasks_.pass(task).index()]) {
         const auto arrived = arrived_.find(key(cut, task.microbatch, d));
         if (arrived == arrived_.end()) return std::nullopt;
         start = std::max(start, arrived->second);
@@ -185,9 +187,9 @@ class Simulator {
   // `host_staged`: what others need goes to host memory first, at its maker's expense.
   void upload(const Event& computed, Timeline& timeline) {
     Cursor& cursor = cursors_[computed.device.index()];
-    for (const std::size_t c : outgoing_[computed.stage.index()]) {
-      const Cut& cut = plan_.cuts[c];
-      const Nanoseconds time = upload_time(plan_.stages, cut, plan_.cluster);
+    for (const std::size_t c : outgoing_[pass_of(computed).index()]) {
+      const Cut& cut = passes_.cuts[c];
+      const Nanoseconds time = upload_time(passes_.stages, cut, plan_.cluster);
       Event event = transfer_of(computed, cut, computed.device);
       event.start = cursor.free;
       event.end = cursor.free + time;
@@ -199,9 +201,9 @@ class Simulator {
 
   // `overlapped`: what others need is sent beside what the device computes next.
   void post(const Event& computed) {
-    for (const std::size_t c : outgoing_[computed.stage.index()]) {
-      for (const DeviceId to : receivers(plan_.stages, plan_.cuts[c])) {
-        Event event = transfer_of(computed, plan_.cuts[c], to);
+    for (const std::size_t c : outgoing_[pass_of(computed).index()]) {
+      for (const DeviceId to : receivers(passes_.stages, passes_.cuts[c])) {
+        Event event = transfer_of(computed, passes_.cuts[c], to);
         event.start = computed.end;
         senders_[computed.device.index()].parcels.push_back({c, std::move(event)});
       }
@@ -213,7 +215,8 @@ class Simulator {
     if (sender.parcels.empty()) return std::nullopt;
     const auto& [cut, event] = sender.parcels.front();
     Nanoseconds start = std::max(sender.free, event.start);
-    if (link_of(plan_.cuts[cut], event.device.index()).shared) start = std::max(start, wire_free_);
+    if (link_of(passes_.cuts[cut], event.device.index()).shared)
+      start = std::max(start, wire_free_);
     return Turn{start, event.device, true, d};
   }
 
@@ -221,7 +224,7 @@ class Simulator {
     Sender& sender = senders_[turn.actor];
     auto [c, event] = std::move(sender.parcels.front());
     sender.parcels.pop_front();
-    const Link& link = link_of(plan_.cuts[c], turn.device.index());
+    const Link& link = link_of(passes_.cuts[c], turn.device.index());
     event.start = turn.start;
     event.end = turn.start + link.time(event.bytes);
     if (link.shared) wire_free_ = event.end;
@@ -258,7 +261,7 @@ class Simulator {
                 .tensor = {},
                 .from = {}};
     if (!cursor.fetches.empty()) {
-      const Cut& cut = plan_.cuts[cursor.fetches.back()];
+      const Cut& cut = passes_.cuts[cursor.fetches.back()];
       cursor.fetches.pop_back();
       event.kind = EventKind::transfer;
       event.bytes = cut.bytes;
@@ -267,8 +270,9 @@ class Simulator {
       event.end = start + fetch_time(cut, d);
       if (link_of(cut, d).shared) wire_free_ = event.end;
     } else {
-      event.end = start + plan_.stage(task.stage).time;
-      done(task) = event.end;
+      const PassId pass = tasks_.pass(task);
+      event.end = start + passes_.stages[pass.index()].time;
+      done(pass, task.microbatch) = event.end;
       ++cursor.task;
       cursor.prepared = false;
     }
@@ -291,12 +295,13 @@ class Simulator {
   }
 
   const Plan& plan_;
+  Passes passes_;
   TaskTable tasks_;
   Schedule schedule_;
   bool host_staged_;
   bool overlapped_;
-  std::vector<std::vector<std::size_t>> incoming_;  // by stage: cuts from other devices, ascending
-  std::vector<std::vector<std::size_t>> outgoing_;  // by stage: cuts to other devices, ascending
+  std::vector<std::vector<std::size_t>> incoming_;  // by pass: cuts from other devices, ascending
+  std::vector<std::vector<std::size_t>> outgoing_;  // by pass: cuts to other devices, ascending
   std::unordered_map<std::int64_t, Nanoseconds> uploaded_;  // by cut and micro-batch
   std::unordered_map<std::int64_t, Nanoseconds> arrived_;   // by cut, micro-batch and receiver
   std::vector<Nanoseconds> done_;                           // by TaskId
@@ -309,8 +314,8 @@ constexpr std::size_t kMostEvents = std::size_t{1} << 22;
 
 // A few kilobytes of plan can ask for any number of events; they are kept in memory.
 void check_events(const Plan& plan, int n_microbatches) {
-  std::size_t each = plan.num_stages();
-  for (const Cut& cut : plan.cuts) each += cut.to.size() + 1;
+  std::size_t each = plan.num_stages() * (plan.training ? 3 : 1);
+  for (const Cut& cut : plan.cuts) each += cut.to.size() + cut.gradients.size() + 1;
   const std::size_t events = each * static_cast<std::size_t>(std::max(n_microbatches, 0));
   if (events <= kMostEvents) return;
   throw Error(
@@ -325,6 +330,12 @@ void check_events(const Plan& plan, int n_microbatches) {
 Timeline simulate(const Plan& plan) { return simulate(plan, plan.n_microbatches); }
 
 Timeline simulate(const Plan& plan, int n_microbatches) {
+  Timeline timeline = simulate_events(plan, n_microbatches);
+  timeline.memory = memory_curves(plan, timeline);
+  return timeline;
+}
+
+Timeline simulate_events(const Plan& plan, int n_microbatches) {
   check_events(plan, n_microbatches);
   return Simulator(plan, n_microbatches).run();
 }

@@ -31,5 +31,7 @@ namespace kerf {
 Timeline simulate(const Plan& plan);
 // The same plan with another number of micro-batches of the same size; 1 gives the latency.
 Timeline simulate(const Plan& plan, int n_microbatches);
+// Without the memory of the devices: for whoever asks for times alone, many times.
+Timeline simulate_events(const Plan& plan, int n_microbatches);
 
 }  // namespace kerf

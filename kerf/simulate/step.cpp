@@ -304,11 +304,11 @@ bool is_numbered_topologically(const Plan& plan) {
 }  // namespace
 
 StepFigures simulate_step(const Plan& plan, int n_microbatches) {
-  const bool in_rounds = schedule_maker(plan.schedule) == fill_drain && n_microbatches > 0 &&
+  const bool in_rounds = !plan.training && n_microbatches > 0 &&
                          plan.comm_model != CommModel::overlapped &&
                          is_numbered_topologically(plan) && !has_shared_link(plan);
   if (in_rounds) return StepWalk(plan, n_microbatches).run();
-  const Timeline timeline = simulate(plan, n_microbatches);
+  const Timeline timeline = simulate_events(plan, n_microbatches);
   return {timeline.end(), timeline.bubble()};
 }
 

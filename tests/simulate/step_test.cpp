@@ -93,11 +93,11 @@ TEST(MemoryOfAStep, IsThatOfEveryAction) {
     options.num_devices = 3;
     options.equal_links = seed % 2 == 0;
     const Problem problem = random_problem(seed, options);
-    const Schedule schedule = fill_drain(plan.stage_devices(), 3, plan.n_microbatches);
+    const Schedule schedule = make_schedule(plan);
     const std::vector<DeviceMemory> all =
         device_memory(problem.graph, plan.stage_of_nodes(), plan.stage_devices(), plan.cluster,
-                      schedule, plan.micro_batch, {});
-    const std::vector<DeviceMemory> found = plan_memory(problem.graph, plan, {});
+                      schedule, plan.micro_batch, problem.profile.workspaces());
+    const std::vector<DeviceMemory> found = plan_memory(problem.graph, plan, problem.profile);
     for (std::size_t d = 0; d < all.size(); ++d) {
       EXPECT_EQ(found[d].activations, all[d].activations) << "seed " << seed << ", device " << d;
       EXPECT_EQ(found[d].predicted, all[d].predicted) << "seed " << seed << ", device " << d;

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the passes of a training step allocate, receive and leave behind. Private to simulate/.
+//
+//   forward            as in inference, but what backward needs stays: values by storage, tensors
+//                      that only an operator knows, received tensors. Of a block that is computed
+//                      again only what it reads from outside stays.
+//   backward           nodes in reverse order: a gradient is there from the first backward that
+//                      makes a part of it to the end of its maker's; a second part, and gradients
+//                      of weights that are added to those of earlier micro-batches, are there
+//                      beside it for a moment. What was kept is released when no earlier node needs
+//                      it, unless gradients of weights come later. A block that is computed again
+//                      has all that its nodes keep from its last node to its first.
+//   weight_gradient    releases what was kept.
+#pragma once
+
+#include "kerf/plan/plan.h"
+#include "kerf/profile/profile.h"
+#include "kerf/profile/saved/saved.h"
+#include "kerf/simulate/footprint.h"
+
+namespace kerf {
+
+struct TrainingFootprints {
+  std::vector<Footprint> passes;  // by PassId
+  std::vector<Bytes> saved;       // by stage: kept for its backward, weights left out
+};
+
+// `plan` has stages with nodes, `has_backward` and `after`, and cuts; `profile` the workspaces.
+TrainingFootprints training_footprints(const Graph& graph, const Plan& plan,
+                                       const Profile& profile);
+
+}  // namespace kerf
