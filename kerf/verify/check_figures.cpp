@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <string_view>
 
+#include "kerf/plan/recompute.h"
+#include "kerf/profile/load.h"
+#include "kerf/profile/optimizer.h"
 #include "kerf/verify/derive_memory.h"
 #include "kerf/verify/derive_needs.h"
 #include "kerf/verify/derive_step.h"
 #include "kerf/verify/traffic.h"
+#include "kerf/verify/unroll.h"
 
 namespace kerf::derive {
 namespace {
@@ -29,11 +35,16 @@ class FigureCheck {
       : graph_(graph), profile_(profile), plan_(plan), flow_(flow), violations_(violations) {}
 
   void run() {
+    if (plan_.training && !check_optimizer()) return;
     check_times();
-    const Traffic traffic = read_traffic(graph_, flow_, plan_);
-    check_loads(traffic);
-    check_memory();
-    check_step(traffic);
+    if (plan_.training) {
+      check_training();
+    } else {
+      const Traffic traffic = read_traffic(graph_, flow_, plan_);
+      check_loads(derive_loads(traffic, plan_));
+      check_memory();
+      check_step([&](int n) { return derive_step(flow_, traffic, plan_, n); });
+    }
     check_bound();
   }
 
@@ -64,11 +75,129 @@ class FigureCheck {
       if (!close(time, stage.time.count)) {
         add("time", "stage {} takes {} ns, the plan says {}", s, time, stage.time.count);
       }
+      if (plan_.training) {
+        check_backward_times(s, scale / plan_.cluster.device(stage.device).speed);
+      }
     }
   }
 
-  void check_loads(const Traffic& traffic) {
-    const std::vector<DeviceLoad> loads = derive_loads(traffic, plan_);
+  void check_backward_times(std::size_t s, double scale) {
+    const Stage& stage = plan_.stages[s];
+    std::map<std::uint32_t, double> forward;  // by block: of all of its nodes here
+    std::set<std::uint32_t> differentiated;
+    double backward = 0;
+    double weights = 0;
+    for (const NodeId node : stage.nodes) {
+      const NodeCost& cost = profile_->nodes[node.index()];
+      const std::uint32_t block = blocks_[node.index()];
+      if (block != 0) forward[block] += cost.forward.count;
+      if (!needs_gradient(graph_, graph_.node(node))) continue;
+      if (block != 0) differentiated.insert(block);
+      backward += cost.backward.count;
+      weights += block != 0 ? 0 : cost.backward_weights.count;
+    }
+    double again = 0;
+    for (const std::uint32_t block : differentiated) again += forward[block];
+    backward += again;
+    if (close(backward * scale, stage.backward.count) &&
+        close(again * scale, stage.recompute.count) &&
+        close(weights * scale, stage.weight_gradients.count)) {
+      return;
+    }
+    add("time",
+        "the backward of stage {} takes {} ns, {} of it to compute again and {} for gradients of "
+        "weights; the plan says {}, {} and {}",
+        s, backward * scale, again * scale, weights * scale, stage.backward.count,
+        stage.recompute.count, stage.weight_gradients.count);
+  }
+
+  void check_training() {
+    const Unrolled unrolled = unroll_step(graph_, flow_, plan_);
+    check_passes(unrolled);
+    check_loads(derive_loads(unrolled.traffic, unrolled.plan));
+    check_training_memory(unrolled);
+    check_step([&](int n) {
+      return derive_step(unrolled.flow, unrolled.traffic, unrolled.plan,
+                         order_tasks(unrolled, plan_, plan_.stage_devices(), n));
+    });
+  }
+
+  bool check_optimizer() {
+    try {
+      optimizer(plan_.optimizer);
+      blocks_ = recompute_blocks(graph_, plan_.recomputed);
+      return true;
+    } catch (const Error& error) {
+      add("training", "{}", error.what());
+      return false;
+    }
+  }
+
+  void check_passes(const Unrolled& unrolled) {
+    for (std::size_t s = 0; s < plan_.num_stages(); ++s) {
+      if (plan_.stages[s].has_backward == unrolled.has_backward[s]) continue;
+      add("backward", "stage {} {} a backward, the plan says otherwise", s,
+          unrolled.has_backward[s] ? "has" : "has not");
+    }
+    std::vector<std::pair<ValueId, StageId>> claimed;
+    for (const Cut& cut : plan_.cuts) {
+      for (const StageId user : cut.gradients) claimed.emplace_back(cut.value, user);
+    }
+    if (claimed != unrolled.gradients_from) {
+      add("gradients", "{} gradients go from stage to stage, the plan lists {}, or others",
+          unrolled.gradients_from.size(), claimed.size());
+    }
+  }
+
+  void check_training_memory(const Unrolled& unrolled) {
+    try {
+      const TrainingNeeds needs = derive_training_needs(graph_, flow_, unrolled, plan_, profile_);
+      for (std::size_t s = 0; s < plan_.num_stages(); ++s) {
+        check_needs(s, needs.passes[s]);
+        check_kept(s, needs.passes[s], needs.saved[s],
+                   needs.passes[unrolled.backward(StageId{s})].activations);
+      }
+      std::vector<std::vector<DeviceId>> copies = plan_.copies();
+      std::vector<TaskOrder> orders;
+      for (std::vector<DeviceId>& devices : copies) {
+        orders.push_back(order_tasks(unrolled, plan_, devices, plan_.n_microbatches));
+        const std::vector<DeviceId> once = devices;
+        while (devices.size() < unrolled.plan.stages.size()) {
+          devices.insert(devices.end(), once.begin(), once.end());
+        }
+      }
+      auto memory = derive_memory(graph_, unrolled.flow, needs.passes, plan_, copies, orders);
+      for (std::size_t d = 0; d < memory.size(); ++d) check_device_memory(d, memory[d]);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::invalid_argument) throw;
+      add("memory", "{}", error.what());
+    }
+  }
+
+  void check_kept(std::size_t s, const StageNeeds& needs, Bytes saved, Bytes backward) {
+    const Stage& stage = plan_.stages[s];
+    Bytes trained;
+    for (const Weight& weight : graph_.weights()) {
+      const StorageId id = graph_.value(weight.value).storage;
+      const auto& own = needs.weights;
+      if (!std::binary_search(own.begin(), own.end(), id)) continue;
+      if (graph_.value(weight.value).requires_grad && counted_.insert({s, id}).second) {
+        trained += Bytes{graph_.storage(id).bytes.eval(plan_.micro_batch)};
+      }
+    }
+    const Bytes state = trained * optimizer(plan_.optimizer).state;
+    if (saved == stage.saved && trained == stage.gradients && state == stage.optimizer &&
+        agree(backward, stage.backward_activations)) {
+      return;
+    }
+    add("sizes",
+        "stage {} keeps {} bytes for its backward, which allocates {}; its gradients take {}, the "
+        "optimizer {}; the plan says {}, {}, {}, {}",
+        s, saved.count, backward.count, trained.count, state.count, stage.saved.count,
+        stage.backward_activations.count, stage.gradients.count, stage.optimizer.count);
+  }
+
+  void check_loads(const std::vector<DeviceLoad>& loads) {
     double busiest = 0;
     for (std::size_t d = 0; d < loads.size(); ++d) {
       busiest = std::max(busiest, loads[d].busy().count);
@@ -128,7 +257,8 @@ class FigureCheck {
   void check_device_memory(std::size_t d, const DeviceMemory& memory) {
     const DeviceMemory& claimed = plan_.memory[d];
     const std::string& name = plan_.cluster.devices[d].name;
-    if (memory.weights != claimed.weights || !agree(memory.activations, claimed.activations) ||
+    if (memory.weights != claimed.weights || memory.gradients != claimed.gradients ||
+        memory.optimizer != claimed.optimizer || !agree(memory.activations, claimed.activations) ||
         !agree(memory.predicted, claimed.predicted) || memory.limited != claimed.limited ||
         memory.limit != claimed.limit) {
       add(is_replica(DeviceId{d}) ? "replicas" : "memory",
@@ -143,9 +273,11 @@ class FigureCheck {
     }
   }
 
-  void check_step(const Traffic& traffic) {
+  // `derive(n)`: a step of n micro-batches.
+  template <class Derive>
+  void check_step(Derive&& derive) {
     try {
-      const StepFigures step = derive_step(flow_, traffic, plan_, plan_.n_microbatches);
+      const StepFigures step = derive(plan_.n_microbatches);
       if (!close(step.end, plan_.step_time.count, step.moments)) {
         add("step", "a step takes {} ns, the plan says {}", step.end, plan_.step_time.count);
       }
@@ -153,7 +285,7 @@ class FigureCheck {
         add("bubble", "the bubble is {}, the plan says {}", step.bubble, plan_.bubble);
       }
       check_throughput(step);
-      const double latency = derive_step(flow_, traffic, plan_, 1).end;
+      const double latency = derive(1).end;
       if (!close(latency, plan_.latency.count)) {
         add("latency", "one micro-batch takes {} ns, the plan says {}", latency,
             plan_.latency.count);
@@ -204,13 +336,20 @@ class FigureCheck {
   const Plan& plan_;
   const Flow& flow_;
   Violations& violations_;
+  std::vector<std::uint32_t> blocks_;                    // by node: what is computed again
+  std::set<std::pair<std::size_t, StorageId>> counted_;  // weights of stages
 };
 
 }  // namespace
 
 void check_figures(const Graph& graph, const Profile* profile, const Plan& plan, const Flow& flow,
                    Violations& violations) {
-  FigureCheck(graph, profile, plan, flow, violations).run();
+  if (profile == nullptr || !has_load(*profile)) {
+    FigureCheck(graph, profile, plan, flow, violations).run();
+    return;
+  }
+  const Profile mixed = with_load(*profile, plan.cluster, plan.n_microbatches);
+  FigureCheck(graph, &mixed, plan, flow, violations).run();
 }
 
 }  // namespace kerf::derive

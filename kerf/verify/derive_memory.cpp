@@ -8,8 +8,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "kerf/base/interrupt.h"
+#include "kerf/profile/optimizer.h"
 #include "kerf/verify/task_order.h"
 
 namespace kerf::derive {
@@ -22,18 +24,24 @@ class Copy {
  public:
   // The step has `left_out` micro-batches more, all of them in its middle.
   Copy(const Graph& graph, const Flow& flow, std::span<const StageNeeds> needs, const Plan& plan,
-       std::span<const DeviceId> devices, std::size_t n_microbatches, std::size_t left_out)
+       std::span<const DeviceId> devices, TaskOrder order, std::size_t left_out)
       : graph_(graph),
-        flow_(flow),
         needs_(needs),
         cluster_(plan.cluster),
         micro_batch_(plan.micro_batch),
         devices_(devices),
-        order_(devices, plan.cluster.num_devices(), n_microbatches),
+        order_(std::move(order)),
         left_out_(static_cast<std::int64_t>(left_out)),
         followers_(flow.num_stages()) {
     for (std::size_t s = 0; s < flow.num_stages(); ++s) {
       for (const StageId before : flow.after[s]) followers_[before.index()].push_back(s);
+    }
+    if (!plan.training) return;
+    state_ = optimizer(plan.optimizer).state;
+    temporaries_ = optimizer(plan.optimizer).temporaries;
+    for (const Weight& weight : graph.weights()) {
+      const Value& value = graph.value(weight.value);
+      if (value.requires_grad) trained_.insert(value.storage);
     }
   }
 
@@ -43,18 +51,25 @@ class Copy {
     std::map<int, std::set<StorageId>> seen;
     for (const DeviceId device : std::set<DeviceId>(devices_.begin(), devices_.end())) {
       DeviceMemory& memory = sum[device.index()];
-      const Bytes peak = find_peak(device);
-      memory.activations += peak;
-      groups[group_of(device)] += peak;
       std::set<StorageId> own;
       for (const std::size_t s : stages_on(device)) {
         own.insert(needs_[s].weights.begin(), needs_[s].weights.end());
       }
+      Bytes trained;
       for (const StorageId id : own) {
         const Bytes bytes{graph_.storage(id).bytes.eval(micro_batch_)};
+        const bool has_gradient = trained_.contains(id);
         memory.weights += bytes;
-        if (seen[group_of(device)].insert(id).second) groups[group_of(device)] += bytes;
+        if (has_gradient) trained += bytes;
+        if (!seen[group_of(device)].insert(id).second) continue;
+        groups[group_of(device)] += bytes * (has_gradient ? 2 + state_ : 1);
       }
+      memory.gradients += trained;
+      memory.optimizer += trained * state_;
+      Bytes peak = find_peak(device);
+      if (!cluster_.device(device).host) peak = std::max(peak, trained * temporaries_);
+      memory.activations += peak;
+      groups[group_of(device)] += peak;
     }
     for (std::size_t d = 0; d < sum.size(); ++d) {
       const auto found = groups.find(cluster_.devices[d].memory_group);
@@ -74,41 +89,57 @@ class Copy {
 
   // Which stages have to run first, or `result`.
   using Users = std::pair<std::vector<StageId>, bool>;
-  // What a stage makes room for on its device, and what it leaves there.
+  // What the stages of a device leave there, and what comes to them from other memories or from the
+  // caller.
   struct Buffers {
-    Bytes inputs;
-    std::map<Users, Bytes> kept;
+    std::map<std::size_t, std::map<Users, Bytes>> kept;                            // by stage
+    std::map<std::tuple<ValueId, StageId, Bytes>, std::vector<StageId>> received;  // its users
   };
 
-  // A tensor from another memory, or from the caller, is received by the first stage of the device
-  // that uses it, and kept for the others.
-  std::map<std::size_t, Buffers> find_buffers(DeviceId device) const {
-    std::map<std::size_t, Buffers> buffers;
-    std::map<ValueId, std::vector<StageId>> received;
+  Buffers find_buffers(DeviceId device) const {
+    Buffers buffers;
     for (const std::size_t s : stages_on(device)) {
       for (const Kept& kept : needs_[s].kept) {
-        buffers[s].kept[{kept.users, kept.result}] += kept.bytes;
+        std::vector<StageId> users = kept.users;
+        for (const StageId sharer : kept.sharers) {
+          if (group_of(devices_[sharer.index()]) == group_of(device)) users.push_back(sharer);
+        }
+        buffers.kept[s][{users, kept.result}] += kept.bytes;
       }
-      for (const ValueId id : needs_[s].received) {
-        const StageId maker = flow_.maker[id.index()];
+      for (const Arrival& arrival : needs_[s].received) {
+        const StageId maker = arrival.from;
         const bool here = maker.valid() && group_of(devices_[maker.index()]) == group_of(device);
-        if (!here) received[id].emplace_back(s);
+        if (here) continue;
+        buffers.received[{arrival.value, arrival.from, arrival.bytes}].emplace_back(s);
       }
-    }
-    for (const auto& [id, users] : received) {
-      const Bytes bytes = graph_.value(id).bytes(micro_batch_);
-      Buffers& first = buffers[users.front().index()];
-      first.inputs += bytes;
-      if (users.size() == 1) continue;
-      first.kept[{{users.begin() + 1, users.end()}, false}] += bytes;
     }
     return buffers;
+  }
+
+  // By task of the device: what comes for it, and what goes after it. Whoever uses a tensor first
+  // receives it, and the last one lets it go.
+  struct Comings {
+    std::vector<Bytes> before;
+    std::vector<Bytes> after;
+  };
+  Comings find_comings(const Buffers& buffers, std::size_t num_tasks) const {
+    Comings comings{std::vector<Bytes>(num_tasks), std::vector<Bytes>(num_tasks)};
+    for (const auto& [arrival, users] : buffers.received) {
+      for (std::size_t m = 0; m < order_.n_microbatches(); ++m) {
+        std::vector<std::size_t> places;
+        for (const StageId user : users) places.push_back(order_.position({user.index(), m}));
+        const auto [first, last] = std::minmax_element(places.begin(), places.end());
+        comings.before[*first] += std::get<Bytes>(arrival);
+        comings.after[*last] += std::get<Bytes>(arrival);
+      }
+    }
+    return comings;
   }
 
   // By task of another device: the place of the first task of `device` that cannot start before it
   // has ended.
   std::vector<std::size_t> find_first_dependents(DeviceId device) const {
-    std::vector<std::size_t> first(order_.all().size(), kNever);
+    std::vector<std::size_t> first(order_.num_indices(), kNever);
     const auto reach = [&](const Task& next) {
       return devices_[next.stage] == device ? order_.position(next) : first[order_.index(next)];
     };
@@ -149,23 +180,27 @@ class Copy {
   // The most that is live beside the weights.
   Bytes find_peak(DeviceId device) const {
     const std::vector<Task>& tasks = order_.of_device(device.index());
-    const std::map<std::size_t, Buffers> buffers = find_buffers(device);
+    const Buffers buffers = find_buffers(device);
+    const Comings comings = find_comings(buffers, tasks.size());
     const std::vector<std::size_t> first_dependent = find_first_dependents(device);
     std::vector<Bytes> freed(2 * tasks.size());  // by moment
     const std::size_t middle = tasks.size() / 2;
     Bytes held;
     Bytes most;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      const auto found = buffers.find(tasks[i].stage);
-      const Buffers none;
-      const Buffers& own = found == buffers.end() ? none : found->second;
       held -= freed[2 * i];
       if (i == middle && left_out_ > 0) held += left_behind(device, buffers, first_dependent);
-      most = std::max({most, held, held + needs_[tasks[i].stage].activations + own.inputs});
-      for (const auto& [users, bytes] : own.kept) {
-        held += bytes;
-        const std::size_t moment = released(device, users, tasks[i].microbatch, first_dependent);
-        if (moment < freed.size()) freed[moment] += bytes;
+      most = std::max(most, held);
+      held += comings.before[i];
+      most = std::max(most, held + needs_[tasks[i].stage].activations);
+      held -= comings.after[i];
+      const auto kept = buffers.kept.find(tasks[i].stage);
+      if (kept != buffers.kept.end()) {
+        for (const auto& [users, bytes] : kept->second) {
+          held += bytes;
+          const std::size_t moment = released(device, users, tasks[i].microbatch, first_dependent);
+          if (moment < freed.size()) freed[moment] += bytes;
+        }
       }
       held -= freed[2 * i + 1];
       most = std::max(most, held);
@@ -174,11 +209,11 @@ class Copy {
   }
 
   // What the micro-batches that are left out keep until the step ends.
-  Bytes left_behind(DeviceId device, const std::map<std::size_t, Buffers>& buffers,
+  Bytes left_behind(DeviceId device, const Buffers& buffers,
                     const std::vector<std::size_t>& first_dependent) const {
     Bytes sum;
-    for (const auto& [stage, own] : buffers) {
-      for (const auto& [users, bytes] : own.kept) {
+    for (const auto& [stage, kept] : buffers.kept) {
+      for (const auto& [users, bytes] : kept) {
         const std::size_t microbatch = order_.n_microbatches() / 2;
         if (released(device, users, microbatch, first_dependent) == kNever) sum += bytes;
       }
@@ -187,13 +222,15 @@ class Copy {
   }
 
   const Graph& graph_;
-  const Flow& flow_;
   std::span<const StageNeeds> needs_;
   const Cluster& cluster_;
   std::int64_t micro_batch_;
   std::span<const DeviceId> devices_;  // by stage
   TaskOrder order_;
   std::int64_t left_out_;
+  std::set<StorageId> trained_;  // weights with gradients
+  std::int64_t state_ = 0;       // of the optimizer, in bytes per byte of those
+  std::int64_t temporaries_ = 0;
   std::vector<std::vector<std::size_t>> followers_;  // by stage: those that wait for it
 };
 
@@ -244,7 +281,20 @@ std::vector<DeviceMemory> derive_memory(const Graph& graph, const Flow& flow,
   for (const std::vector<DeviceId>& devices : plan.copies()) {
     const std::size_t enough = enough_microbatches(plan, devices);
     const std::size_t left_out = static_cast<std::size_t>(plan.n_microbatches) - enough;
-    Copy(graph, flow, needs, plan, devices, enough, left_out).add_to(memory);
+    Copy(graph, flow, needs, plan, devices, {devices, plan.cluster.num_devices(), enough}, left_out)
+        .add_to(memory);
+  }
+  return memory;
+}
+
+std::vector<DeviceMemory> derive_memory(const Graph& graph, const Flow& flow,
+                                        std::span<const StageNeeds> needs, const Plan& plan,
+                                        std::span<const std::vector<DeviceId>> copies,
+                                        std::span<const TaskOrder> orders) {
+  std::vector<DeviceMemory> memory(plan.cluster.num_devices());
+  find_limits(plan.cluster, memory);
+  for (std::size_t c = 0; c < copies.size(); ++c) {
+    Copy(graph, flow, needs, plan, copies[c], orders[c], 0).add_to(memory);
   }
   return memory;
 }

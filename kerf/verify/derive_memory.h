@@ -10,6 +10,7 @@
 
 #include "kerf/plan/plan.h"
 #include "kerf/verify/derive_needs.h"
+#include "kerf/verify/task_order.h"
 
 namespace kerf::derive {
 
@@ -22,5 +23,12 @@ namespace kerf::derive {
 // many micro-batches: see the .cpp.
 std::vector<DeviceMemory> derive_memory(const Graph& graph, const Flow& flow,
                                         std::span<const StageNeeds> needs, const Plan& plan);
+
+// With tasks in orders of their own, one for each copy (the devices of the stages): no limit to
+// how many tasks.
+std::vector<DeviceMemory> derive_memory(const Graph& graph, const Flow& flow,
+                                        std::span<const StageNeeds> needs, const Plan& plan,
+                                        std::span<const std::vector<DeviceId>> copies,
+                                        std::span<const TaskOrder> orders);
 
 }  // namespace kerf::derive

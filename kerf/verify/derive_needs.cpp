@@ -20,10 +20,11 @@ struct Ownership {
 
 class Needs {
  public:
-  Needs(const Graph& graph, const Flow& flow, std::int64_t micro_batch)
+  Needs(const Graph& graph, const Flow& flow, std::int64_t micro_batch, const Reserved& reserved)
       : graph_(graph),
         flow_(flow),
         micro_batch_(micro_batch),
+        reserved_(reserved),
         memory_(graph.storages().size()),
         needs_(flow.num_stages()) {}
 
@@ -73,7 +74,7 @@ class Needs {
         if (value.origin == Origin::weight) {
           needs.weights.push_back(value.storage);
         } else {
-          needs.received.push_back(id);
+          needs.received.push_back({id, flow_.maker[id.index()], value.bytes(micro_batch_)});
           needs.inputs += value.bytes(micro_batch_);
         }
       }
@@ -94,6 +95,14 @@ class Needs {
       const Bytes bytes = std::min(value.bytes(micro_batch_), bytes_of(value.storage));
       needs_[flow_.maker[id.index()].index()].kept.push_back({bytes, users, result});
     });
+    for (std::size_t stage = 0; stage < reserved_.storages.size(); ++stage) {
+      for (const StorageId storage : reserved_.storages[stage]) {
+        Ownership& memory = memory_[storage.index()];
+        Kept& kept = memory.kept;
+        const bool own = memory.owner == StageId{stage};
+        (own ? kept.users : kept.sharers).push_back(reserved_.until[stage]);
+      }
+    }
     for (std::size_t s = 0; s < memory_.size(); ++s) {
       Kept& kept = memory_[s].kept;
       if (kept.users.empty() && !kept.result) continue;
@@ -127,6 +136,7 @@ class Needs {
     for (std::size_t s = 0; s < memory_.size(); ++s) {
       if (memory_[s].owner.valid()) allocated[memory_[s].first.index()] += bytes_of(StorageId{s});
     }
+    for (std::size_t n = 0; n < reserved_.own.size(); ++n) allocated[n] += reserved_.own[n];
     std::set<std::pair<StageId, StorageId>> cloned;
     for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
       for (const ValueId id : graph_.nodes()[n].written) {
@@ -170,12 +180,18 @@ class Needs {
     stage.weights.erase(std::unique(stage.weights.begin(), stage.weights.end()),
                         stage.weights.end());
     for (const StorageId id : stage.weights) stage.weight_bytes += bytes_of(id);
-    for (const Kept& kept : stage.kept) stage.outputs += kept.bytes;
+    // What only a backward needs stays; the rest goes to other stages or to the caller.
+    for (const Kept& kept : stage.kept) {
+      bool leaves = kept.result;
+      for (const StageId user : kept.users) leaves = leaves || user.index() < needs_.size();
+      if (leaves) stage.outputs += kept.bytes;
+    }
   }
 
   const Graph& graph_;
   const Flow& flow_;
   std::int64_t micro_batch_;
+  const Reserved& reserved_;
   std::vector<Ownership> memory_;  // by storage
   std::vector<StageNeeds> needs_;  // by stage
 };
@@ -183,8 +199,8 @@ class Needs {
 }  // namespace
 
 std::vector<StageNeeds> derive_needs(const Graph& graph, const Flow& flow, std::int64_t micro_batch,
-                                     std::span<const Bytes> workspace) {
-  return Needs(graph, flow, micro_batch).run(workspace);
+                                     std::span<const Bytes> workspace, const Reserved& reserved) {
+  return Needs(graph, flow, micro_batch, reserved).run(workspace);
 }
 
 }  // namespace kerf::derive

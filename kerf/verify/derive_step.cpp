@@ -130,9 +130,21 @@ StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& pl
   const Moves moves = read_moves(flow, traffic);
   const double moments = find_amount(flow, traffic, moves, n_microbatches);
   const auto count = static_cast<std::size_t>(n_microbatches);
-  const Walked walked = traffic.uses_wire() ? walk_with_wire(flow, traffic, moves, plan, count)
-                                            : walk(flow, traffic, moves, plan, count);
+  const Walked walked =
+      traffic.uses_wire()
+          ? walk_with_wire(flow, traffic, moves, plan,
+                           {plan.stage_devices(), plan.cluster.num_devices(), count})
+          : walk(flow, traffic, moves, plan, count);
   return {walked.end, derive_bubble(traffic, walked, plan, n_microbatches), moments};
+}
+
+StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,
+                        const TaskOrder& order) {
+  const Moves moves = read_moves(flow, traffic);
+  const int count = static_cast<int>(order.n_microbatches());
+  const double moments = find_amount(flow, traffic, moves, count);
+  const Walked walked = walk_with_wire(flow, traffic, moves, plan, order);
+  return {walked.end, derive_bubble(traffic, walked, plan, count), moments};
 }
 
 }  // namespace kerf::derive

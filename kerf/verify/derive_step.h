@@ -6,6 +6,7 @@
 // engine skips what repeats itself; here every micro-batch is walked. Private to verify/.
 #pragma once
 
+#include "kerf/verify/task_order.h"
 #include "kerf/verify/traffic.h"
 
 namespace kerf::derive {
@@ -22,5 +23,8 @@ struct StepFigures {
 // Complexity: tasks and transfers, times a logarithm where transfers share a wire.
 StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,
                         int n_microbatches);
+// With tasks in another order than fill_drain's: of `plan`'s stages only devices and times count.
+StepFigures derive_step(const Flow& flow, const Traffic& traffic, const Plan& plan,
+                        const TaskOrder& order);
 
 }  // namespace kerf::derive

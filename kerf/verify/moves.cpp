@@ -8,6 +8,7 @@ namespace kerf::derive {
 namespace {
 
 void wait_for(Moves& moves, std::size_t row, StageId maker, StageId user) {
+  if (user < maker) return;  // backward: walks with an order of their own keep all moments
   moves.wait[row] = std::max(moves.wait[row], user.index() - maker.index());
 }
 

@@ -15,10 +15,7 @@
 
 namespace kerf::derive {
 
-// "fill_drain", and "gpipe" which is the same.
-bool is_schedule(std::string_view name);
-
-// One stage run on one micro-batch.
+// One stage run on one micro-batch; for training one pass (verify/unroll.h).
 struct Task {
   std::size_t stage = 0;
   std::size_t microbatch = 0;
@@ -42,11 +39,16 @@ class TaskOrder {
  public:
   TaskOrder(std::span<const DeviceId> stage_devices, std::size_t num_devices,
             std::size_t n_microbatches);
+  // By device, as a schedule has them; `after` by stage. Throws Error(invalid_plan) unless each of
+  // the tasks is there once and all can be run.
+  TaskOrder(std::vector<std::vector<Task>> by_device, std::size_t num_tasks,
+            std::span<const std::vector<StageId>> after, std::size_t n_microbatches);
 
   std::size_t n_microbatches() const { return n_microbatches_; }
   const std::vector<Task>& all() const { return all_; }
   const std::vector<Task>& of_device(std::size_t device) const { return by_device_[device]; }
-  // 0 .. num_tasks - 1.
+  // 0 .. num_indices() - 1; passes that there are not leave theirs unused.
+  std::size_t num_indices() const { return position_.size(); }
   std::size_t index(const Task& task) const {
     return task.stage * n_microbatches_ + task.microbatch;
   }

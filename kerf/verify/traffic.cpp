@@ -53,10 +53,15 @@ Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan) {
     const Value& value = graph.values()[v];
     if (!flow.maker[v].valid() || value.scalar || flow.users[v].empty()) continue;
     const auto bytes = static_cast<double>(value.bytes(plan.micro_batch).count);
-    Shipment shipment = ship(plan, traffic.staged, ValueId{v}, flow.maker[v], bytes, flow.users[v]);
-    if (!shipment.deliveries.empty()) traffic.shipments.push_back(std::move(shipment));
+    add_shipment(plan, traffic, ValueId{v}, flow.maker[v], bytes, flow.users[v]);
   }
   return traffic;
+}
+
+void add_shipment(const Plan& plan, Traffic& traffic, ValueId value, StageId from, double bytes,
+                  const std::vector<StageId>& users) {
+  Shipment shipment = ship(plan, traffic.staged, value, from, bytes, users);
+  if (!shipment.deliveries.empty()) traffic.shipments.push_back(std::move(shipment));
 }
 
 std::vector<DeviceLoad> derive_loads(const Traffic& traffic, const Plan& plan) {

@@ -37,6 +37,10 @@ struct Traffic {
 // Of the plan's own devices. Sizes are the graph's, at the plan's micro-batch.
 Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan);
 
+// One more tensor, from a stage to others. Of the plan only cluster and devices of stages count.
+void add_shipment(const Plan& plan, Traffic& traffic, ValueId value, StageId from, double bytes,
+                  const std::vector<StageId>& users);
+
 // By device. The times of the stages are the plan's.
 std::vector<DeviceLoad> derive_loads(const Traffic& traffic, const Plan& plan);
 

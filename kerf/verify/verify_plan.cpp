@@ -102,7 +102,7 @@ class PlanVerifier {
       add("device", "stage {} is on device {}, the cluster has {}", s,
           plan_.stages[s].device.index(), devices);
     }
-    if (!derive::is_schedule(plan_.schedule)) {
+    if (!(find_schedule(plan_.schedule) != nullptr)) {
       add("schedule", "unknown schedule '{}'", plan_.schedule);
     }
   }

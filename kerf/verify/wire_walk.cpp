@@ -21,13 +21,13 @@ namespace {
 class WireWalk {
  public:
   WireWalk(const Flow& flow, const Traffic& traffic, const Moves& moves, const Plan& plan,
-           std::size_t n_microbatches)
+           TaskOrder order)
       : flow_(flow),
         moves_(moves),
         plan_(plan),
         overlapped_(traffic.overlapped),
-        order_(plan.stage_devices(), plan.cluster.num_devices(), n_microbatches),
-        moments_(moves.num_rows() * n_microbatches, kNotYet),
+        order_(std::move(order)),
+        moments_(moves.num_rows() * order_.n_microbatches(), kNotYet),
         workers_(plan.cluster.num_devices()),
         senders_(plan.cluster.num_devices()),
         queued_(2 * plan.cluster.num_devices()),
@@ -189,8 +189,8 @@ class WireWalk {
 }  // namespace
 
 Walked walk_with_wire(const Flow& flow, const Traffic& traffic, const Moves& moves,
-                      const Plan& plan, std::size_t n_microbatches) {
-  return WireWalk(flow, traffic, moves, plan, n_microbatches).run();
+                      const Plan& plan, TaskOrder order) {
+  return WireWalk(flow, traffic, moves, plan, std::move(order)).run();
 }
 
 }  // namespace kerf::derive

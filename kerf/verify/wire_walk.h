@@ -7,11 +7,12 @@
 #pragma once
 
 #include "kerf/verify/moves.h"
+#include "kerf/verify/task_order.h"
 
 namespace kerf::derive {
 
 // Complexity: (tasks + transfers) x log(devices) and what each wakes up.
 Walked walk_with_wire(const Flow& flow, const Traffic& traffic, const Moves& moves,
-                      const Plan& plan, std::size_t n_microbatches);
+                      const Plan& plan, TaskOrder order);
 
 }  // namespace kerf::derive

@@ -20,27 +20,11 @@
 namespace kerf {
 namespace {
 
-// Nodes that must stay together, as one piece of the order: what lies between them comes along.
-std::vector<std::size_t> pieces_of(const Graph& graph) {
-  std::vector<std::size_t> last(graph.num_nodes());  // by node: the last that its piece reaches to
-  for (std::size_t n = 0; n < last.size(); ++n) last[n] = n;
-  for (const std::vector<NodeId>& group : graph.glued()) {
-    for (const NodeId node : group) last[node.index()] = group.back().index();
-  }
-  std::vector<std::size_t> ends;  // of the pieces, each one past its last node
-  for (std::size_t n = 0; n < last.size();) {
-    std::size_t end = n;
-    for (std::size_t k = n; k <= end; ++k) end = std::max(end, last[k]);
-    ends.push_back(end + 1);
-    n = end + 1;
-  }
-  return ends;
-}
-
 struct Shape {
   std::size_t nodes = 12;
   std::size_t devices = 3;
   int n_microbatches = 0;  // 0: a few
+  bool training = false;
 };
 
 Problem random_setting(std::uint64_t seed, const Shape& shape) {
@@ -65,6 +49,7 @@ Problem random_setting(std::uint64_t seed, const Shape& shape) {
     problem.n_microbatches = shape.n_microbatches;
     problem.batch = shape.n_microbatches + static_cast<int>(rng.below(3));
   }
+  if (shape.training) make_training(problem, seed);
   return problem;
 }
 
@@ -133,6 +118,33 @@ void look_at(const Plan& plan, Seen& seen) {
   seen.grouped += groups.size() < used.size() ? 1 : 0;
   seen.scattered += plan.contiguous ? 0 : 1;
   seen.settings.insert(std::string(to_string(plan.comm_model)) + ' ' + plan.schedule);
+}
+
+// Every schedule, frozen weights, nodes without gradients, blocks that are computed again and cut.
+TEST(DerivedFigures, AreTheEnginesOnThousandsOfTrainingPlans) {
+  Seen seen;
+  int backwards = 0;
+  int without = 0;
+  int recomputed = 0;
+  int returned = 0;  // gradients that come back
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const Problem problem =
+        random_setting(seed, {.nodes = 6 + seed % 20, .devices = 1 + seed % 5, .training = true});
+    const Plan plan = random_plan(problem, seed);
+    expect_agreement(problem, plan, seed);
+    look_at(plan, seen);
+    for (const Stage& stage : plan.stages) {
+      (stage.has_backward ? backwards : without) += 1;
+      recomputed += stage.recompute.count > 0 ? 1 : 0;
+    }
+    for (const Cut& cut : plan.cuts) returned += static_cast<int>(cut.gradients.size());
+  }
+  EXPECT_GT(backwards, 4000);
+  EXPECT_GT(without, 1000);
+  EXPECT_GT(recomputed, 1000);
+  EXPECT_GT(returned, 3000);
+  EXPECT_GT(seen.several, 1000);
+  EXPECT_EQ(seen.settings.size(), comm_model_names().size() * schedule_names().size());
 }
 
 TEST(DerivedFigures, AreTheEnginesOnThousandsOfPlans) {
