@@ -36,9 +36,11 @@ void check_names(const std::vector<std::string>& methods) {
 }
 
 // A method that is not here, or that has no plan of the kind asked for, is a row that says so.
-bool is_only_this_method(const Error& error, const partition::Options& options) {
+bool is_only_this_method(const Error& error, const Problem& problem,
+                         const partition::Options& options) {
+  const bool is_special = !options.mixed || problem.stages_per_device > 1;
   return error.kind() == ErrorKind::missing_backend ||
-         (error.kind() == ErrorKind::invalid_argument && !options.mixed);
+         (error.kind() == ErrorKind::invalid_argument && is_special);
 }
 
 // The method's plan under the problem's objective.
@@ -115,7 +117,7 @@ Comparison compare(const Problem& problem, std::span<const partition::Entry> met
         row.reason = outcome.reason().message();
       }
     } catch (const Error& error) {
-      if (!is_only_this_method(error, options)) throw;
+      if (!is_only_this_method(error, problem, options)) throw;
       row.reason = error.what();
     }
     row.cpu_seconds = cpu_seconds() - start;

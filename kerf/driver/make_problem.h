@@ -18,11 +18,17 @@ struct ProblemSettings {
   int n_microbatches = 1;
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
+  int stages_per_device = 1;
+  bool training = false;
+  std::string optimizer = "adamw";
+  std::string recompute = "auto";        // or a mode of plan/recompute.h
+  std::vector<std::string> scopes = {};  // with recompute "list": what is recomputed
 };
 
 // The problem as every face poses it. Without a profile the costs are estimated from shapes, for
 // profiled_kind(cluster) at the micro-batch. Devices of another kind than the profile's get their
-// relative speeds (profile/speeds.h). Throws Error(invalid_argument) when there is no device or
+// relative speeds (profile/speeds.h). Times under load count as far as neighbours are busy
+// (profile/load.h). Throws Error(invalid_argument) when there is no device or
 // n_microbatches is out of range; the rest is checked by who plans it (check_problem).
 Problem make_problem(Graph graph, Cluster cluster, std::optional<Profile> profile = std::nullopt,
                      const ProblemSettings& settings = {});

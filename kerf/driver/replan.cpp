@@ -10,10 +10,25 @@
 #include "kerf/driver/refuse_unsound.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/profile/estimate.h"
+#include "kerf/profile/load.h"
 #include "kerf/verify/verify_plan.h"
 
 namespace kerf {
 namespace {
+
+// So that the nodes' backwards add up to the stage's, less what is computed again.
+void scale_backward(const Plan& plan, const Stage& stage, Profile& profile) {
+  Nanoseconds sum;
+  for (const NodeId id : stage.nodes) sum += profile.node(id).backward;
+  if (sum.count <= 0) return;
+  const double speed = plan.cluster.device(stage.device).speed;
+  const double scale = (stage.backward - stage.recompute) / sum * speed;
+  for (const NodeId id : stage.nodes) {
+    NodeCost& cost = profile.nodes[id.index()];
+    cost.backward = cost.backward * scale;
+    cost.backward_weights = cost.backward_weights * scale;
+  }
+}
 
 // Node times for a plan whose profile is not at hand. An estimated one is estimated again; of a
 // measured one the stages' times are known, and are spread over their nodes as the estimate is.
@@ -21,7 +36,7 @@ Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro
   const bool estimated = plan.profile_source == Source::estimated;
   const DeviceKind* known = find_device_kind(plan.profile_kind);
   Profile profile = estimate(graph, known != nullptr ? *known : device_kind("cpu"),
-                             estimated ? micro_batch : plan.micro_batch);
+                             estimated ? micro_batch : plan.micro_batch, plan.training);
   if (estimated) return profile;
   profile.source = plan.profile_source;
   for (const Stage& stage : plan.stages) {
@@ -34,6 +49,7 @@ Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro
       cost.forward = cost.forward * scale;
       cost.source = plan.profile_source;
     }
+    if (plan.training) scale_backward(plan, stage, profile);
   }
   return profile;
 }
@@ -63,11 +79,19 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
                   plan.schedule,
                   n_microbatches.value_or(plan.n_microbatches),
                   batch.value_or(std::max<std::int64_t>(plan.batch, n_microbatches.value_or(0))),
-                  plan.seed};
+                  plan.seed,
+                  plan.stages_per_device,
+                  plan.training,
+                  plan.optimizer,
+                  plan.recompute,
+                  {},
+                  {}};
+  if (plan.training) set_recomputed(problem, plan.recomputed);
   const bool recovered = profile == nullptr;
   if (!recovered) check_kind(plan, *profile);
   if (problem.n_microbatches >= 1) {
-    problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch()) : *profile;
+    problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch())
+                                : with_load(*profile, plan.cluster, problem.n_microbatches);
   }
   check_problem(problem);
   auto outcome = replace_problem(plan, problem);

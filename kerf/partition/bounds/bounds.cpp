@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kerf/base/infinity.h"
+#include "kerf/graph/has_backward.h"
 #include "kerf/partition/lower/units.h"
 
 namespace kerf::partition {
@@ -25,8 +26,10 @@ struct Weights {
     for (const Unit& unit : units) {
       for (const StorageId storage : unit.weights) ++users[storage.index()];
     }
-    for (const Storage& storage : problem.graph.storages()) {
-      bytes.push_back(static_cast<double>(storage.bytes.eval(problem.micro_batch())));
+    const std::vector<std::int64_t> copies = problem.weight_copies();
+    for (std::size_t s = 0; s < copies.size(); ++s) {
+      const Storage& storage = problem.graph.storages()[s];
+      bytes.push_back(static_cast<double>(storage.bytes.eval(problem.micro_batch()) * copies[s]));
     }
   }
   double all() const {
@@ -193,20 +196,43 @@ LowerBound memory_bound(const Problem& problem, const std::vector<Unit>& units, 
           "the rest"};
 }
 
-// One micro-batch alone: the nodes of a path run one after the other.
-LowerBound path_bound(const Problem& problem) {
-  const Graph& graph = problem.graph;
-  const double speed = fastest_speed(problem.cluster);
-  std::vector<double> end(graph.num_nodes());
+// The time of the nodes of a path, the longest of all. Nodes that are `left_out` end paths.
+template <class Time, class LeftOut>
+double longest_path(const Graph& graph, Time&& time, LeftOut&& left_out) {
+  std::vector<double> end(graph.num_nodes(), 0);
   double longest = 0;
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    if (left_out(NodeId{n})) continue;
     double start = 0;
     for (const NodeId before : graph.predecessors(NodeId{n})) {
       start = std::max(start, end[before.index()]);
     }
-    end[n] = start + problem.node_time(NodeId{n}).count / speed;
+    end[n] = start + time(NodeId{n}).count;
     longest = std::max(longest, end[n]);
   }
+  return longest;
+}
+
+// One micro-batch alone: the nodes of a path run one after the other. Their backwards do so too, in
+// reverse, as far as each has one: a node without ends what its maker has to wait for. Gradients of
+// weights that are made apart hold nobody up.
+LowerBound path_bound(const Problem& problem) {
+  const Graph& graph = problem.graph;
+  const double speed = fastest_speed(problem.cluster);
+  double longest = longest_path(
+      graph, [&](NodeId n) { return problem.forward_time(n); }, [](NodeId) { return false; });
+  if (problem.training) {
+    const bool apart = schedule_kind(problem.schedule).apart;
+    longest =
+        std::max(longest, longest_path(
+                              graph,
+                              [&](NodeId n) {
+                                const Nanoseconds whole = problem.node_time(n);
+                                return apart ? whole - problem.weight_gradient_time(n) : whole;
+                              },
+                              [&](NodeId n) { return !has_backward(graph, n); }));
+  }
+  longest /= speed;
   return {"path", longest,
           fmt::format("the nodes of the longest path run one after the other, at best on the "
                       "fastest device (speed {:.4g})",

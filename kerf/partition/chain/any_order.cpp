@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kerf/partition/chain/by_position.h"
 #include "kerf/partition/chain/chain_search.h"
 #include "kerf/partition/chain/coarse.h"
 #include "kerf/partition/chain/good_order.h"
@@ -38,6 +39,7 @@ class AnyOrder {
 
   Outcome<Plan, Infeasible> solve() {
     if (is_exact() && lineup_.kinds().size() == 1) return best_;
+    if (std::optional<Plan> fitting = fit_by_position(input_, lineup_)) keep(*std::move(fitting));
     solve_coarse();
     if (!table_.solve(input_.cuttable, Measure::busiest, cap())) {
       try_orders();

@@ -11,7 +11,7 @@ bool receiver_pays(const Problem& problem, DeviceId device) {
 }
 
 bool maker_pays(const Problem& problem, DeviceId device) {
-  if (problem.comm_model == CommModel::link) return false;
+  if (problem.comm_model == CommModel::link) return problem.training;
   return problem.comm_model == CommModel::overlapped || !problem.cluster.device(device).host;
 }
 
@@ -49,7 +49,10 @@ void model_links(const Problem& problem, DeviceId self, std::span<const DeviceId
   }
   if (maker_pays(problem, self)) {
     for (const DeviceId to : after) {
-      if (to != self) out.add(problem.cluster.link(self, to));
+      if (to == self) continue;
+      // Under `link` what a maker pays for are gradients, which come the other way.
+      const bool back = problem.comm_model == CommModel::link;
+      out.add(back ? problem.cluster.link(to, self) : problem.cluster.link(self, to));
     }
   }
   device.in = in.best();
@@ -83,8 +86,9 @@ bool sends_twice(const Problem& problem) {
 // `ordered`: the devices follow each other so, else in whatever order.
 ChainModel make_model(const Problem& problem, std::span<const DeviceId> devices, bool ordered) {
   ChainModel model;
-  model.n_microbatches = problem.n_microbatches;
-  model.exact = !sends_twice(problem);
+  // How many micro-batches a training step keeps depends on the schedule: one at least.
+  model.n_microbatches = problem.training ? 1 : problem.n_microbatches;
+  model.exact = !problem.training && !sends_twice(problem);
   for (std::size_t p = 0; p < devices.size(); ++p) {
     DeviceModel device = model_device(problem, devices[p]);
     model_links(problem, devices[p], ordered ? devices.first(p) : devices,

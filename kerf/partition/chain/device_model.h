@@ -28,7 +28,7 @@ struct Rate {
 // What an interval costs on one device, as far as it can be told without knowing where the other
 // stages run: the best of the links, and of its memory what does not depend on the others. The
 // communication models of plan/metrics.h differ in who pays, and in whether it adds up:
-//   link         `in` alone
+//   link         `in` alone; training: `out` for gradients that come back
 //   host_staged  both on an accelerator, none on a host device
 //   overlapped   `out` alone, beside the compute
 struct DeviceModel {

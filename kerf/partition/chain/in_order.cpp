@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kerf/base/stop_clock.h"
+#include "kerf/partition/chain/by_position.h"
 #include "kerf/partition/chain/chain_search.h"
 #include "kerf/partition/chain/coarse.h"
 
@@ -61,18 +62,24 @@ class InOrder {
 
   // A value that some split reaches: the best need not look above it.
   double find_cap() {
+    coarse_plan_ = fit_by_position(input_, lineup_);
     coarse_ = solve_coarse(Measure::busiest);
-    if (!coarse_) return kInfinity;
-    if (is_exact()) return table_.best();
-    auto outcome = placed(*coarse_);
-    if (!outcome) return kInfinity;
-    const double busiest = outcome->busiest.count;
-    coarse_plan_ = std::move(*outcome);
-    return busiest * kSlack;
+    if (coarse_ && is_exact()) return table_.best();
+    if (coarse_) {
+      auto outcome = placed(*coarse_);
+      if (outcome && (!coarse_plan_ || outcome->busiest < coarse_plan_->busiest)) {
+        coarse_plan_ = std::move(*outcome);
+      }
+    }
+    return coarse_plan_ ? coarse_plan_->busiest.count * kSlack : kInfinity;
   }
 
   // Time was up before all positions had been looked at.
   Outcome<Plan, Infeasible> place_coarse() {
+    if (coarse_plan_) {
+      coarse_plan_->truncated = true;
+      return *std::move(coarse_plan_);
+    }
     if (!coarse_) return least_overflow();
     auto outcome = placed(*coarse_);
     if (!outcome) return unproved(outcome.reason());
@@ -118,7 +125,7 @@ class InOrder {
   Lineup lineup_;
   ChainTable table_;
   std::optional<Arrangement> coarse_;  // a split that fits, as far as the model knows
-  std::optional<Plan> coarse_plan_;    // made of it, where it does fit
+  std::optional<Plan> coarse_plan_;    // a plan that does fit: made of it, or found by position
 };
 
 }  // namespace

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/partition/chain/intervals.h"
 
+#include "kerf/graph/has_backward.h"
+
 namespace kerf::partition {
 namespace {
-
-constexpr std::int32_t kBefore = -1;  // before the first node
-constexpr std::int32_t kAlways = std::numeric_limits<std::int32_t>::max();
 
 std::int32_t position(NodeId node) { return static_cast<std::int32_t>(node.index()); }
 
@@ -93,10 +92,18 @@ struct Intervals::Collector {
 
   // Sent from the maker on, until the interval takes in the last use.
   void collect_sent() {
+    // Under `link` only gradients that come back cost their maker anything.
+    const bool gradients = problem.comm_model == CommModel::link;
     for (std::size_t i = 0; i < graph.num_values(); ++i) {
       const Value& value = graph.values()[i];
-      const auto users = graph.consumers(ValueId{i});
-      if (value.scalar || value.origin != Origin::node || users.empty()) continue;
+      std::vector<NodeId> users(graph.consumers(ValueId{i}).begin(),
+                                graph.consumers(ValueId{i}).end());
+      if (value.scalar || value.origin != Origin::node) continue;
+      if (gradients) {
+        std::erase_if(users, [&](NodeId user) { return !has_backward(graph, user); });
+        if (!value.requires_grad) continue;
+      }
+      if (users.empty()) continue;
       const std::int64_t bytes = value.bytes(batch).count;
       after[value.producer.index()].push_back({kBefore, kAlways, Kind::sent, bytes});
       after[users.back().index()].push_back({kBefore, position(value.producer), Kind::kept, bytes});
@@ -106,6 +113,7 @@ struct Intervals::Collector {
   void collect_weights(Intervals& intervals) {
     intervals.weights_before_.resize(graph.num_nodes() + 1);
     intervals.weights_after_.resize(graph.num_nodes() + 1);
+    const std::vector<std::int64_t> copies = problem.weight_copies();
     std::vector<std::vector<NodeId>> users(storages.size());
     for (const Weight& weight : graph.weights()) {
       const Value& value = graph.value(weight.value);
@@ -117,12 +125,13 @@ struct Intervals::Collector {
     for (std::size_t s = 0; s < users.size(); ++s) {
       if (users[s].empty()) continue;
       std::sort(users[s].begin(), users[s].end());
-      intervals.weights_before_[users[s].front().index() + 1] += storage_bytes(s);
-      intervals.weights_after_[users[s].back().index()] += storage_bytes(s);
+      const std::int64_t bytes = storage_bytes(s) * copies[s];
+      intervals.weights_before_[users[s].front().index() + 1] += bytes;
+      intervals.weights_after_[users[s].back().index()] += bytes;
       std::int32_t previous = kBefore;
       for (const NodeId user : users[s]) {
         if (position(user) == previous) continue;
-        before[user.index()].push_back({previous, kAlways, Kind::weight, storage_bytes(s)});
+        before[user.index()].push_back({previous, kAlways, Kind::weight, bytes});
         previous = position(user);
       }
     }
@@ -255,7 +264,7 @@ Intervals::Intervals(const Problem& problem)
   collector.collect_weights(*this);
   collector.collect_lifetimes(*this);
   collector.collect_held();
-  if (problem.comm_model != CommModel::link) collector.collect_sent();
+  if (problem.training || problem.comm_model != CommModel::link) collector.collect_sent();
   collector.collect_crossings(*this);
   collector.pack(*this);
 }

@@ -19,14 +19,19 @@
 
 namespace kerf::partition {
 
+// Positions of nodes, in changes that apply to some starts of intervals.
+inline constexpr std::int32_t kBefore = -1;  // before the first node
+inline constexpr std::int32_t kAlways = std::numeric_limits<std::int32_t>::max();
+
 // One stage that is the interval [i, j); bytes and times of one micro-batch.
 struct IntervalFigures {
   double time = 0;                  // on a device of speed 1
   std::int64_t received_count = 0;  // tensors made before i
   std::int64_t received = 0;        // their bytes
-  std::int64_t sent_count = 0;      // tensors made inside and used from j on; not under `link`
-  std::int64_t sent = 0;            // their bytes
-  std::int64_t inputs = 0;          // graph inputs
+  std::int64_t sent_count =
+      0;  // tensors made inside and used from j on; `link`: whose gradients come back
+  std::int64_t sent = 0;    // their bytes
+  std::int64_t inputs = 0;  // graph inputs
   std::int64_t weights = 0;
   std::int64_t live = 0;  // allocated at node j
   std::int64_t peak = 0;  // the most that was, workspace included

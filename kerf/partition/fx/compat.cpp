@@ -88,15 +88,15 @@ void require_equal_memory(std::span<const Device> devices) {
 }
 
 Answer by_mode(const Request& request) {
-  if (request.mode == Mode::aot) return aot(request);
+  if (request.mode == Mode::aot) return compat::aot(request);
   if (request.mode == Mode::single) return single(request, request.given_bytes, request.device_id);
   used_bytes(request.graph, request.graph.ops());  // the original raises where a size is missing
   switch (request.mode) {
     case Mode::sparse_nn:
       return sparse_nn(request,
                        request.mode_alone ? request.given_bytes : request.devices.front().memory);
-    case Mode::cost_aware: return cost_aware(request);
-    case Mode::kl: return kl(request);
+    case Mode::cost_aware: return compat::cost_aware(request);
+    case Mode::kl: return compat::kl(request);
     default: return compat::size(request);
   }
 }

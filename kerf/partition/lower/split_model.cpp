@@ -9,6 +9,8 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/topological_order.h"
+#include "kerf/graph/has_backward.h"
+#include "kerf/plan/schedule/schedule.h"
 
 namespace kerf::partition {
 namespace {
@@ -80,8 +82,13 @@ class ModelMaker {
     place::Devices& out = modelled_;
     out.cpu = SlotId{model_.devices.size()};
     out.num_devices = out.cpu + (odd < figures_.size() ? 1 : 0);
-    out.charging =
-        problem_.comm_model == CommModel::host_staged ? Charging::host_staged : Charging::link;
+    // Training: a tensor costs its readers, and its gradient the maker. With one reader that is how
+    // host_staged charges; with more it is less than the truth.
+    out.charging = problem_.comm_model == CommModel::host_staged ||
+                           (problem_.training && problem_.comm_model == CommModel::link)
+                       ? Charging::host_staged
+                       : Charging::link;
+    if (problem_.training) model_.exact = false;
     std::set<double> speeds;
     for (const DeviceId device : model_.devices) {
       const Figures& figures = figures_[device.index()];
@@ -147,6 +154,7 @@ class ModelMaker {
 
   void add_units(place::InstanceBuilder& builder) {
     std::vector<std::size_t> users(problem_.graph.storages().size());
+    const std::vector<std::int64_t> copies = problem_.weight_copies();
     for (const Unit& unit : model_.units) {
       for (const StorageId storage : unit.weights) ++users[storage.index()];
     }
@@ -157,16 +165,53 @@ class ModelMaker {
         const std::size_t sharers = users[storage.index()];
         if (sharers > 1 && use_ == ModelUse::bound) continue;
         // For searches a share each: right where the users stay together.
-        placed.bytes += static_cast<double>(
-                            problem_.graph.storage(storage).bytes.eval(problem_.micro_batch())) /
-                        static_cast<double>(sharers);
+        placed.bytes +=
+            static_cast<double>(problem_.graph.storage(storage).bytes.eval(problem_.micro_batch()) *
+                                copies[storage.index()]) /
+            static_cast<double>(sharers);
       }
+      if (problem_.training && use_ == ModelUse::search) placed.bytes += kept_bytes(unit);
       builder.add_unit(placed);
       for (const std::size_t before : unit.before) {
         edges_.emplace_back(UnitId{before}, u);
         builder.add_edge(UnitId{before}, u);
       }
     }
+  }
+
+  // What a unit keeps for its backward, for as many micro-batches as the schedule keeps on average
+  // over the devices.
+  double kept_bytes(const Unit& unit) const {
+    const double devices = static_cast<double>(cluster_.num_devices());
+    const double all = problem_.n_microbatches;
+    const ScheduleKind& schedule = schedule_kind(problem_.schedule);
+    const double live = schedule.make == fill_drain    ? all
+                        : schedule.make == zero_bubble ? std::min(all, devices)
+                                                       : std::min(all, (devices + 1) / 2);
+    const double scale = problem_.profile.batch > 0
+                             ? static_cast<double>(problem_.micro_batch()) /
+                                   static_cast<double>(problem_.profile.batch)
+                             : 1;
+    double bytes = 0;
+    for (const NodeId node : unit.nodes) {
+      if (!problem_.is_recomputed(node)) {
+        bytes += static_cast<double>(problem_.profile.node(node).saved.count);
+      }
+    }
+    return bytes * scale * live;
+  }
+
+  // How often each side pays for a tensor: forward, and for its gradient.
+  double times_paid(ValueId tensor) const {
+    if (!problem_.training) return 1;
+    const auto users = problem_.graph.consumers(tensor);
+    const bool comes_back = problem_.graph.value(tensor).requires_grad &&
+                            std::all_of(users.begin(), users.end(), [&](NodeId user) {
+                              return has_backward(problem_.graph, user);
+                            });
+    if (problem_.comm_model == CommModel::host_staged) return comes_back ? 2 : 1;
+    // Without a gradient the maker pays nothing: a bound must not charge it.
+    return comes_back || use_ == ModelUse::search ? 1 : 0;
   }
 
   // A unit may make several tensors.
@@ -181,7 +226,7 @@ class ModelMaker {
       const UnitId maker{model_.unit_of[value.producer.index()]};
       const double cost =
           latency_ + per_byte_ * static_cast<double>(value.bytes(problem_.micro_batch()).count);
-      builder.add_net(cost, maker, units);
+      builder.add_net(cost * times_paid(tensor), maker, units);
       edges_.emplace_back(maker, num_places_);
       for (const UnitId reader : units) edges_.emplace_back(num_places_, reader);
       ++num_places_;

@@ -39,6 +39,8 @@ class BestPlan {
   const std::optional<Plan>& plan() const { return plan_; }
   // A plan, or a reason why there is none.
   bool has_answer() const { return plan_ || closest_; }
+  // Of those offered that do not fit, the least short of memory.
+  const std::optional<Infeasible>& closest() const { return closest_; }
   // `method` found it: its name, its bound, whether it was cut short.
   Outcome<Plan, Infeasible> answer(std::string method, const LowerBound& bound, bool truncated) &&;
 

@@ -77,11 +77,11 @@ std::vector<std::vector<DeviceId>> candidates(const Plan& plan,
 }  // namespace
 
 Plan saturate_host(const Problem& problem, Plan plan) {
-  const std::vector<Bytes> workspace = problem.profile.workspaces();
+  const PlanMemory footprints = plan_footprints(problem.graph, plan, problem.profile);
   const std::vector<std::vector<DeviceId>> own{plan.stage_devices()};
-  std::vector<DeviceMemory> memory = copies_memory(problem.graph, plan, own, workspace).front();
+  std::vector<DeviceMemory> memory = copies_memory(problem.graph, plan, own, footprints).front();
   const std::vector<std::vector<DeviceId>> copies = candidates(plan, memory);
-  const auto needs = copies_memory(problem.graph, plan, copies, workspace);
+  const auto needs = copies_memory(problem.graph, plan, copies, footprints);
   std::vector<std::vector<DeviceId>> replicas;
   for (std::size_t c = 0; c < copies.size(); ++c) {
     std::vector<DeviceMemory> more = memory;

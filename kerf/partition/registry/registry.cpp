@@ -17,6 +17,9 @@
 #include "kerf/partition/registry/solve.h"
 #include "kerf/partition/search/exact.h"
 #include "kerf/partition/search/methods.h"
+#include "kerf/partition/training/advice.h"
+#include "kerf/partition/training/looped.h"
+#include "kerf/partition/training/recompute_search.h"
 #include "kerf/place/portfolio/split_methods.h"
 
 namespace kerf::partition {
@@ -174,6 +177,16 @@ void check_budget(const Options& options) {
   }
 }
 
+void check_looped(const Entry& method, const Problem& problem) {
+  if (problem.stages_per_device == 1) return;
+  if (method.name == "chain" || method.name == kDefaultMethod || method.name == "auto") return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.plan] method '{}' with {} stages per device; expected chain "
+                          "or auto, which plan looped placements; use one of them, or "
+                          "stages_per_device=1",
+                          method.name, problem.stages_per_device));
+}
+
 // A method that knows nothing of one stage per device may have given more.
 void check_unmixed(std::string_view method, const Plan& plan) {
   if (!has_mixed_stages(plan)) return;
@@ -210,9 +223,18 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
   constexpr double kMoreAtLeast = 0.07;  // seconds
   const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
   const DeadlineScope deadline(options.time_budget + more);
-  Outcome<Plan, Infeasible> outcome =
-      method.method != nullptr ? method.method(problem, options)
-                               : split_plan(problem, options, method.name, method.split());
+  const Solve once = [&](const Problem& posed, const Options& part) -> Outcome<Plan, Infeasible> {
+    if (posed.stages_per_device > 1) return looped_plan(posed, part);
+    return method.method != nullptr ? method.method(posed, part)
+                                    : split_plan(posed, part, method.name, method.split());
+  };
+  check_looped(method, problem);
+  const Solve whole = [&](const Problem& posed, const Options& part) {
+    const bool chooses = posed.training && posed.recompute == "auto";
+    return chooses ? solve_recompute(posed, part, once) : once(posed, part);
+  };
+  Outcome<Plan, Infeasible> outcome = whole(problem, options);
+  if (!outcome && problem.training) outcome = advise(problem, options, whole, outcome.reason());
   if (!outcome) {
     Infeasible reason = outcome.reason();
     reason.timed_out = deadline.timed_out();

@@ -114,6 +114,38 @@ Outcome<Plan, Infeasible> with_ample_memory(const Problem& problem, const Option
   return replace_problem(*search.best().plan(), problem);
 }
 
+// The searches count what training keeps by an average over the devices; the engine by their places
+// in the pipeline. So: search, see which device lacks how much, leave as much of it free, and
+// search again.
+void repair_memory(const Problem& problem, const Options& options, const place::SplitMethod& method,
+                   SearchScope scope, const StopClock& clock, TracedSearch& search) {
+  constexpr int kRounds = 6;
+  constexpr double kSome = 1.1;  // units do not end where bytes do
+  scope.seconds /= kRounds;
+  scope.reserved.assign(problem.cluster.num_devices(), 0);
+  BestPlan& best = search.best();
+  std::optional<Infeasible> reason = best.closest();
+  for (int round = 0; round < kRounds && reason && !best.plan() && !clock.struck(); ++round) {
+    const int group = problem.cluster.device(reason->tightest).memory_group;
+    for (const DeviceId device : problem.cluster.group(group)) {
+      scope.reserved[device.index()] += static_cast<double>(reason->short_by.count) * kSome;
+    }
+    TracedSearch again(problem, options, scope);
+    again.run(method);
+    reason = again.best().closest();
+    if (again.best().plan()) best.offer(Plan(*again.best().plan()));
+  }
+}
+
+// What chain finds, others need not miss: its splits know the places of stages.
+void offer_chain(const Problem& problem, const Options& options, std::string_view name,
+                 BestPlan& best) {
+  Outcome<Plan, Infeasible> chained = start_plan(problem, options);
+  if (!chained) return best.offer(chained);
+  chained->notes.push_back(fmt::format("{} found no split that fits; this one is chain's", name));
+  best.offer(std::move(*chained));
+}
+
 // An edge cut's stages may have more time than they were allowed, where nothing else was found.
 void note_imbalance(double imbalance, Plan& plan) {
   double speed = 0;
@@ -263,6 +295,12 @@ Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& opti
   // Mixed-Pipe is there for where memory is short; the others are what they are.
   if (method.for_short_memory && !search.best().plan() && !search.is_coarse()) {
     look_for_room(problem, search.model(), options, clock, search.best());
+  }
+  if (problem.training && !search.best().plan() && !search.is_coarse()) {
+    repair_memory(problem, options, method, scope, clock, search);
+  }
+  if (problem.training && !search.best().plan()) {
+    offer_chain(problem, options, name, search.best());
   }
   if (!search.best().plan() && !(is_over(problem) && search.best().has_answer())) {
     search.best().offer(with_ample_memory(problem, options, method, scope));

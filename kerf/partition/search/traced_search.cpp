@@ -28,6 +28,16 @@ std::size_t count_units(const Graph& graph) {
   return unit_of.empty() ? 0 : 1 + *std::max_element(unit_of.begin(), unit_of.end());
 }
 
+SplitModel model_for(const Problem& problem, const SearchScope& scope) {
+  SplitModel model = make_split_model(problem, ModelUse::search, units_for(problem, scope));
+  if (scope.reserved.empty()) return model;
+  for (SlotId d{0}; d < model.devices.size(); ++d) {
+    double& memory = model.instance.memory[d];
+    memory = std::max(0.0, memory - scope.reserved[model.devices[d].index()]);
+  }
+  return model;
+}
+
 constexpr double kBorderShare = 0.4;  // of the time, where the model is coarse
 
 // From the model alone, `reserve` being what plans were seen to need beside what it counts.
@@ -49,7 +59,7 @@ TracedSearch::TracedSearch(const Problem& problem, const Options& options, const
     : problem_(problem),
       options_(options),
       mixed_(options.mixed && scope.mixed),
-      model_(make_split_model(problem, ModelUse::search, units_for(problem, scope))),
+      model_(model_for(problem, scope)),
       coarse_(problem.graph.num_nodes() > scope.most_nodes),
       restricted_(coarse_ || model_.units.size() < count_units(problem.graph)),
       driver_problem_{model_.instance, {}, model_.exact},

@@ -18,6 +18,9 @@ struct SearchScope {
   // A graph of more nodes is searched in runs of nodes (lower/coarse_units.h), and node by node
   // along the borders of what that finds.
   std::size_t most_nodes = 20'000;
+  // By device: bytes that the model is to leave free, since plans were seen to need them. Empty:
+  // none.
+  std::vector<double> reserved = {};
 };
 
 // The searches over a traced problem's model; every split they come up with is made a plan, and
