@@ -17,17 +17,21 @@ struct EstimateOptions {
   std::string graph;
   std::string device_kind = "cpu";
   std::int64_t batch = 0;
+  bool training = false;
   std::string out;
 };
 
 void run_estimate(const EstimateOptions& options) {
   const Graph graph = load_graph(options.graph);
-  const Profile profile = estimate(graph, device_kind(options.device_kind), options.batch);
+  const Profile profile =
+      estimate(graph, device_kind(options.device_kind), options.batch, options.training);
   save_profile(profile, graph, options.out);
   double flops = 0;
-  for (const NodeCost& node : profile.nodes) flops += node.flops;
-  fmt::print("{}: {} nodes, {:.3g} GFLOP, forward {} on {}{}\n", options.out, graph.num_nodes(),
-             flops * 1e-9, to_string(profile.total_forward()), profile.device_kind,
+  for (const NodeCost& node : profile.nodes) flops += node.flops + node.backward_flops;
+  const std::string backward =
+      profile.training ? fmt::format(", backward {}", to_string(profile.total_backward())) : "";
+  fmt::print("{}: {} nodes, {:.3g} GFLOP, forward {}{} on {}{}\n", options.out, graph.num_nodes(),
+             flops * 1e-9, to_string(profile.total_forward()), backward, profile.device_kind,
              profile.batch == 0 ? std::string() : fmt::format(", batch {}", profile.batch));
   fmt::print(stderr, "{}", unknown_ops_text(profile));
 }
@@ -41,6 +45,7 @@ void add_estimate(CLI::App& app) {
   verb->add_option("--device-kind", options->device_kind, "a device kind")->capture_default_str();
   verb->add_option("--batch", options->batch, "batch size; default: the traced example's")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_flag("--training", options->training, "backward times too, of a train-mode trace");
   verb->add_option("--out", options->out, "profile.json to write")->required();
   verb->callback([options] { run_estimate(*options); });
 }

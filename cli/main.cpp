@@ -63,8 +63,10 @@ int run(int argc, char** argv) {
   add_plan(app, exit_code);
   add_compare(app, exit_code);
   add_simulate(app);
+  add_memory(app);
   add_verify(app, exit_code);
   add_report(app);
+  add_schedules(app);
   add_score(app, exit_code);
   add_bounds(app, exit_code);
   refuse_empty_values(app);

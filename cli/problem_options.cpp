@@ -4,18 +4,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "cli/cost_options.h"
+#include "kerf/base/nearest_name.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
+#include "kerf/plan/recompute.h"
 
 namespace kerf::cli {
 namespace {
 
 // The parser makes the largest number there is of any that is larger: that one is out of range too.
 constexpr std::int64_t kMost = std::int64_t{1} << 62;
+
+// A mode, or paths of modules with commas between them. A path that is no mode is a list of one.
+void set_recompute(const std::string& text, ProblemSettings& settings) {
+  const std::vector<std::string> modes = recompute_modes();
+  settings.recompute = text;
+  if (std::find(modes.begin(), modes.end(), text) != modes.end()) return;
+  const bool is_path = text.find_first_of(".,:") != std::string::npos;
+  if (!is_path && !nearest_name(text, modes).empty()) return;  // a slip: whoever reads it says so
+  settings.recompute = "list";
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    settings.scopes.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+}
 
 }  // namespace
 
@@ -38,6 +56,18 @@ void add_problem_options(CLI::App& verb, ProblemOptions& options) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   verb.add_option("--schedule", options.settings.schedule,
                   "order in which stages take micro-batches")
+      ->capture_default_str();
+  verb.add_option("--stages-per-device", options.settings.stages_per_device,
+                  "stages on each device, looped, for the methods chain and auto")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
+  verb.add_flag("--training", options.settings.training,
+                "plan a training step: backward, gradients, optimizer");
+  verb.add_option("--optimizer", options.settings.optimizer, "training: the optimizer")
+      ->capture_default_str();
+  verb.add_option("--recompute", options.recompute,
+                  "training: what runs forward again: auto, none, all, as_traced, or modules with "
+                  "commas between them")
       ->capture_default_str();
   verb.add_option("--comm-model", options.comm_model,
                   "how transfers are costed: link, host_staged or overlapped")
@@ -72,6 +102,7 @@ Problem load_problem(const ProblemOptions& options, const std::string& verb) {
   ProblemSettings settings = options.settings;
   settings.objective = parse_objective(options.objective);
   settings.comm_model = parse_comm_model(options.comm_model);
+  set_recompute(options.recompute, settings);
   std::optional<Profile> profile;
   if (!options.profile.empty()) profile = load_profile(options.profile, graph);
   Problem problem =

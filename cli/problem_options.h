@@ -19,6 +19,7 @@ struct ProblemOptions {
   std::string cluster;
   std::string objective = "throughput";
   std::string comm_model = "link";
+  std::string recompute = "auto";
   ProblemSettings settings;  // but for those two
   partition::Options search;
 };

@@ -7,7 +7,9 @@
 #include <memory>
 
 #include "cli/verbs.h"
+#include "kerf/base/file.h"
 #include "kerf/emit/report/gantt.h"
+#include "kerf/emit/report/trace.h"
 
 namespace kerf::cli {
 namespace {
@@ -16,6 +18,7 @@ struct SimulateOptions {
   std::string plan;
   int n_microbatches = 0;
   std::string out;
+  std::string trace;
 };
 
 void run_simulate(const SimulateOptions& options) {
@@ -23,6 +26,7 @@ void run_simulate(const SimulateOptions& options) {
   const Timeline timeline =
       options.n_microbatches > 0 ? simulate(plan, options.n_microbatches) : simulate(plan);
   if (!options.out.empty()) save_timeline(timeline, options.out);
+  if (!options.trace.empty()) write_file(options.trace, chrome_trace(timeline));
   fmt::print("{}", draw_timeline(timeline));
 }
 
@@ -36,6 +40,8 @@ void add_simulate(CLI::App& app) {
                    "another number of micro-batches of the same size")
       ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--out", options->out, "timeline.json to write");
+  verb->add_option("--trace", options->trace,
+                   "trace to write, for chrome://tracing or ui.perfetto.dev");
   verb->callback([options] { run_simulate(*options); });
 }
 

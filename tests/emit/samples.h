@@ -22,6 +22,31 @@ inline Cluster two_devices() {
   return {{a, b}, {near, far, far, near}, {}};
 }
 
+inline Stage first_stage() {
+  Stage stage;
+  stage.nodes = {NodeId{0}, NodeId{1}};
+  stage.device = DeviceId{0};
+  stage.time = {3e6};
+  stage.weights = {1 << 20};
+  stage.activations = {65536};
+  stage.inputs = {512};
+  stage.outputs = {4096};
+  return stage;
+}
+
+inline Stage second_stage() {
+  Stage stage;
+  stage.nodes = {NodeId{2}};
+  stage.device = DeviceId{1};
+  stage.time = {2e6};
+  stage.weights = {524288};
+  stage.activations = {32768};
+  stage.inputs = {4096};
+  stage.outputs = {256};
+  stage.after = {StageId{0}};
+  return stage;
+}
+
 // Nodes a, b on cpu:0; c on cpu:1. One tensor of 4 KiB is cut.
 inline Plan plan() {
   Plan plan;
@@ -36,13 +61,11 @@ inline Plan plan() {
   plan.n_microbatches = 4;
   plan.batch = 8;
   plan.micro_batch = 2;
-  plan.stages = {
-      {{NodeId{0}, NodeId{1}}, DeviceId{0}, {3e6}, {1 << 20}, {65536}, {512}, {4096}, {}},
-      {{NodeId{2}}, DeviceId{1}, {2e6}, {524288}, {32768}, {4096}, {256}, {StageId{0}}}};
-  plan.cuts = {{"b", ValueId{5}, {4096}, StageId{0}, {StageId{1}}}};
+  plan.stages = {first_stage(), second_stage()};
+  plan.cuts = {{"b", ValueId{5}, {4096}, StageId{0}, {StageId{1}}, {}}};
   plan.loads = {{{3e6}, {0}}, {{2e6}, {5096}}};
-  plan.memory = {{{1 << 20}, {131072}, {1179648}, {2 << 20}, true},
-                 {{524288}, {65536}, {589824}, {}, false}};
+  plan.memory = {{{1 << 20}, {}, {}, {131072}, {1179648}, {2 << 20}, true},
+                 {{524288}, {}, {}, {65536}, {589824}, {}, false}};
   plan.busiest = {3e6};
   plan.step_time = {14005096};
   plan.latency = {5005096};
@@ -89,7 +112,12 @@ inline Timeline timeline(const std::string& origin = "simulated", double slownes
                           DeviceId{0}});
     out.events.push_back(compute(1, 1, m, end + 1e6, end + 3e6));
   }
-  out.memory = {{DeviceId{0}, {{{0}, {1048576}}, {{3e6}, {1052672}}}}};
+  MemoryKinds kinds{};
+  of(kinds, MemoryKind::weights) = {1048576};
+  out.memory = {{DeviceId{0}, {{{0}, {1048576}, kinds}}}};
+  of(kinds, MemoryKind::temporaries) = {4096};
+  out.memory[0].points.push_back({{3e6}, {1052672}, kinds});
+  out.memory.push_back({DeviceId{1}, {{{0}, {524288}}}});  // as in files of 1.0
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kerf/base/error.h"
+#include "kerf/emit/report/phases.h"
 #include "kerf/emit/report/text_table.h"
 
 namespace kerf {
@@ -26,15 +27,18 @@ void check_comparable(const Timeline& a, const Timeline& b) {
   }
 }
 
-// The median, so that one interrupted micro-batch does not colour the whole comparison.
-std::vector<Nanoseconds> stage_medians(const Timeline& timeline) {
-  std::vector<std::vector<Nanoseconds>> times(static_cast<std::size_t>(timeline.num_stages));
+using Durations = std::vector<Nanoseconds>;
+
+// The median, so that one interrupted micro-batch does not colour the whole comparison. By stage; 0
+// where it does nothing in that phase.
+Durations stage_medians(const Timeline& timeline, Phase phase) {
+  std::vector<Durations> times(static_cast<std::size_t>(timeline.num_stages));
   for (const Event& event : timeline.events) {
-    if (event.kind != EventKind::compute) continue;
+    if (event.kind != EventKind::compute || event.phase != phase) continue;
     times[event.stage.index()].push_back(event.end - event.start);
   }
-  std::vector<Nanoseconds> out;
-  for (auto& of_stage : times) {
+  Durations out;
+  for (Durations& of_stage : times) {
     const auto middle = of_stage.begin() + static_cast<std::ptrdiff_t>(of_stage.size() / 2);
     std::nth_element(of_stage.begin(), middle, of_stage.end());
     out.push_back(of_stage.empty() ? Nanoseconds{} : *middle);
@@ -42,9 +46,32 @@ std::vector<Nanoseconds> stage_medians(const Timeline& timeline) {
   return out;
 }
 
+// Of all devices together.
+Nanoseconds total(const Timeline& timeline, EventKind kind, Phase phase) {
+  Nanoseconds sum;
+  for (const Event& event : timeline.events) {
+    if (event.kind == kind && event.phase == phase) sum += event.end - event.start;
+  }
+  return sum;
+}
+
 std::string ratio(Nanoseconds predicted, Nanoseconds measured) {
   if (predicted.count <= 0) return "-";
   return fmt::format("{:.2f}", measured / predicted);
+}
+
+// The most that a device had in use, where both say so.
+void add_peaks(const Timeline& predicted, const Timeline& measured, TextTable& table) {
+  for (std::size_t d = 0; d < predicted.devices.size(); ++d) {
+    const MemoryCurve* const a = predicted.find_memory(DeviceId(d));
+    const MemoryCurve* const b = measured.find_memory(DeviceId(d));
+    if (a == nullptr || b == nullptr) continue;
+    const auto bytes = [](const MemoryCurve* curve) {
+      return static_cast<double>(curve->peak().count);
+    };
+    table.add({predicted.devices[d] + " peak memory", to_string(a->peak()), to_string(b->peak()),
+               bytes(a) > 0 ? fmt::format("{:.2f}", bytes(b) / bytes(a)) : "-"});
+  }
 }
 
 }  // namespace
@@ -62,13 +89,35 @@ std::string compare_timelines(const Timeline& predicted, const Timeline& measure
   for (std::size_t d = 0; d < predicted.devices.size(); ++d) {
     add(predicted.devices[d] + " busy", predicted.busy(DeviceId(d)), measured.busy(DeviceId(d)));
   }
-  const std::vector<Nanoseconds> a = stage_medians(predicted);
-  const std::vector<Nanoseconds> b = stage_medians(measured);
-  for (std::size_t s = 0; s < a.size(); ++s) {
-    add(fmt::format("stage {} per micro-batch", s), a[s], b[s]);
+  std::vector<Phase> phases;
+  for (const Phase phase : kPhases) {
+    if (has_phase(predicted, phase) || has_phase(measured, phase)) phases.push_back(phase);
+  }
+  const bool training = phases.size() > 1;
+  if (training) {
+    for (const Phase phase : phases) {
+      for (const EventKind kind : {EventKind::compute, EventKind::transfer}) {
+        const Nanoseconds a = total(predicted, kind, phase);
+        const Nanoseconds b = total(measured, kind, phase);
+        if (a.count == 0 && b.count == 0) continue;
+        add(fmt::format("all {}{}", words(phase), kind == EventKind::transfer ? " transfers" : ""),
+            a, b);
+      }
+    }
+  }
+  for (const Phase phase : phases) {
+    const Durations a = stage_medians(predicted, phase);
+    const Durations b = stage_medians(measured, phase);
+    for (std::size_t s = 0; s < a.size(); ++s) {
+      if (training && a[s].count == 0 && b[s].count == 0) continue;
+      add(fmt::format("stage {}{} per micro-batch", s,
+                      training ? fmt::format(" {}", words(phase)) : ""),
+          a[s], b[s]);
+    }
   }
   table.add({"bubble", fmt::format("{:.1f} %", predicted.bubble() * 100),
              fmt::format("{:.1f} %", measured.bubble() * 100), ""});
+  add_peaks(predicted, measured, table);
   if (predicted.n_microbatches == measured.n_microbatches) return table.str();
   return table.str() +
          fmt::format(

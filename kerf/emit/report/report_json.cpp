@@ -10,7 +10,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kReportVersion{1, 2};
+constexpr FormatVersion kReportVersion{1, 3};
 
 double seconds(Nanoseconds time) { return time.count * 1e-9; }
 
@@ -35,6 +35,16 @@ Json stage_json(const Plan& plan, const Stage& stage, Bytes cut) {
   return json;
 }
 
+void add_training(Json& json, const Stage& stage, Bytes sent) {
+  json["backward_s"] = seconds(stage.backward);
+  json["weight_gradient_s"] = seconds(stage.weight_gradients);
+  json["recompute_s"] = seconds(stage.recompute);
+  json["gradient_bytes"] = stage.gradients.count;
+  json["optimizer_bytes"] = stage.optimizer.count;
+  json["saved_bytes"] = stage.saved.count;
+  json["sent_gradient_bytes"] = sent.count;
+}
+
 Json device_json(const Plan& plan, std::size_t d) {
   const DeviceMemory& memory = plan.memory[d];
   Json json;
@@ -42,6 +52,10 @@ Json device_json(const Plan& plan, std::size_t d) {
   json["compute_s"] = seconds(plan.loads[d].compute);
   json["communication_s"] = seconds(plan.loads[d].communication);
   json["weight_bytes"] = memory.weights.count;
+  if (plan.training) {
+    json["gradient_bytes"] = memory.gradients.count;
+    json["optimizer_bytes"] = memory.optimizer.count;
+  }
   json["activation_bytes"] = memory.activations.count;
   json["predicted_bytes"] = memory.predicted.count;
   json["recording_bytes"] = recording_memory(plan, DeviceId(d)).count;
@@ -78,11 +92,19 @@ Json report_json(const Plan& plan) {
   json["n_microbatches"] = plan.n_microbatches;
   json["batch"] = plan.batch;
   json["micro_batch"] = plan.micro_batch;
+  json["training"] = plan.training;
+  if (plan.training) {
+    json["optimizer"] = plan.optimizer;
+    json["recompute"] = plan.recompute;
+    json["recomputed"] = plan.recomputed;
+  }
   json["profile"] = profile_json(plan);
   json["stages"] = Json::array();
   const std::vector<Bytes> cut = cut_bytes_of_stages(plan);
+  const std::vector<Bytes> sent = gradient_bytes_of_stages(plan);
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
     json["stages"].push_back(stage_json(plan, plan.stages[s], cut[s]));
+    if (plan.training) add_training(json["stages"].back(), plan.stages[s], sent[s]);
   }
   json["replicas"] = plan.replica_names();
   json["devices"] = Json::array();
@@ -90,6 +112,7 @@ Json report_json(const Plan& plan) {
     json["devices"].push_back(device_json(plan, d));
   }
   json["cut_bytes"] = plan.cut_bytes().count;
+  if (plan.training) json["sent_gradient_bytes"] = plan.gradient_bytes().count;
   json["busiest_s"] = seconds(plan.busiest);
   json["lower_bound"] = bound_json(plan);
   json["bubble"] = plan.bubble;

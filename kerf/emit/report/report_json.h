@@ -7,7 +7,7 @@
 
 namespace kerf {
 
-// The figures of plan_table for tools ("kerf-report" 1.2): names in place of ids, times in seconds,
+// The figures of plan_table for tools ("kerf-report" 1.3): names in place of ids, times in seconds,
 // sizes in bytes. A summary: only plan.json can be loaded again.
 Json report_json(const Plan& plan);
 

@@ -3,34 +3,22 @@
 #include "kerf/emit/report/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
-#include "kerf/emit/report/cut_out.h"
-#include "kerf/emit/report/scopes.h"
-#include "kerf/emit/report/text_table.h"
+#include "kerf/emit/report/figures.h"
+#include "kerf/emit/report/plan_rows.h"
 #include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
 
-using Align = TextTable::Align;
-
-std::string time_or_dash(Nanoseconds time) { return time.count > 0 ? to_string(time) : "-"; }
-
-std::string bytes_or_dash(Bytes bytes) { return bytes.count > 0 ? to_string(bytes) : "-"; }
-
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
-
-std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string heading(const Plan& plan) {
-  std::string out = fmt::format(
-      "{}: {} on {}, method {}", plan.graph_name,
-      counted(static_cast<std::int64_t>(plan.num_stages()), "stage"),
-      counted(static_cast<std::int64_t>(plan.cluster.num_devices()), "device"), plan.method);
+  std::string out =
+      fmt::format("{}: {} on {}, method {}", plan.graph_name, counted(plan.num_stages(), "stage"),
+                  counted(plan.cluster.num_devices(), "device"), plan.method);
   if (plan.truncated) out += " (stopped early: a better plan may exist)";
   if (plan.timed_out) out += " (stopped by the clock: another run may give another plan)";
   return out + '\n';
@@ -50,55 +38,17 @@ std::string profile_line(const Plan& plan) {
                                              : fmt::format(", batch {}", plan.profile_batch));
 }
 
-std::string stage_rows(const Plan& plan, const Graph* graph) {
-  std::vector<TextTable::Column> columns{{"stage", Align::right},    {"device", Align::left},
-                                         {"nodes", Align::right},    {"time", Align::right},
-                                         {"weights", Align::right},  {"activations", Align::right},
-                                         {"bytes cut", Align::right}};
-  std::vector<std::string> modules;
-  if (graph != nullptr) {
-    modules = scope_ranges(plan, *graph);
-    columns.push_back({"modules", Align::left});
-  }
-  TextTable table(std::move(columns));
-  const std::vector<Bytes> cut = cut_bytes_of_stages(plan);
-  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
-    const Stage& stage = plan.stages[s];
-    std::vector<std::string> row{std::to_string(s),
-                                 plan.cluster.device(stage.device).name,
-                                 std::to_string(stage.nodes.size()),
-                                 to_string(stage.time),
-                                 to_string(stage.weights),
-                                 to_string(stage.activations),
-                                 bytes_or_dash(cut[s])};
-    if (graph != nullptr) row.push_back(modules[s]);
-    table.add(std::move(row));
-  }
-  return table.str();
-}
-
-std::string device_rows(const Plan& plan) {
-  TextTable table({{"device", Align::left},
-                   {"compute", Align::right},
-                   {"transfers", Align::right},
-                   {"weights", Align::right},
-                   {"activations", Align::right},
-                   {"memory", Align::right},
-                   {"limit", Align::right},
-                   {"used", Align::right}});
-  for (std::size_t d = 0; d < plan.cluster.num_devices(); ++d) {
-    const DeviceMemory& memory = plan.memory[d];
-    const double share =
-        memory.limited && memory.limit.count > 0
-            ? static_cast<double>(memory.predicted.count) / static_cast<double>(memory.limit.count)
-            : 0;
-    table.add({plan.cluster.devices[d].name, time_or_dash(plan.loads[d].compute),
-               time_or_dash(plan.loads[d].communication), to_string(memory.weights),
-               to_string(memory.activations), to_string(memory.predicted),
-               memory.limited ? to_string(memory.limit) : "none",
-               memory.limited ? percent(share) : ""});
-  }
-  return table.str();
+// "nothing (none)", or "2 blocks (auto), 1.20 ms per micro-batch: h.0, h.1".
+std::string recompute_text(const Plan& plan) {
+  constexpr std::size_t kMostNames = 6;
+  if (plan.recomputed.empty()) return fmt::format("nothing ({})", plan.recompute);
+  Nanoseconds time;
+  for (const Stage& stage : plan.stages) time += stage.recompute;
+  const auto names = std::span(plan.recomputed);
+  const std::string more = names.size() > kMostNames ? ", ..." : "";
+  return fmt::format("{} ({}), {} per micro-batch: {}{}", counted(names.size(), "block"),
+                     plan.recompute, to_string(time),
+                     fmt::join(names.first(std::min(names.size(), kMostNames)), ", "), more);
 }
 
 std::string bound_text(const Plan& plan) {
@@ -167,6 +117,12 @@ std::string predictions(const Plan& plan) {
   out += line("lower bound", bound_text(plan));
   if (!plan.lower_bound.argument.empty()) out += line("", plan.lower_bound.argument);
   out += line("bytes cut", fmt::format("{} per micro-batch", to_string(plan.cut_bytes())));
+  if (plan.training) {
+    out +=
+        line("gradients sent", fmt::format("{} per micro-batch", to_string(plan.gradient_bytes())));
+    out += line("optimizer", plan.optimizer);
+    out += line("computed again", recompute_text(plan));
+  }
   out += line("bubble", percent(plan.bubble));
   out += line("latency", to_string(plan.latency) + " for one micro-batch");
   if (const std::string text = recordings_text(plan); !text.empty())

@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <vector>
+
 #include "kerf/base/json.h"
+#include "kerf/emit/report/phases.h"
 
 namespace kerf {
 namespace {
@@ -28,14 +31,27 @@ Json metadata(std::string_view what, std::size_t process, std::size_t thread,
 
 std::string title(const Event& event) {
   if (event.kind == EventKind::transfer) return "receive " + event.tensor;
-  return fmt::format("stage {} micro-batch {}{}", event.stage.index(), event.microbatch,
-                     event.phase == Phase::backward ? " backward" : "");
+  const std::string what =
+      event.phase == Phase::forward ? "" : fmt::format(" {}", words(event.phase));
+  return fmt::format("stage {} micro-batch {}{}", event.stage.index(), event.microbatch, what);
+}
+
+// Names of chrome://tracing's own colours; other viewers choose by category.
+std::string_view colour(const Event& event) {
+  if (event.kind == EventKind::transfer) return "grey";
+  switch (event.phase) {
+    case Phase::forward: return "thread_state_running";
+    case Phase::backward: return "thread_state_runnable";
+    case Phase::weight_gradient: return "thread_state_iowait";
+  }
+  return "generic_work";
 }
 
 Json complete_event(const Timeline& timeline, const Event& event, std::size_t process) {
   Json json;
   json["name"] = title(event);
-  json["cat"] = to_string(event.kind);
+  json["cat"] = fmt::format("{},{}", to_string(event.kind), to_string(event.phase));
+  json["cname"] = colour(event);
   json["ph"] = "X";
   json["ts"] = microseconds(event.start);
   json["dur"] = microseconds(event.end - event.start);
@@ -51,13 +67,20 @@ Json complete_event(const Timeline& timeline, const Event& event, std::size_t pr
   return json;
 }
 
-Json counter_event(const std::string& device, const MemoryPoint& point, std::size_t process) {
+// One counter with a series for each kind that the curve has: viewers stack them, or draw a track
+// for each.
+Json counter_event(const std::string& device, const MemoryPoint& point,
+                   std::span<const MemoryKind> kinds, std::size_t process) {
   Json json;
   json["name"] = "memory " + device;
   json["ph"] = "C";
   json["ts"] = microseconds(point.time);
   json["pid"] = process;
-  json["args"] = {{"bytes", point.bytes.count}};
+  Json& args = json["args"];
+  for (const MemoryKind kind : kinds) {
+    args[std::string(to_string(kind))] = of(point.by_kind, kind).count;
+  }
+  if (kinds.empty()) args["bytes"] = point.bytes.count;
   return json;
 }
 
@@ -71,8 +94,9 @@ void add_timeline(const Timeline& timeline, std::size_t process, Json& events) {
   }
   for (const MemoryCurve& curve : timeline.memory) {
     const std::string& device = timeline.devices[curve.device.index()];
+    const std::vector<MemoryKind> kinds = curve.kinds();
     for (const MemoryPoint& point : curve.points) {
-      events.push_back(counter_event(device, point, process));
+      events.push_back(counter_event(device, point, kinds, process));
     }
   }
 }
