@@ -39,8 +39,10 @@ class BackendRun {
 class StageRunner {
  public:
   virtual ~StageRunner() = default;
-  // Runs a task of its stage, known as `id` to the run. received[i] is the program's received[i];
-  // the answer has one parcel for each of the program's sends. Appends to `events` when it is not
+  // Runs a task of its stage, known as `id` to the run. A forward is given the program's received,
+  // then a parcel for each of order_after, and answers with one for each of its sends, then of
+  // order_before. A backward is given gradients_in, then results_in, some of them null, and answers
+  // with gradients_out. Appends to `events` when it is not
   // null. Throws Error(run_failed) naming node, scope, source line and device.
   virtual std::vector<ParcelPtr> run(BackendRun& run, const Task& task, TaskId id,
                                      std::span<const ParcelPtr> received,

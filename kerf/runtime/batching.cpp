@@ -214,11 +214,11 @@ std::vector<OutputRule> output_rules(const Graph& graph,
   return out;
 }
 
-BatchVerdict check_samples_are_separate(const Graph& graph,
-                                        const std::map<std::string, std::string>& reduce,
-                                        bool batch_independent) {
-  const auto blocks = batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
-  const BatchVerdict verdict = judge_batch(graph, analyse_batch(graph, blocks), names_of(reduce));
+namespace {
+
+BatchVerdict judge(const Graph& graph, const BatchFlow& flow, const std::set<std::string>& reduced,
+                   bool batch_independent) {
+  BatchVerdict verdict = judge_batch(graph, flow, reduced);
   refuse_mixing(graph, verdict);
   if (verdict.kind == Independence::opaque && !batch_independent) {
     refuse(fmt::format("{} is computed by a block whose treatment of samples is not known: {}",
@@ -228,6 +228,54 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
                        kOne));
   }
   return verdict;
+}
+
+OpaqueBlocks blocks_are(bool batch_independent) {
+  return batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
+}
+
+ValueId find_loss(const Graph& graph, const std::string& path) {
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto* const id = output.leaf.find<ValueId>();
+    if (output.path == path && id != nullptr) return *id;
+  }
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[runtime.batching] the model has no output '{}'; expected the one that "
+                          "is its loss, of {}; name it with loss=, or give loss_fn=",
+                          path, output_names(graph)));
+}
+
+}  // namespace
+
+BatchVerdict check_samples_are_separate(const Graph& graph,
+                                        const std::map<std::string, std::string>& reduce,
+                                        bool batch_independent) {
+  return judge(graph, analyse_batch(graph, blocks_are(batch_independent)), names_of(reduce),
+               batch_independent);
+}
+
+TrainedBatch check_trained_batch(const Graph& graph, const std::string& loss,
+                                 const std::string& reduction, bool weighted,
+                                 bool batch_independent) {
+  const BatchFlow flow = analyse_batch(graph, blocks_are(batch_independent));
+  if (loss.empty()) return {judge(graph, flow, {}, batch_independent), std::nullopt};
+  const ValueId value = find_loss(graph, loss);
+  std::set<std::string> unused;
+  for (const GraphOutput& output : graph.outputs()) unused.insert(output.path);
+  TrainedBatch out{judge(graph, flow, unused, batch_independent), std::nullopt};
+  if (batch_independent || weighted) return out;
+  const LossShape shape = loss_shape(graph, flow, value);
+  if (shape.kind == LossKind::weighted_mean && reduction == "mean") {
+    out.targets = loss_targets(graph, flow, shape.by);
+  }
+  if (out.targets) return out;
+  if (shape.kind == LossKind::unknown) {
+    refuse(fmt::format("output '{}' is not known to be a mean or a sum over samples", loss),
+           fmt::format("{}, or, if it is one, say so: kerf.Pipeline(..., batch_independent=True)",
+                       kOne));
+  }
+  check_reduction_fits(graph, flow, loss, reduction, value);
+  return out;
 }
 
 }  // namespace kerf

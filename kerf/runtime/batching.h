@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kerf/graph/batch_flow/batch_flow.h"
+#include "kerf/graph/batch_flow/loss.h"
 #include "kerf/graph/graph.h"
 
 namespace kerf {
@@ -61,5 +63,20 @@ std::vector<OutputRule> output_rules(const Graph& graph,
 BatchVerdict check_samples_are_separate(const Graph& graph,
                                         const std::map<std::string, std::string>& reduce,
                                         bool batch_independent);
+
+// The same before a batch is cut for a training step, whose results go into the loss and nowhere
+// else.
+struct TrainedBatch {
+  BatchVerdict verdict;
+  // The model's own loss is a mean over targets: right as long as these inputs hold no target that
+  // is ignored.
+  std::optional<LossTargets> targets;
+};
+// `loss`: the path of the output that is the loss, or empty where the caller makes one of all
+// results. `weighted`: the caller says what each micro-batch counts. Throws as above, and
+// Error(invalid_argument) where the loss is not put together of micro-batches as `reduction` says.
+TrainedBatch check_trained_batch(const Graph& graph, const std::string& loss,
+                                 const std::string& reduction, bool weighted,
+                                 bool batch_independent);
 
 }  // namespace kerf

@@ -8,8 +8,39 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
+#include "kerf/base/sort_unique.h"
 
 namespace kerf {
+namespace {
+
+// By stage: those that make a value it uses, or must have run for another reason.
+std::vector<std::vector<StageId>> find_waits(const std::vector<Program>& programs) {
+  std::vector<std::vector<StageId>> after(programs.size());
+  for (const Program& program : programs) {
+    for (const Send& send : program.sends) {
+      for (const StageId to : send.to) {
+        std::vector<StageId>& before = after[to.index()];
+        if (before.empty() || before.back() != program.stage) before.push_back(program.stage);
+      }
+    }
+    for (const StageId to : program.order_before) after[to.index()].push_back(program.stage);
+  }
+  return after;
+}
+
+// As planned, and the backward of a stage whose result goes into the loss waits for the loss.
+StepShape training_shape(const Plan& plan, const std::vector<Program>& programs) {
+  StepShape shape = step_shape(plan);
+  for (const Program& program : programs) {
+    shape.backward[program.stage.index()] = program.has_backward;
+    std::vector<StageId>& after = shape.after[program.stage.index()];
+    for (const Exchange& result : program.results_in) after.push_back(result.stage);
+    sort_unique(after);
+  }
+  return shape;
+}
+
+}  // namespace
 
 Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
     : plan_(plan), backend_(backend), programs_(compile_programs(graph, plan_)) {
@@ -20,15 +51,8 @@ Executor::Executor(const Graph& graph, const Plan& plan, Backend& backend)
     used.insert(program.device);
   }
   used_.assign(used.begin(), used.end());
-  after_.resize(programs_.size());
-  for (const Program& program : programs_) {
-    for (const Send& send : program.sends) {
-      for (const StageId to : send.to) {
-        std::vector<StageId>& before = after_[to.index()];
-        if (before.empty() || before.back() != program.stage) before.push_back(program.stage);
-      }
-    }
-  }
+  inference_.after = find_waits(programs_);
+  if (plan.training) training_ = training_shape(plan_, programs_);
   if (used_.size() == 1 && backend.runs_on_caller(used_.front())) return;
   for (const DeviceId device : used_) {
     workers_.push_back(std::make_unique<Worker>(device, backend_, programs_, runners_));
@@ -42,6 +66,21 @@ Executor::Result Executor::run(BackendRun& backend_run, int n_microbatches, bool
 
 Executor::Result Executor::run(Turn& turn, BackendRun& backend_run, int n_microbatches,
                                bool record) {
+  return run_shape(inference_, turn, backend_run, n_microbatches, record);
+}
+
+Executor::Result Executor::train(Turn& turn, BackendRun& backend_run, int n_microbatches,
+                                 bool record) {
+  if (!plan_.training) {
+    throw Error(ErrorKind::invalid_plan,
+                "[runtime.train] the plan is one of inference; expected a plan of training; plan "
+                "with training=True");
+  }
+  return run_shape(training_, turn, backend_run, n_microbatches, record);
+}
+
+Executor::Result Executor::run_shape(const StepShape& shape, Turn& turn, BackendRun& backend_run,
+                                     int n_microbatches, bool record) {
   if (n_microbatches < 1) {
     throw Error(
         ErrorKind::invalid_argument,
@@ -49,9 +88,10 @@ Executor::Result Executor::run(Turn& turn, BackendRun& backend_run, int n_microb
                     n_microbatches));
   }
   const std::size_t num_devices = plan_.cluster.num_devices();
-  Schedule schedule = schedule_maker(plan_.schedule)(plan_.stage_devices(),
-                                                     static_cast<int>(num_devices), n_microbatches);
-  Run run(turn, programs_, num_devices, std::move(schedule), TaskTable(after_, n_microbatches),
+  Schedule schedule =
+      schedule_kind(plan_.schedule)
+          .make({plan_.stage_devices(), static_cast<int>(num_devices), n_microbatches, shape});
+  Run run(turn, programs_, num_devices, std::move(schedule), TaskTable(shape, n_microbatches),
           backend_run, record);
   for (const auto& worker : workers_) worker->start(run);
   wait_for_workers(run);

@@ -38,6 +38,8 @@ class Executor {
   Result run(BackendRun& backend_run, int n_microbatches, bool record = false);
   // The same for a caller that has taken its turn at `turns()` already, on this thread.
   Result run(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
+  // A training step of a plan made for training, forward and backward; results are given, too.
+  Result train(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
 
   // Is all work done on the thread that calls, on that thread's streams?
   bool runs_on_caller() const { return workers_.empty(); }
@@ -47,15 +49,18 @@ class Executor {
   const Plan& plan() const { return plan_; }
 
  private:
+  Result run_shape(const StepShape& shape, Turn& turn, BackendRun& backend_run, int n_microbatches,
+                   bool record);
   void wait_for_workers(Run& run);
 
   Plan plan_;
   Backend& backend_;
   std::vector<Program> programs_;
   std::vector<std::unique_ptr<StageRunner>> runners_;  // by stage
-  std::vector<std::vector<StageId>> after_;            // by stage: those that it waits for
-  std::vector<DeviceId> used_;                         // devices that have a stage, ascending
-  std::vector<std::unique_ptr<Worker>> workers_;       // of used_; empty: the caller works
+  StepShape inference_;
+  StepShape training_;                            // no stages: the plan is of inference
+  std::vector<DeviceId> used_;                    // devices that have a stage, ascending
+  std::vector<std::unique_ptr<Worker>> workers_;  // of used_; empty: the caller works
   Turns turns_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kerf/plan/passes.h"
 #include "kerf/plan/plan.h"
 #include "kerf/runtime/backend.h"
 
@@ -23,12 +24,14 @@ class FakeBackend : public Backend {
   explicit FakeBackend(const Plan& plan, bool on_caller = false);
 
   // The next runs throw Error(run_failed) in this stage and micro-batch; an invalid stage: no more.
-  void fail_at(StageId stage, int microbatch) {
-    fail_stage_ = stage, fail_microbatch_ = microbatch;
+  void fail_at(StageId stage, int microbatch, Phase phase = Phase::forward) {
+    fail_task_ = {stage, microbatch, phase};
   }
 
-  // Every run of the stage calls `block`, with the micro-batch: what an opaque block would do.
-  void call_at(StageId stage, std::function<void(int)> block) { blocks_[stage] = std::move(block); }
+  // Every task of the stage calls `block`: what an opaque block would do.
+  void call_at(StageId stage, std::function<void(const Task&)> block) {
+    blocks_[stage] = std::move(block);
+  }
 
   std::unique_ptr<StageRunner> load(const Program& program) override;
   bool runs_on_caller(DeviceId) const override { return on_caller_; }
@@ -38,11 +41,14 @@ class FakeBackend : public Backend {
 
  private:
   friend class FakeRunner;
+  const Cut* find_cut(ValueId value) const;
+  Nanoseconds time_of(StageId stage, Phase phase) const;
+
   Plan plan_;
-  StageId fail_stage_;
-  int fail_microbatch_ = 0;
+  Passes passes_;
+  Task fail_task_;
   bool on_caller_ = false;
-  std::map<StageId, std::function<void(int)>> blocks_;
+  std::map<StageId, std::function<void(const Task&)>> blocks_;
 };
 
 // The clocks of one run, each moved by its own worker only.
@@ -51,7 +57,8 @@ class FakeRun : public BackendRun {
   explicit FakeRun(std::size_t num_devices) : devices(num_devices) {}
   struct DeviceState {
     Nanoseconds clock;
-    std::set<std::pair<int, ValueId>> fetched;  // (micro-batch, tensor) that crossed already
+    // (micro-batch, tensor and, for a gradient, who sent it) that crossed already
+    std::set<std::pair<int, Exchange>> fetched;
   };
   std::vector<DeviceState> devices;
 };

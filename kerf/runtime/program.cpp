@@ -9,6 +9,9 @@
 #include <set>
 
 #include "kerf/base/error.h"
+#include "kerf/plan/metrics.h"
+#include "kerf/plan/passes.h"
+#include "kerf/plan/recompute.h"
 
 namespace kerf {
 namespace {
@@ -128,7 +131,7 @@ class ProgramCompiler {
     const auto& nodes = plan_.stage(program.stage).nodes;
     std::map<ValueId, std::size_t> last_use;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      program.steps.push_back({nodes[i], {}});
+      program.steps.push_back({nodes[i], {}, 0});
       for (const ValueId id : graph_.inputs_of(nodes[i])) last_use[id] = i;
       for (const ValueId id : graph_.node(nodes[i]).outputs) {
         if (id.valid()) last_use[id] = i;
@@ -177,6 +180,85 @@ class ProgramCompiler {
   std::vector<bool> results_;
 };
 
+void add_order(const Graph& graph, const Plan& plan, std::vector<Program>& programs) {
+  const auto after = stage_dependencies(graph, plan.stage_of_nodes(), programs.size());
+  for (Program& program : programs) {
+    for (const StageId before : after[program.stage.index()]) {
+      const std::vector<StageId>& senders = program.senders;
+      if (std::find(senders.begin(), senders.end(), before) != senders.end()) continue;
+      program.order_after.push_back(before);
+      programs[before.index()].order_before.push_back(program.stage);
+    }
+  }
+}
+
+void add_gradient(std::vector<Program>& programs, ValueId value, StageId from, StageId to) {
+  programs[from.index()].gradients_out.push_back({value, to});
+  programs[to.index()].gradients_in.push_back({value, from});
+}
+
+// A backward waits for those of all stages that wait for its own, as planned, where no gradient
+// comes along, too.
+void add_waits(const Plan& plan, std::vector<Program>& programs) {
+  for (const Program& program : programs) {
+    for (const StageId before : plan.stage(program.stage).after) {
+      const std::vector<Exchange>& out = program.gradients_out;
+      const bool sends = std::any_of(out.begin(), out.end(),
+                                     [&](const Exchange& given) { return given.stage == before; });
+      const bool both = program.has_backward && programs[before.index()].has_backward;
+      if (both && !sends) add_gradient(programs, ValueId{}, program.stage, before);
+    }
+  }
+}
+
+// The loss is made from all results of a micro-batch, in front of the last backward that depends on
+// them.
+void add_loss(const Graph& graph, std::vector<Program>& programs) {
+  Program* last = nullptr;
+  for (Program& program : programs) {
+    const auto is_result = [](const Send& send) { return send.to_caller; };
+    if (std::any_of(program.sends.begin(), program.sends.end(), is_result)) last = &program;
+  }
+  if (last == nullptr) return;
+  last->makes_loss = true;
+  last->has_backward = true;  // if only to make the loss
+  for (const Program& program : programs) {
+    if (&program == last) continue;
+    for (const Send& send : program.sends) {
+      if (!send.to_caller) continue;
+      last->results_in.push_back({send.value, program.stage});
+      // A stage that uses the value sends its gradient anyway, the loss's in it.
+      const bool sent =
+          std::any_of(last->gradients_out.begin(), last->gradients_out.end(),
+                      [&](const Exchange& given) { return given.value == send.value; });
+      if (!sent && program.has_backward && graph.value(send.value).requires_grad) {
+        add_gradient(programs, send.value, last->stage, program.stage);
+      }
+    }
+  }
+}
+
+void add_backwards(const Graph& graph, const Plan& plan, std::vector<Program>& programs) {
+  const std::vector<std::uint32_t> blocks = recompute_blocks(graph, plan.recomputed);
+  for (Program& program : programs) {
+    program.has_backward = plan.stage(program.stage).has_backward;
+    for (Step& step : program.steps) step.block = blocks[step.node.index()];
+  }
+  const std::vector<std::vector<GradientRoute>> routes = gradient_routes(plan);
+  for (std::size_t c = 0; c < routes.size(); ++c) {
+    for (const auto [from, to] : routes[c]) {
+      add_gradient(programs, plan.cuts[c].value, from, to);
+    }
+  }
+  add_waits(plan, programs);
+  add_loss(graph, programs);
+  for (Program& program : programs) {
+    std::sort(program.gradients_in.begin(), program.gradients_in.end());
+    std::sort(program.gradients_out.begin(), program.gradients_out.end());
+    std::sort(program.results_in.begin(), program.results_in.end());
+  }
+}
+
 }  // namespace
 
 std::vector<Program> compile_programs(const Graph& graph, const Plan& plan) {
@@ -185,7 +267,18 @@ std::vector<Program> compile_programs(const Graph& graph, const Plan& plan) {
   std::vector<Program> programs;
   for (std::size_t s = 0; s < plan.num_stages(); ++s)
     programs.push_back(compiler.compile(StageId(s)));
+  add_order(graph, plan, programs);
+  if (plan.training) add_backwards(graph, plan, programs);
   return programs;
+}
+
+std::size_t num_received(const Program& program, Phase phase) {
+  switch (phase) {
+    case Phase::forward: return program.received.size() + program.order_after.size();
+    case Phase::backward: return program.gradients_in.size() + program.results_in.size();
+    case Phase::weight_gradient: return 0;
+  }
+  return 0;
 }
 
 }  // namespace kerf

@@ -43,8 +43,16 @@ class Run {
   std::vector<Event> take_events();
 
  private:
+  void deliver(StageId stage, Phase phase, int microbatch, std::size_t place,
+               const ParcelPtr& parcel);
+  void send_values(const Program& program, int microbatch, const std::vector<ParcelPtr>& parcels);
+  void send_gradients(const Program& program, int microbatch,
+                      const std::vector<ParcelPtr>& parcels);
+  void send_result(const Program& program, ValueId value, int microbatch, const ParcelPtr& parcel);
+
   Turn& turn_;
   const std::vector<Program>& programs_;
+  const Program* loss_ = nullptr;  // training: the one that makes the loss
   Schedule schedule_;
   TaskTable tasks_;
   BackendRun& backend_run_;

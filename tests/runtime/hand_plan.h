@@ -36,11 +36,8 @@ inline Plan hand_plan(const Graph& graph, const std::vector<std::vector<std::str
   for (std::size_t v = 0; v < graph.num_values(); ++v) {
     const Value& value = graph.value(ValueId(v));
     if (value.origin != Origin::node) continue;
-    Cut cut{value.name,
-            ValueId(v),
-            value.bytes(plan.micro_batch),
-            stage_of[value.producer.index()],
-            {}};
+    Cut cut{value.name, ValueId(v), value.bytes(plan.micro_batch), stage_of[value.producer.index()],
+            {},         {}};
     for (const NodeId user : graph.consumers(ValueId(v))) {
       if (stage_of[user.index()] != cut.from) cut.to.push_back(stage_of[user.index()]);
     }

@@ -44,8 +44,8 @@ struct Pair {
     FakeRun run(plan.cluster.num_devices());
     return executor.run(run, 4).parcels.size();
   }
-  void when_in(int stage, std::function<void(int)> block) {
-    backend.call_at(StageId(stage), std::move(block));
+  void when_in(int stage, const std::function<void(int)>& block) {
+    backend.call_at(StageId(stage), [block](const Task& task) { block(task.microbatch); });
   }
 
   Graph graph;
