@@ -6,12 +6,15 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "kerf/base/error.h"
 #include "kerf/graph/arguments.h"
@@ -190,6 +193,11 @@ void Kernel::bind_operator(const Graph& graph, const std::vector<int>& slot_of,
     for (std::size_t k = operand.slots.size(); k-- > 0;) {
       operand.last_uses[k] = once(operand.slots[k], operand.last_uses[k]);
     }
+  }
+  if (node.op == "aten.dropout.default" && device_.is_cpu()) {
+    dropout_ = true;
+    generator_ = static_cast<std::uint32_t>(constants_.size());
+    constants_.emplace_back();
   }
   single_output_ =
       schema.returns().size() == 1 && schema.returns()[0].type()->kind() != c10::TypeKind::ListType;
@@ -394,13 +402,26 @@ void Kernel::run(const Graph& graph, Slots& slots, std::int64_t batch, std::int6
   sharing_.check(graph, arguments, slots, batch, whole);
 }
 
-void Kernel::call(const Graph& graph, Slots& slots, std::int64_t batch) {
-  if (opaque_) return run_opaque(slots, batch);
+void Kernel::gather(const Graph& graph, Slots& slots, std::int64_t batch) {
   if (!batch_constants_.empty()) set_batch(batch);
   stack_.clear();
   for (const Operand& operand : operands_) push(operand, slots);
   if (strides_ != Strides::any) fit_strides(graph, batch);
-  {
+}
+
+std::vector<c10::IValue> Kernel::arguments(const Graph& graph, Slots& slots, std::int64_t batch) {
+  gather(graph, slots, batch);
+  return std::exchange(stack_, {});
+}
+
+void Kernel::call(const Graph& graph, Slots& slots, std::int64_t batch) {
+  if (opaque_) return run_opaque(slots, batch);
+  gather(graph, slots, batch);
+  if (dropout_ && draws_dropout()) {
+    call_dropout();
+  } else if (c10::GradMode::is_enabled()) {
+    op_->callBoxed(stack_);
+  } else {
     // Nothing is recorded for backward, so the layer that would do it is passed by. The layer that
     // tracks views and versions stays: weights that change must be seen to change.
     const at::AutoDispatchBelowAutograd below_autograd;
@@ -416,11 +437,36 @@ void Kernel::call(const Graph& graph, Slots& slots, std::int64_t batch) {
   stack_.clear();
 }
 
-void Kernel::run_opaque(Slots& slots, std::int64_t batch) {
-  std::vector<at::Tensor> inputs;
-  for (const int slot : operands_[0].slots) {
-    inputs.push_back(slots[static_cast<std::size_t>(slot)].toTensor());
+bool Kernel::draws_dropout() const {
+  const double p = stack_[1].toDouble();
+  return stack_[2].toBool() && p > 0 && p < 1 && stack_[0].toTensor().numel() > 0;
+}
+
+// As PyTorch's own: a mask of zeros and of 1 / (1 - p).
+void Kernel::call_dropout() {
+  const at::Tensor input = stack_[0].toTensor();
+  const double kept = 1 - stack_[1].toDouble();
+  at::Tensor mask;
+  {
+    const c10::AutoGradMode no_grad(false);
+    mask = at::empty_like(input);
+    mask.bernoulli_(kept, generator());
+    mask.div_(kept);
   }
+  stack_.clear();
+  stack_.emplace_back(input.mul(mask));
+}
+
+std::vector<at::Tensor> Kernel::block_arguments(const Slots& slots) const {
+  std::vector<at::Tensor> out;
+  for (const int slot : operands_[0].slots) {
+    out.push_back(slots[static_cast<std::size_t>(slot)].toTensor());
+  }
+  return out;
+}
+
+void Kernel::run_opaque(Slots& slots, std::int64_t batch) {
+  const std::vector<at::Tensor> inputs = block_arguments(slots);
   std::vector<at::Tensor> results = opaque_(inputs, batch);
   if (results.size() != outputs_.size()) {
     throw Error(

@@ -48,6 +48,14 @@ class Kernel {
   // `graph` is the one it was made from. `batch` is a micro-batch of `whole`, or all of it.
   void run(const Graph& graph, Slots& slots, std::int64_t batch, std::int64_t whole);
 
+  // For others to call the operator themselves: its handle, null for an opaque block, and the
+  // arguments that it would get. Last uses are moved out of `slots`.
+  const c10::OperatorHandle* op() const { return op_ ? &*op_ : nullptr; }
+  std::vector<c10::IValue> arguments(const Graph& graph, Slots& slots, std::int64_t batch);
+  // The same for an opaque block: its tensors, which stay in `slots`, and the block itself.
+  std::vector<at::Tensor> block_arguments(const Slots& slots) const;
+  const OpaqueCall& block() const { return opaque_; }
+
   NodeId node() const { return node_; }
   // From now on it sees to it that memory is shared as it would be for the whole batch.
   void watch_sharing(const Graph& graph, const std::vector<int>& slot_of) {
@@ -85,9 +93,14 @@ class Kernel {
   void set_batch(std::int64_t batch);
   void fit_strides(const Graph& graph, std::int64_t batch);
   void push(const Operand& operand, Slots& slots);
+  void gather(const Graph& graph, Slots& slots, std::int64_t batch);  // arguments into stack_
   void store(Slots& slots);
   void call(const Graph& graph, Slots& slots, std::int64_t batch);
   void run_opaque(Slots& slots, std::int64_t batch);
+  // On a host dropout draws from the kernel's own generator, the numbers that it would draw from
+  // PyTorch's with the same seed: stages need not queue for that one.
+  bool draws_dropout() const;
+  void call_dropout();
   void check_aliases(const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& results) const;
 
@@ -106,6 +119,7 @@ class Kernel {
   std::vector<c10::IValue> constants_;
   std::vector<BatchConstant> batch_constants_;
   std::optional<std::uint32_t> generator_;  // the constant that takes a generator
+  bool dropout_ = false;                    // on a host; generator_ is beside its arguments
   std::int64_t bound_batch_ = -1;
   std::vector<int> outputs_;  // slots; -1: nobody wants it
   bool single_output_ = false;

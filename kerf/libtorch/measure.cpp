@@ -2,34 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/measure.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
-#include <thread>
+#include <memory>
 
 #include "kerf/base/interrupt.h"
-#include "kerf/libtorch/random.h"
+#include "kerf/graph/train_mode.h"
+#include "kerf/libtorch/measure_steps.h"
+#include "kerf/libtorch/neighbours.h"
 #include "kerf/libtorch/torch_backend.h"
 #include "kerf/libtorch/torch_stage.h"
+#include "kerf/profile/saved/saved.h"
 
 namespace kerf {
 namespace {
-
-struct Quartiles {
-  double low = 0;
-  double median = 0;
-  double high = 0;
-};
-
-Quartiles quartiles(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const auto at = [&](double share) {
-    return samples[static_cast<std::size_t>(share * static_cast<double>(samples.size() - 1) + 0.5)];
-  };
-  return {at(0.25), at(0.5), at(0.75)};
-}
 
 // The whole graph as one stage.
 Plan whole_plan(const Graph& graph, const Cluster& cluster, DeviceId device) {
@@ -72,73 +63,43 @@ class WrittenTensors {
   std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
 };
 
-// The caller's tensors stay as they are: inputs that the model writes are copied, those that share
-// one memory together.
-std::vector<at::Tensor> own_inputs(const Graph& graph, std::vector<at::Tensor> inputs) {
+// Tensors that the model writes are copied, those that share one memory together; the others stay.
+// `items`: what the tensors are for, inputs or weights of the graph.
+template <class Items>
+std::vector<at::Tensor> own_written(const Graph& graph, const Items& items,
+                                    std::vector<at::Tensor> tensors) {
   std::map<const void*, at::Tensor> copies;  // memory -> its copy, as bytes of one dimension
   const c10::AutoGradMode no_grad(false);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const StorageId storage = graph.value(graph.inputs()[i].value).storage;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StorageId storage = graph.value(items[i].value).storage;
     if (!storage.valid() || !graph.is_written(storage)) continue;
-    at::Tensor& input = inputs[i];
-    const void* const memory = input.storage().data();
+    at::Tensor& tensor = tensors[i];
+    const void* const memory = tensor.storage().data();
     const auto [copy, is_new] = copies.try_emplace(memory);
     if (is_new) {
       const auto elements =
-          static_cast<std::int64_t>(input.storage().nbytes() / input.element_size());
-      copy->second = input.detach().as_strided({elements}, {1}, 0).clone();
+          static_cast<std::int64_t>(tensor.storage().nbytes() / tensor.element_size());
+      copy->second = tensor.detach().as_strided({elements}, {1}, 0).clone();
     }
     at::Tensor& whole = copy->second;
-    if (whole.scalar_type() != input.scalar_type()) whole = whole.view(input.scalar_type());
-    input = whole.as_strided(input.sizes(), input.strides(), input.storage_offset());
+    if (whole.scalar_type() != tensor.scalar_type()) whole = whole.view(tensor.scalar_type());
+    tensor = whole.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   }
-  return inputs;
+  return tensors;
 }
 
-// Passes over the graph until the total settles or the budget is spent.
-std::vector<std::vector<double>> sample(TorchStage& stage, TorchRun& run, WrittenTensors& written,
-                                        const MeasureOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<std::vector<double>> passes;
-  std::vector<double> totals;
-  std::vector<double> step_ns;
-  const auto pass = [&] {
-    written.restore();
-    stage.run_timed(run, step_ns);
-  };
-  for (int i = 0; i < options.warmup; ++i) pass();
-  while (static_cast<int>(passes.size()) < options.max_passes) {
-    pass();
-    passes.push_back(step_ns);
-    double total = 0;
-    for (const double ns : step_ns) total += ns;
-    totals.push_back(total);
-    if (static_cast<int>(passes.size()) < options.min_passes) continue;
-    const Quartiles q = quartiles(totals);
-    if (q.high - q.low <= options.spread * q.median) break;
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    if (spent.count() > options.budget_seconds) break;
-  }
-  return passes;
-}
-
-Profile to_profile(const Graph& graph, const std::string& kind, std::int64_t batch,
-                   const std::vector<std::vector<double>>& passes) {
+// With the bytes that follow from shapes.
+Profile sizes_alone(const Graph& graph, const std::string& kind, std::int64_t batch,
+                    bool training) {
   Profile profile;
   profile.graph_hash = graph.hash();
   profile.device_kind = kind;
   profile.batch = batch;
+  profile.training = training;
   profile.source = Source::measured;
-  std::vector<double> samples(passes.size());
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-    NodeCost cost = node_sizes(graph, NodeId(n), batch);
-    for (std::size_t p = 0; p < passes.size(); ++p) samples[p] = passes[p][n];
-    const Quartiles q = quartiles(samples);
-    cost.forward = {q.median};
-    cost.forward_spread = {q.high - q.low};
-    cost.samples = static_cast<int>(passes.size());
-    cost.source = Source::measured;
-    profile.nodes.push_back(cost);
+    profile.nodes.push_back(node_sizes(graph, NodeId(n), batch));
+    profile.nodes.back().source = Source::measured;
   }
   return profile;
 }
@@ -166,44 +127,139 @@ void run_on_own_thread(const std::function<void()>& work) {
   done.get();
 }
 
+// A device with the whole graph on it. Made by the caller's thread, used by one of its own.
+class Seat {
+ public:
+  // The caller's inputs stay as they are; weights are written, and put back by `restore`.
+  Seat(const Graph& graph, const Cluster& cluster, DeviceId device, std::vector<at::Tensor> weights,
+       const std::vector<at::Tensor>& inputs, std::int64_t batch, const OpaqueCalls& opaque)
+      : graph_(graph),
+        cluster_(cluster),
+        device_(device),
+        opaque_(opaque),
+        inputs_(own_written(graph, graph.inputs(), inputs)),
+        written_(graph, weights, inputs_),
+        backend_(graph, cluster, std::move(weights), opaque),
+        programs_(compile_programs(graph, whole_plan(graph, cluster, device))),
+        on_caller_(backend_.runs_on_caller(device)),
+        run_(cluster.num_devices(), on_caller_) {
+    run_.batches = {batch};
+    run_.inputs = {inputs_};
+    if (!on_caller_) backend_.mark_inputs(run_);
+  }
+
+  // The thread that would run a single stage here: host memory, say, costs more on another.
+  bool on_caller() const { return on_caller_; }
+  c10::Device torch_device() const { return backend_.torch_device(device_); }
+  void restore() { written_.restore(); }
+
+  // Calls `use` with the loaded graph, on this thread.
+  void with_stage(const std::function<void(const MeasuredStage&)>& use) {
+    if (!on_caller_) backend_.start_worker(device_);
+    backend_.enter(run_, device_);
+    try {
+      TorchStage stage(graph_, programs_[0], cluster_.device(device_), backend_.weights(), opaque_);
+      use({graph_, stage, run_, torch_device(), [&] { restore(); }});
+    } catch (...) {
+      backend_.leave(run_, device_);
+      throw;
+    }
+    backend_.leave(run_, device_);
+  }
+
+ private:
+  const Graph& graph_;
+  const Cluster& cluster_;
+  DeviceId device_;
+  const OpaqueCalls& opaque_;
+  std::vector<at::Tensor> inputs_;
+  WrittenTensors written_;
+  TorchBackend backend_;
+  std::vector<Program> programs_;
+  bool on_caller_;
+  TorchRun run_;
+};
+
+bool is_core_of(const Device& device, int core) {
+  return std::find(device.cores.begin(), device.cores.end(), core) != device.cores.end();
+}
+
+// CPU devices with cores of their own, beside a CPU device.
+std::vector<DeviceId> neighbours_of(const Cluster& cluster, DeviceId measured) {
+  std::vector<DeviceId> out;
+  const Device& own = cluster.device(measured);
+  if (!own.host) return out;
+  for (std::size_t d = 0; d < cluster.num_devices(); ++d) {
+    const Device& other = cluster.devices[d];
+    const bool apart = std::none_of(other.cores.begin(), other.cores.end(),
+                                    [&](int core) { return is_core_of(own, core); });
+    if (other.host && !other.cores.empty() && apart) out.emplace_back(d);
+  }
+  return out;
+}
+
+bool has_blocks(const Graph& graph) {
+  const std::vector<Node>& nodes = graph.nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node& node) { return node.op == "opaque"; });
+}
+
 }  // namespace
 
 Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
                 std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                 std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options) {
-  const std::vector<at::Tensor> copied = own_inputs(graph, inputs);
-  WrittenTensors written(graph, weights, copied);
-  const Plan plan = whole_plan(graph, cluster, device);
-  TorchBackend backend(graph, cluster, std::move(weights), opaque);
-  const std::vector<Program> programs = compile_programs(graph, plan);
-  TorchRun run(cluster.num_devices());
-  run.batches = {batch};
-  run.inputs = {copied};
-  run.seed = draw_seed();
-  backend.mark_inputs(run);
-
-  // With the device's cores, as a worker would run it.
-  std::vector<std::vector<double>> passes;
+  if (options.training) check_train_mode(graph, "libtorch.measure");
+  Profile profile = sizes_alone(graph, cluster.device(device).kind, batch, options.training);
+  std::vector<DeviceId> beside = neighbours_of(cluster, device);
+  if (!beside.empty() && has_blocks(graph)) {
+    profile.notes.push_back(
+        "measured while the other CPU devices were idle: opaque blocks cannot run beside each "
+        "other");
+    beside.clear();
+  }
+  std::vector<std::unique_ptr<Seat>> seats;
+  for (const DeviceId other : beside) {
+    seats.push_back(std::make_unique<Seat>(graph, cluster, other,
+                                           own_written(graph, graph.weights(), weights), inputs,
+                                           batch, opaque));
+  }
+  Seat seat(graph, cluster, device, std::move(weights), inputs, batch, opaque);
+  if (options.training) {  // by the rules: autograd does not say what it keeps
+    const SavedSets sets = find_saved(graph, batch, !seat.torch_device().is_cpu());
+    const std::vector<Bytes> saved = saved_alone(graph, sets, batch);
+    for (std::size_t n = 0; n < saved.size(); ++n) profile.nodes[n].saved = saved[n];
+  }
+  std::vector<Neighbours::Work> works;
+  for (const auto& other : seats) {
+    works.emplace_back([&](Neighbours::Gate& gate) {
+      other->with_stage(
+          [&](const MeasuredStage& stage) { keep_busy(stage, options.training, gate); });
+    });
+  }
+  const auto work = [&] {
+    Neighbours neighbours(std::move(works));
+    seat.with_stage([&](const MeasuredStage& measured) {
+      (options.training ? measure_training : measure_forward)(measured, options, neighbours,
+                                                              profile);
+    });
+    neighbours.check();
+  };
   std::exception_ptr failure;
   try {
-    run_on_own_thread([&] {
-      backend.start_worker(device);
-      backend.enter(run, device);
-      try {
-        TorchStage stage(graph, programs[0], cluster.device(device), backend.weights(), opaque);
-        passes = sample(stage, run, written, options);
-      } catch (...) {
-        run.adoptions[device.index()].reset();
-        throw;
-      }
-      backend.leave(run, device);
-    });
+    if (seat.on_caller()) {
+      const c10::InferenceMode no_inference_mode(false);
+      const c10::AutoGradMode no_grad(false);
+      work();
+    } else {
+      run_on_own_thread(work);
+    }
   } catch (...) {
     failure = std::current_exception();
   }
-  written.restore();
+  seat.restore();
   if (failure) std::rethrow_exception(failure);
-  return to_profile(graph, cluster.device(device).kind, batch, passes);
+  return profile;
 }
 
 }  // namespace kerf

@@ -7,7 +7,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
 #include "kerf/libtorch/storage.h"
+#include "kerf/libtorch/streams.h"
 
 namespace kerf {
 namespace {
@@ -81,10 +81,6 @@ std::vector<std::uint64_t> settings_now(c10::Device device) {
     number(enabled ? at::autocast::get_autocast_dtype(type) : at::kFloat);
   }
   return out;
-}
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
 // A tensor of this form that recordings may read: dense, in the order of dimensions it has.

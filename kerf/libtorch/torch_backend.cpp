@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/convert.h"
@@ -100,10 +102,30 @@ void TorchBackend::mark_inputs(TorchRun& run) const {
   }
 }
 
+void TorchBackend::record_memory(TorchRun& run) {
+  run.memory = MemoryRecord::start(devices_, run.start);
+  if (!run.memory) return;
+  std::set<std::pair<DeviceId, const void*>> counted;
+  for (const TorchStage* stage : stages_) {
+    const DeviceId device = stage->program().device;
+    for (const ValueId id : stage->program().weights) {
+      const at::Tensor& weight = weights_.on(graph_.value(id).position, torch_device(device));
+      if (!counted.emplace(device, weight.storage().unsafeGetStorageImpl()).second) continue;
+      const auto bytes = static_cast<std::int64_t>(weight.storage().nbytes());
+      run.memory->add(device, MemoryKind::weights, {bytes});
+    }
+  }
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    const std::int64_t bytes = recorded_bytes(DeviceId{d});
+    if (bytes > 0) run.memory->add(DeviceId{d}, MemoryKind::workspace, {bytes});
+  }
+}
+
 void TorchBackend::enter(BackendRun& backend_run, DeviceId device) {
   auto& run = static_cast<TorchRun&>(backend_run);
   const std::size_t d = device.index();
   if (run.caller) run.adoptions[d] = std::make_unique<CallerState::Adoption>(*run.caller);
+  run.listening[d].emplace(run.memory, device);
   const c10::Device target = torch_device(device);
   if (target.is_cpu()) return;
   const VirtualGuardImpl guard(target.type());
@@ -121,9 +143,21 @@ void TorchBackend::enter(BackendRun& backend_run, DeviceId device) {
 void TorchBackend::leave(BackendRun& backend_run, DeviceId device) {
   auto& run = static_cast<TorchRun&>(backend_run);
   const std::size_t d = device.index();
+  if (run.training != nullptr && run.caller && !devices_[d].is_cpu()) {
+    run.work_done[d] = std::make_shared<c10::Event>(devices_[d].type());
+    run.work_done[d]->record(VirtualGuardImpl(devices_[d].type()).getStream(devices_[d]));
+  }
   if (run.restore[d]) VirtualGuardImpl(run.restore[d]->type()).setDevice(*run.restore[d]);
   run.restore[d].reset();
+  run.listening[d].reset();
   run.adoptions[d].reset();
+}
+
+void TorchBackend::wait_for_workers(const TorchRun& run) const {
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    if (!run.work_done[d]) continue;
+    run.work_done[d]->block(VirtualGuardImpl(devices_[d].type()).getStream(devices_[d]));
+  }
 }
 
 }  // namespace kerf

@@ -45,6 +45,11 @@ class TorchBackend : public Backend {
   // Notes on the caller's thread what its streams have to finish before workers may read `run`'s
   // inputs.
   void mark_inputs(TorchRun& run) const;
+  // Makes the caller's streams wait for what the workers of a training step have queued.
+  void wait_for_workers(const TorchRun& run) const;
+  // From now on the run records what it has in memory: weights of the device's stages, recordings,
+  // and what is allocated. Not where a profiler of the caller listens.
+  void record_memory(TorchRun& run);
 
  private:
   Graph graph_;

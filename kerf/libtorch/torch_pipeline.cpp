@@ -4,6 +4,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -60,7 +61,7 @@ TorchPipeline::TorchPipeline(const Graph& graph, const Plan& plan, std::vector<a
     random_ = random_ || node.random;
     for (const Autocast& state : node.autocast) autocast_ = autocast_ || state.enabled;
   }
-  if (plan.n_microbatches > 1) rules();
+  if (plan.n_microbatches > 1 && !plan.training) rules();
 }
 
 const std::vector<OutputRule>& TorchPipeline::rules() {
@@ -156,9 +157,27 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
   // Tensors made in inference mode have no version to count: they are written below where it is.
   std::optional<at::AutoDispatchBelowADInplaceOrView> below;
   if (writes_inference_tensors(inputs)) below.emplace();
-  backend_.weights().prepare_run();
+  TorchRun run(plan().cluster.num_devices(), executor_.runs_on_caller());
+  prepare(inputs, n_microbatches, run);
+  if (record) backend_.record_memory(run);
   Result result;
-  result.batch = check_shapes(inputs);
+  result.batch = run.whole;
+  if (run.batches.size() > 1) rules();
+  Executor::Result executed =
+      executor_.run(turn, run, static_cast<int>(run.batches.size()), record);
+  if (autocast_ || uses_autocast()) clear_autocast_cache();
+  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+    result.outputs.push_back(output(i, executed, run, inputs));
+    recount_result(result.outputs.back(), run);
+  }
+  if (record) result.timeline = make_timeline(std::move(executed.events), run);
+  return result;
+}
+
+void TorchPipeline::prepare(const std::vector<at::Tensor>& inputs, int n_microbatches,
+                            TorchRun& run) {
+  backend_.weights().prepare_run();
+  run.whole = check_shapes(inputs);
   if (n_microbatches > 1 && graph_.is_static()) {
     throw Error(
         ErrorKind::invalid_argument,
@@ -166,33 +185,240 @@ TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, 
                     "expected 1; trace the model with a batch that can change",
                     n_microbatches));
   }
-  check_conditions(graph_.conditions(), result.batch, n_microbatches, "[libtorch.pipeline]");
-  TorchRun run(plan().cluster.num_devices(), executor_.runs_on_caller());
-  run.batches = n_microbatches > 1 ? micro_batch_sizes(result.batch, n_microbatches)
-                                   : std::vector<std::int64_t>{result.batch};
-  if (run.batches.size() > 1) rules();
-  run.whole = result.batch;
+  check_conditions(graph_.conditions(), run.whole, n_microbatches, "[libtorch.pipeline]");
+  run.batches = n_microbatches > 1 ? micro_batch_sizes(run.whole, n_microbatches)
+                                   : std::vector<std::int64_t>{run.whole};
   check_memory(inputs, run);
   split(inputs, run);
   if (random_) run.seed = draw_seed();
   if (!executor_.runs_on_caller()) backend_.mark_inputs(run);
+}
 
-  Executor::Result executed =
-      executor_.run(turn, run, static_cast<int>(run.batches.size()), record);
+Timeline TorchPipeline::make_timeline(std::vector<Event> events, const TorchRun& run) const {
+  Timeline timeline;
+  timeline.origin = "measured";
+  timeline.graph_hash = graph_.hash();
+  for (const Device& device : plan().cluster.devices) timeline.devices.push_back(device.name);
+  timeline.num_stages = static_cast<int>(plan().num_stages());
+  timeline.n_microbatches = static_cast<int>(run.batches.size());
+  timeline.events = std::move(events);
+  if (run.memory) timeline.memory = run.memory->curves();
+  return timeline;
+}
+
+// A weight that was frozen when the plan was made has no backward in it.
+void TorchPipeline::check_trained() {
+  for (std::size_t w = 0; w < graph_.weights().size(); ++w) {
+    const Weight& weight = graph_.weights()[w];
+    const at::Tensor& tensor = backend_.weights().original(w);
+    if (!tensor.requires_grad() || graph_.value(weight.value).requires_grad) continue;
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.train] weight '{}' requires a gradient and did not when the "
+                            "model was traced; expected no more trained weights than then; trace "
+                            "and plan again, or set requires_grad_(False)",
+                            weight.names[0]));
+  }
+}
+
+std::vector<double> TorchPipeline::shares(const Training& training, const TorchRun& run) const {
+  const std::size_t count = run.batches.size();
+  if (training.reduction == Training::Reduction::sum) return std::vector<double>(count, 1.0);
+  std::vector<double> out = training.weights;
+  if (out.empty()) out.assign(run.batches.begin(), run.batches.end());
+  if (out.size() != count) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.train] {} weights for {} micro-batches; expected one each",
+                            out.size(), count));
+  }
+  double total = 0;
+  for (const double weight : out) total += weight;
+  if (count == 1) return {1.0};  // a static batch has no size
+  if (!(total > 0)) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.train] the weights of the micro-batches add up to {}; "
+                            "expected more than 0; give a batch with something to learn from",
+                            total));
+  }
+  for (double& weight : out) weight /= total;
+  return out;
+}
+
+namespace {
+
+// Buffers that the model writes, to be put back when a step fails.
+class WrittenBuffers {
+ public:
+  WrittenBuffers(const Graph& graph, const WeightStore& weights) {
+    for (std::size_t w = 0; w < graph.weights().size(); ++w) {
+      if (!graph.is_written(graph.value(graph.weights()[w].value).storage)) continue;
+      const at::Tensor tensor = weights.original(w).detach();
+      kept_.emplace_back(tensor, tensor.clone());
+    }
+  }
+  void restore() {
+    for (auto& [tensor, copy] : kept_) tensor.copy_(copy);
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
+
+// Opaque blocks use the model's own parameters, and autograd adds to their gradients while a step
+// runs. What was there is put aside: it comes back with the step's success, or without it.
+class BlockGradients {
+ public:
+  BlockGradients(const Graph& graph, const WeightStore& weights) {
+    std::map<std::size_t, NodeId> users;  // by weight: the last
+    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+      if (graph.node(NodeId{n}).op != "opaque") continue;
+      for (const ValueId id : graph.inputs_of(NodeId{n})) {
+        const Value& value = graph.value(id);
+        if (value.origin == Origin::weight) users[value.position] = NodeId{n};
+      }
+    }
+    for (const auto& [weight, user] : users) {
+      const at::Tensor& tensor = weights.original(weight);
+      if (!tensor.requires_grad()) continue;
+      kept_.push_back({{weight, user, tensor}, tensor.grad()});
+      tensor.mutable_grad() = at::Tensor();
+    }
+  }
+  ~BlockGradients() { take(); }
+  BlockGradients(const BlockGradients&) = delete;
+  BlockGradients& operator=(const BlockGradients&) = delete;
+
+  // What the step has added, as leaves of their weights; parameters have their own gradients again.
+  std::vector<WeightLeaf> take() {
+    std::vector<WeightLeaf> out;
+    for (auto& [own, before] : kept_) {
+      if (own.tensor.grad().defined()) {
+        out.push_back({own.weight, own.user, own.tensor.detach()});
+        out.back().tensor.mutable_grad() = own.tensor.grad();
+      }
+      own.tensor.mutable_grad() = before;
+    }
+    kept_.clear();
+    return out;
+  }
+
+ private:
+  struct Kept {
+    WeightLeaf own;
+    at::Tensor before;
+  };
+  std::vector<Kept> kept_;
+};
+
+at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) {
+  return sum.defined() ? sum.add(part.to(sum.device(), part.scalar_type())) : part;
+}
+
+}  // namespace
+
+TorchPipeline::Trained TorchPipeline::train(const std::vector<at::Tensor>& inputs,
+                                            int n_microbatches, const Training& training,
+                                            bool record) {
+  Turn turn(executor_.turns());
+  const c10::InferenceMode no_inference_mode(false);
+  const c10::AutoGradMode no_grad(false);
+  check_trained();
+  TorchRun run(plan().cluster.num_devices(), executor_.runs_on_caller());
+  prepare(inputs, n_microbatches, run);
+  if (record) backend_.record_memory(run);
+  TrainingStep step(plan().num_stages(), run.batches.size());
+  step.loss = training.loss;
+  if (!step.loss) step.loss_value = loss_value(training.loss_output);
+  step.shares = shares(training, run);
+  step.apart = schedule_kind(plan().schedule).apart;
+  for (const at::Tensor& input : inputs) step.wanted.push_back(input.requires_grad());
+  run.training = &step;
+  WrittenBuffers buffers(graph_, backend_.weights());
+  BlockGradients blocks(graph_, backend_.weights());
+  Trained out;
+  try {
+    Executor::Result executed =
+        executor_.train(turn, run, static_cast<int>(run.batches.size()), record);
+    backend_.wait_for_workers(run);
+    for (std::size_t m = 0; m < step.losses.size(); ++m) {
+      const double share = step.shares[m];
+      out.loss = sum_of(out.loss, share == 1.0 ? step.losses[m] : step.losses[m].mul(share));
+    }
+    out.input_gradients = input_gradients(step, run);
+    if (record) out.timeline = make_timeline(std::move(executed.events), run);
+    add_gradients(step, blocks.take());
+  } catch (...) {
+    buffers.restore();
+    if (autocast_ || uses_autocast()) clear_autocast_cache();
+    throw;
+  }
   if (autocast_ || uses_autocast()) clear_autocast_cache();
-  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
-    result.outputs.push_back(output(i, executed, run, inputs));
+  return out;
+}
+
+ValueId TorchPipeline::loss_value(std::size_t output) const {
+  const GraphOutput& found = graph_.outputs().at(output);
+  const auto* const id = found.leaf.find<ValueId>();
+  if (id != nullptr && graph_.value(*id).origin == Origin::node && !graph_.value(*id).scalar) {
+    return *id;
   }
-  if (record) {
-    Timeline& timeline = result.timeline.emplace();
-    timeline.origin = "measured";
-    timeline.graph_hash = graph_.hash();
-    for (const Device& device : plan().cluster.devices) timeline.devices.push_back(device.name);
-    timeline.num_stages = static_cast<int>(plan().num_stages());
-    timeline.n_microbatches = static_cast<int>(run.batches.size());
-    timeline.events = std::move(executed.events);
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[libtorch.train] output '{}' is no tensor that the model computes; "
+                          "expected its loss; name another output, or give loss_fn=",
+                          found.path));
+}
+
+// Users from the last to the first, as autograd adds up in one graph. Nothing is written before all
+// sums are there.
+void TorchPipeline::add_gradients(const TrainingStep& step, const std::vector<WeightLeaf>& blocks) {
+  std::map<std::size_t, std::vector<const WeightLeaf*>> by_weight;
+  for (const WeightLeaf& leaf : blocks) by_weight[leaf.weight].push_back(&leaf);
+  for (const TrainingStep::OfStage& stage : step.stages) {
+    for (const WeightLeaf& leaf : stage.leaves) {
+      if (leaf.tensor.grad().defined()) by_weight[leaf.weight].push_back(&leaf);
+    }
   }
-  return result;
+  std::vector<std::pair<at::Tensor, at::Tensor>> sums;  // weight and gradient
+  for (auto& [weight, leaves] : by_weight) {
+    std::sort(leaves.begin(), leaves.end(),
+              [](const WeightLeaf* a, const WeightLeaf* b) { return a->user > b->user; });
+    const at::Tensor& tensor = backend_.weights().original(weight);
+    at::Tensor sum;
+    for (const WeightLeaf* leaf : leaves) sum = sum_of(sum, leaf->tensor.grad());
+    sums.emplace_back(tensor, sum.to(tensor.device(), tensor.scalar_type()));
+  }
+  for (auto& [weight, sum] : sums) {
+    at::Tensor& gradient = weight.mutable_grad();
+    if (!gradient.defined()) {
+      gradient = sum;
+    } else if (gradient.is_sparse() && !sum.is_sparse()) {
+      gradient = sum.add(gradient);
+    } else {
+      gradient.add_(sum);
+    }
+  }
+}
+
+std::vector<at::Tensor> TorchPipeline::input_gradients(const TrainingStep& step,
+                                                       const TorchRun& run) const {
+  std::vector<at::Tensor> out(graph_.inputs().size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!step.wanted[i]) continue;
+    std::vector<at::Tensor> parts(run.batches.size());
+    for (std::size_t m = 0; m < parts.size(); ++m) {
+      for (auto stage = step.stages.rbegin(); stage != step.stages.rend(); ++stage) {
+        for (const InputGradient& found : stage->input_gradients[m]) {
+          if (found.input == i) parts[m] = sum_of(parts[m], found.gradient);
+        }
+      }
+      if (!parts[m].defined()) parts[m] = at::zeros_like(run.inputs[m][i]);
+    }
+    if (input_dims_[i].dim >= 0) {
+      out[i] = parts.size() == 1 ? parts[0] : at::cat(parts, input_dims_[i].dim);
+    } else {
+      for (const at::Tensor& part : parts) out[i] = sum_of(out[i], part);
+    }
+  }
+  return out;
 }
 
 bool TorchPipeline::uses_autocast() const {
@@ -234,6 +460,9 @@ c10::IValue TorchPipeline::output(std::size_t index, const Executor::Result& res
 
   const OutputRule& rule = rules()[index];
   if (rule.join == Join::whole) return fetch(result.parcels[0][id->index()]);
+  // What is joined lies where the first part was made.
+  const MemoryRecord::Scope joining(
+      run.memory, static_cast<const TorchParcel&>(*result.parcels[0][id->index()]).device);
   std::vector<at::Tensor> parts;
   for (const auto& parcels : result.parcels)
     parts.push_back(fetch(parcels[id->index()]).toTensor());

@@ -13,16 +13,19 @@
 
 #include "kerf/libtorch/input_memory.h"
 #include "kerf/libtorch/torch_backend.h"
+#include "kerf/libtorch/training_step.h"
 #include "kerf/plan/timeline.h"
 #include "kerf/runtime/batching.h"
 #include "kerf/runtime/executor.h"
 
 namespace kerf {
 
-// A plan that runs: whole batches in, whole results out. Inference; weights are the model's own.
+// A plan that runs: whole batches in, whole results out; weights are the model's own. A plan of
+// training trains, too.
 //
 //   TorchPipeline pipeline(graph, plan, weights, {}, {});
 //   auto result = pipeline.run({ids}, /*n_microbatches=*/4);
+//   auto step = pipeline.train({ids}, /*n_microbatches=*/4, {.loss_output = 0});
 //
 // Immutable after construction but for replace_weights; calls from several threads are served one
 // after the other.
@@ -52,6 +55,27 @@ class TorchPipeline {
   // traced one; Error(run_failed) when a stage fails, after which the pipeline can be called again.
   Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
 
+  // What a training step is for.
+  struct Training {
+    LossCall loss;                // of each micro-batch, from the model's results; or
+    std::size_t loss_output = 0;  // the output of the graph that is the loss, where `loss` is empty
+    // How the losses of micro-batches make that of the batch. Mean: by `weights`, one for each
+    // micro-batch, or by their samples where there are none. Sum: added up.
+    enum class Reduction : std::uint8_t { mean, sum } reduction = Reduction::mean;
+    std::vector<double> weights;
+  };
+  struct Trained {
+    at::Tensor loss;                          // of the batch, without history
+    std::vector<at::Tensor> input_gradients;  // by input; undefined where none was asked for
+    std::optional<Timeline> timeline;
+  };
+  // Forward and backward of one batch; gradients are added to those of the weights. Inputs that
+  // require a gradient get theirs returned. Throws as `run` does; gradients and buffers are then as
+  // they were. Throws Error(invalid_argument) for a weight that requires a gradient and did not
+  // when it was traced, and for losses that are no number.
+  Trained train(const std::vector<at::Tensor>& inputs, int n_microbatches, const Training& training,
+                bool record = false);
+
   // Throws as `run` does, with the plan's micro-batches, for bad shapes and strides of inputs.
   void check_inputs(const std::vector<at::Tensor>& inputs) const;
 
@@ -66,6 +90,14 @@ class TorchPipeline {
   // The batch size of a call, 0 for a static graph.
   std::int64_t check_shapes(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
+  // Checks the inputs of a call, and cuts them into micro-batches.
+  void prepare(const std::vector<at::Tensor>& inputs, int n_microbatches, TorchRun& run);
+  void check_trained();
+  ValueId loss_value(std::size_t output) const;
+  std::vector<double> shares(const Training& training, const TorchRun& run) const;
+  void add_gradients(const TrainingStep& step, const std::vector<WeightLeaf>& blocks);
+  std::vector<at::Tensor> input_gradients(const TrainingStep& step, const TorchRun& run) const;
+  Timeline make_timeline(std::vector<Event> events, const TorchRun& run) const;
   bool writes_inference_tensors(const std::vector<at::Tensor>& inputs);
   c10::IValue output(std::size_t index, const Executor::Result& result, const TorchRun& run,
                      const std::vector<at::Tensor>& inputs);

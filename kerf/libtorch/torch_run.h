@@ -13,10 +13,13 @@
 #include <vector>
 
 #include "kerf/libtorch/kernel.h"
+#include "kerf/libtorch/memory_record.h"
 #include "kerf/libtorch/modes.h"
 #include "kerf/runtime/backend.h"
 
 namespace kerf {
+
+struct TrainingStep;
 
 // A tensor (or scalar) of one micro-batch, and when it is ready on its device.
 struct TorchParcel : Parcel {
@@ -25,6 +28,7 @@ struct TorchParcel : Parcel {
   c10::IValue value;
   DeviceId device;
   std::shared_ptr<c10::Event> ready;  // null on devices without streams
+  bool needs_gradient = false;        // training: its maker takes one
 };
 
 // What one task of a run holds while it runs.
@@ -38,7 +42,11 @@ struct Frame {
 struct TorchRun : BackendRun {
   // `on_caller`: all work is done by the calling thread, on that thread's streams.
   explicit TorchRun(std::size_t num_devices, bool on_caller = false)
-      : inputs_ready(num_devices), adoptions(num_devices), restore(num_devices) {
+      : inputs_ready(num_devices),
+        work_done(num_devices),
+        adoptions(num_devices),
+        restore(num_devices),
+        listening(num_devices) {
     if (!on_caller) caller.emplace();
   }
 
@@ -52,12 +60,27 @@ struct TorchRun : BackendRun {
   // Work the caller had queued on each accelerator when it called; null where nobody has to wait.
   std::vector<std::shared_ptr<c10::Event>> inputs_ready;  // by device
 
+  // Training: what each worker had queued on its accelerator in the end; null where the caller did
+  // the work itself.
+  std::vector<std::shared_ptr<c10::Event>> work_done;  // by device
+
+  TrainingStep* training = nullptr;  // or the step that this is; outlives the run
+
   void make_room(std::size_t num_tasks) override { frames.resize(num_tasks); }
   std::vector<Frame> frames;  // by task: each touched by the worker that runs it
 
   // By device, each touched by its own worker.
   std::vector<std::unique_ptr<CallerState::Adoption>> adoptions;
   std::vector<std::optional<c10::Device>> restore;  // the device that was current before
+  std::vector<std::optional<MemoryRecord::Scope>> listening;
+
+  std::shared_ptr<MemoryRecord> memory;  // null: it is not recorded
 };
+
+// Memory of the run that the caller is given, when memory is recorded.
+inline void recount_result(const c10::IValue& value, const TorchRun& run) {
+  if (!run.memory || !value.isTensor() || !value.toTensor().has_storage()) return;
+  run.memory->recount(value.toTensor().storage().data(), MemoryKind::results);
+}
 
 }  // namespace kerf

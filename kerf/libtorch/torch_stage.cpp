@@ -4,7 +4,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +17,8 @@
 #include "kerf/libtorch/overlap.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/storage.h"
+#include "kerf/libtorch/streams.h"
+#include "kerf/libtorch/taped_stage.h"
 
 namespace kerf {
 namespace {
@@ -33,12 +34,6 @@ struct Emptied {
   Slots& slots;
   ~Emptied() { slots.clear(); }
 };
-
-bool has_streams(c10::Device device) { return !device.is_cpu(); }
-
-c10::Stream current_stream(c10::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
 
 c10::IValue on_device(c10::IValue value, c10::Device device) {
   if (!value.isTensor() || value.toTensor().device() == device) return value;
@@ -97,7 +92,10 @@ TorchStage::TorchStage(const Graph& graph, const Program& program, const Device&
   }
   num_slots_ = static_cast<std::size_t>(next);
   find_generators();
+  taped_ = std::make_unique<TapedStage>(*this);
 }
+
+TorchStage::~TorchStage() = default;
 
 void TorchStage::find_generators() {
   if (!graphs_.why_not().empty()) return;  // nothing is recorded
@@ -121,15 +119,20 @@ void TorchStage::seed_generators(const Work& work) {
   }
 }
 
-c10::IValue TorchStage::receive(const TorchParcel& parcel) const {
-  if (!parcel.value.isTensor()) return parcel.value;
-  const at::Tensor& tensor = parcel.value.toTensor();
+void TorchStage::wait_for(const TorchParcel& parcel) const {
   if (parcel.ready && has_streams(device_)) {
-    const c10::Stream stream = current_stream(device_);
-    parcel.ready->block(stream);
-    if (tensor.device() == device_) tensor.record_stream(stream);
+    parcel.ready->block(current_stream(device_));
   } else if (parcel.ready) {
     parcel.ready->synchronize();
+  }
+}
+
+c10::IValue TorchStage::receive(const TorchParcel& parcel) const {
+  if (!parcel.value.isTensor()) return parcel.value;
+  wait_for(parcel);
+  const at::Tensor& tensor = parcel.value.toTensor();
+  if (parcel.ready && has_streams(device_) && tensor.device() == device_) {
+    tensor.record_stream(current_stream(device_));
   }
   return tensor;
 }
@@ -144,25 +147,34 @@ std::vector<c10::IValue> TorchStage::places(const Work& work, std::span<const Pa
     const StorageId storage = graph_.value(graph_.inputs()[input].value).storage;
     out.emplace_back(graph_.is_written(storage) ? written_input(tensor, work.frame) : tensor);
   }
-  for (std::size_t i = 0; i < received.size(); ++i) {
-    const auto& parcel = static_cast<const TorchParcel&>(*received[i]);
-    const bool crosses = events != nullptr && parcel.device != program_.device;
-    const Nanoseconds start = crosses ? since(run.start) : Nanoseconds{};
-    out.push_back(receive(parcel));
-    if (!crosses) continue;
-    out.back() = on_device(out.back(), device_);  // so that the transfer can be timed
-    Event event;
-    event.kind = EventKind::transfer;
-    event.device = program_.device;
-    event.from = parcel.device;
-    event.stage = program_.stage;
-    event.microbatch = static_cast<int>(work.microbatch);
-    event.tensor = graph_.value(program_.received[i]).name;
-    event.bytes = graph_.value(program_.received[i]).bytes(work.batch());
-    event.start = start;
-    event.end = since(run.start);
-    events->push_back(std::move(event));
+  const Task task{program_.stage, static_cast<int>(work.microbatch), Phase::forward};
+  for (std::size_t i = program_.received.size(); i < received.size(); ++i) {
+    wait_for(static_cast<const TorchParcel&>(*received[i]));
   }
+  for (std::size_t i = 0; i < program_.received.size(); ++i) {
+    out.push_back(arrive(static_cast<const TorchParcel&>(*received[i]), program_.received[i], task,
+                         work, events));
+  }
+  return out;
+}
+
+c10::IValue TorchStage::arrive(const TorchParcel& parcel, ValueId value, const Task& task,
+                               const Work& work, std::vector<Event>* events) const {
+  if (events == nullptr || parcel.device == program_.device) return receive(parcel);
+  Event event;
+  event.kind = EventKind::transfer;
+  event.device = program_.device;
+  event.from = parcel.device;
+  event.stage = program_.stage;
+  event.microbatch = task.microbatch;
+  event.phase = task.phase;
+  event.tensor = graph_.value(value).name;
+  if (task.phase == Phase::backward) event.tensor.insert(0, "gradient of ");
+  event.bytes = graph_.value(value).bytes(work.batch());
+  event.start = since(work.run.start);
+  c10::IValue out = on_device(receive(parcel), device_);  // so that the transfer can be timed
+  event.end = since(work.run.start);
+  events->push_back(std::move(event));
   return out;
 }
 
@@ -186,11 +198,19 @@ at::Tensor TorchStage::written_input(const at::Tensor& tensor, Frame& frame) con
   return frame.written_inputs.back().second;
 }
 
-void TorchStage::bind(const Work& work, std::vector<c10::IValue>& places) {
+c10::IValue TorchStage::to_device(c10::IValue value) const {
+  return on_device(std::move(value), device_);
+}
+
+void TorchStage::bind_weights(const Work& work) {
   work.frame.slots.resize(num_slots_);
   for (const auto& [slot, weight] : weight_slots_) {
     work.at(slot) = weights_.on(weight, device_);
   }
+}
+
+void TorchStage::bind(const Work& work, std::vector<c10::IValue>& places) {
+  bind_weights(work);
   std::size_t next = 0;
   const auto put = [&](int slot) { work.at(slot) = on_device(std::move(places[next++]), device_); };
   for (const auto& [slot, input] : input_slots_) put(slot);
@@ -236,6 +256,36 @@ void TorchStage::fail(const Kernel& kernel, const Work& work, const std::string&
               fmt::format("[libtorch.run] stage {} on {} failed at {}: {}; its inputs were {}",
                           program_.stage.index(), device_name_, graph_.describe(kernel.node()),
                           first_lines(reason), kernel.describe_inputs(work.frame.slots)));
+}
+
+void TorchStage::fail_backward(std::size_t step, const Work& work,
+                               const std::exception& error) const {
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string reason =
+      first_lines(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+  const std::string where = step < kernels_.size()
+                                ? fmt::format("at {}", graph_.describe(kernels_[step].node()))
+                                : "before its first operator";
+  throw Error(ErrorKind::run_failed,
+              fmt::format("[libtorch.run] the backward of stage {} on {}, micro-batch {}, failed "
+                          "{}: {}",
+                          program_.stage.index(), device_name_, work.microbatch, where, reason));
+}
+
+void TorchStage::check_loss(const at::Tensor& loss) const {
+  const auto refuse = [](const std::string& found, std::string_view fix) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.train] the loss {}; expected one number that depends on the "
+                            "model's parameters; {}",
+                            found, fix));
+  };
+  if (!loss.defined() || loss.numel() != 1) {
+    refuse(fmt::format("is {}", loss.defined() ? describe(c10::IValue(loss)) : "nothing"),
+           "reduce it in loss_fn, with .mean() or .sum()");
+  }
+  if (!loss.requires_grad()) {
+    refuse("has no gradient", "compute it from the model's results, with gradients on");
+  }
 }
 
 void TorchStage::execute_step(std::size_t step, const Work& work) {
@@ -303,12 +353,28 @@ std::shared_ptr<c10::Event> TorchStage::mark_ready() const {
   return event;
 }
 
+void TorchStage::note_task(const Task& task, Nanoseconds start, const Work& work,
+                           const std::shared_ptr<c10::Event>& ready,
+                           std::vector<Event>* events) const {
+  if (events == nullptr) return;
+  if (ready) ready->synchronize();  // recording costs the overlap on accelerators
+  Event event;
+  event.device = program_.device;
+  event.stage = program_.stage;
+  event.microbatch = task.microbatch;
+  event.phase = task.phase;
+  event.start = start;
+  event.end = since(work.run.start);
+  events->push_back(std::move(event));
+}
+
 std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, const Task& task, TaskId id,
                                        std::span<const ParcelPtr> received,
                                        std::vector<Event>* events) {
   auto& run = static_cast<TorchRun&>(backend_run);
   Frame& frame = run.frames[id.index()];
-  const Work work{run, frame, static_cast<std::size_t>(task.microbatch)};
+  Work work{run, frame, static_cast<std::size_t>(task.microbatch)};
+  if (run.training != nullptr) return train(work, task, received, events);
   std::vector<c10::IValue> incoming = places(work, received, events);
   const Nanoseconds start = events != nullptr ? since(run.start) : Nanoseconds{};
   const StageGraphs::OneRun one{[&](std::vector<c10::IValue>& at) { return execute(work, at); },
@@ -319,42 +385,119 @@ std::vector<ParcelPtr> TorchStage::run(BackendRun& backend_run, const Task& task
                                 [&] { seed_generators(work); }, generators_};
   std::vector<c10::IValue> sends = graphs_.run(
       work.batch(), incoming, one, watches_sharing_ && run.batches.size() > 1 ? run.whole : 0);
-  // What the model wrote into copies belongs into the caller's tensors.
-  for (const auto& [original, copy] : frame.written_inputs) original.copy_(copy);
-  frame.written_inputs.clear();
+  return_written(frame);
   const std::shared_ptr<c10::Event> ready = mark_ready();
-  if (events != nullptr) {
-    if (ready) ready->synchronize();  // recording costs the overlap on accelerators
-    Event event;
-    event.device = program_.device;
-    event.stage = program_.stage;
-    event.microbatch = task.microbatch;
-    event.start = start;
-    event.end = since(run.start);
-    events->push_back(std::move(event));
-  }
+  note_task(task, start, work, ready, events);
   std::vector<ParcelPtr> out;
   out.reserve(sends.size());
-  for (c10::IValue& send : sends) {
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    c10::IValue& send = sends[i];
+    if (program_.sends[i].to_caller) recount_result(send, run);
     out.push_back(std::make_shared<TorchParcel>(std::move(send), program_.device, ready));
+  }
+  add_order(ready, out);
+  return out;
+}
+
+// To stages that wait for this one without a value.
+void TorchStage::add_order(const std::shared_ptr<c10::Event>& ready,
+                           std::vector<ParcelPtr>& parcels) const {
+  for (std::size_t i = 0; i < program_.order_before.size(); ++i) {
+    parcels.push_back(std::make_shared<TorchParcel>(c10::IValue(), program_.device, ready));
+  }
+}
+
+// What the model wrote into copies belongs into the caller's tensors.
+void TorchStage::return_written(Frame& frame) {
+  for (const auto& [original, copy] : frame.written_inputs) original.copy_(copy);
+  frame.written_inputs.clear();
+}
+
+std::vector<ParcelPtr> TorchStage::train(Work& work, const Task& task,
+                                         std::span<const ParcelPtr> received,
+                                         std::vector<Event>* events) {
+  const Emptied emptied{work.frame.slots};
+  std::vector<bool> needs;
+  for (const ParcelPtr& parcel : received) {
+    needs.push_back(parcel && static_cast<const TorchParcel&>(*parcel).needs_gradient);
+  }
+  std::vector<ParcelPtr> out;
+  const auto send = [&](c10::IValue value, const std::shared_ptr<c10::Event>& ready, bool needed) {
+    auto parcel = std::make_shared<TorchParcel>(std::move(value), program_.device, ready);
+    parcel->needs_gradient = needed;
+    out.push_back(std::move(parcel));
+  };
+  if (task.phase == Phase::forward) {
+    std::vector<c10::IValue> incoming = places(work, received, events);
+    const Nanoseconds start = since(work.run.start);
+    TapedStage::Forward made = taped_->forward(work, incoming, needs);
+    return_written(work.frame);
+    const std::shared_ptr<c10::Event> ready = mark_ready();
+    note_task(task, start, work, ready, events);
+    for (std::size_t i = 0; i < made.sends.size(); ++i) {
+      send(std::move(made.sends[i]), ready, made.needs_gradient[i]);
+    }
+    add_order(ready, out);
+    return out;
+  }
+  if (task.phase == Phase::weight_gradient) {
+    const Nanoseconds start = since(work.run.start);
+    taped_->weight_gradients(work);
+    note_task(task, start, work, mark_ready(), events);
+    return out;
+  }
+  std::vector<c10::IValue> gradients;
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    const std::size_t num_gradients = program_.gradients_in.size();
+    const ValueId value = i < num_gradients ? program_.gradients_in[i].value
+                                            : program_.results_in[i - num_gradients].value;
+    gradients.emplace_back();
+    if (!received[i]) continue;
+    gradients.back() =
+        to_device(arrive(static_cast<const TorchParcel&>(*received[i]), value, task, work, events));
+  }
+  const Nanoseconds start = since(work.run.start);
+  const std::vector<at::Tensor> made = taped_->backward(work, gradients, needs);
+  const std::shared_ptr<c10::Event> ready = mark_ready();
+  note_task(task, start, work, ready, events);
+  for (const at::Tensor& gradient : made) {
+    if (gradient.defined()) {
+      send(gradient, ready, false);
+    } else {
+      out.push_back(nullptr);
+    }
   }
   return out;
 }
 
-void TorchStage::run_timed(TorchRun& run, std::vector<double>& step_ns) {
+void TorchStage::run_whole(TorchRun& run, const Visit& visit) {
   run.make_room(1);
   const Emptied emptied{run.frames[0].slots};
   const Work work{run, run.frames[0], 0};
   std::vector<c10::IValue> incoming = places(work, {}, nullptr);
   bind(work, incoming);
-  step_ns.resize(kernels_.size());
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    visit(kernels_[i], work.frame.slots);
     poll_interrupt();
-    const Clock::time_point start = Clock::now();
     execute_step(i, work);
-    if (has_streams(device_)) mark_ready()->synchronize();
-    step_ns[i] = since(start).count;
   }
+}
+
+void TorchStage::run_timed(TorchRun& run, StepClock& clock) {
+  if (kernels_.empty()) return;
+  const std::size_t most = clock.most_steps();
+  std::size_t step = 0;
+  clock.start();
+  clock.step(0);  // with what comes before: binding weights and inputs
+  run_whole(run, [&](Kernel&, const Slots&) {
+    if (step > 0 && step % most == 0) {
+      clock.stop();
+      clock.start();
+    }
+    if (step > 0) clock.step(step);
+    ++step;
+  });
+  clock.stop();
 }
 
 }  // namespace kerf

@@ -2,17 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "kerf/libtorch/kernel.h"
 #include "kerf/libtorch/stage_graphs.h"
+#include "kerf/libtorch/step_clock.h"
 #include "kerf/libtorch/torch_run.h"
 #include "kerf/libtorch/weight_store.h"
 #include "kerf/runtime/backend.h"
 
 namespace kerf {
+
+class TapedStage;
 
 // A stage's program on PyTorch: kernels in order over one frame of slots.
 class TorchStage : public StageRunner {
@@ -21,19 +25,22 @@ class TorchStage : public StageRunner {
   // live, or null with the reason why there are none.
   TorchStage(const Graph& graph, const Program& program, const Device& device, WeightStore& weights,
              const OpaqueCalls& opaque, GraphPool* pool = nullptr, std::string why_no_pool = {});
+  ~TorchStage() override;
 
   std::vector<ParcelPtr> run(BackendRun& run, const Task& task, TaskId id,
                              std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override;
 
-  // The same without parcels, for measuring: `inputs` by input of the graph; step_ns[i] gets the
-  // time of step i. One stage that holds the whole graph only.
-  void run_timed(TorchRun& run, std::vector<double>& step_ns);
+  // The same without parcels and recordings, for measuring one stage that holds the whole graph:
+  // step i is node i. `visit` is called before each step, with the values it will find.
+  using Visit = std::function<void(Kernel&, const Slots&)>;
+  void run_whole(TorchRun& run, const Visit& visit);
+  void run_timed(TorchRun& run, StepClock& clock);             // binding counts for the first step
+  int slot(ValueId id) const { return slot_of_[id.index()]; }  // -1: not in this stage
 
   const Program& program() const { return program_; }
   const StageGraphs& graphs() const { return graphs_; }
 
- private:
   // One task under way.
   struct Work {
     TorchRun& run;
@@ -43,14 +50,29 @@ class TorchStage : public StageRunner {
     c10::IValue& at(int slot) const { return frame.slots[static_cast<std::size_t>(slot)]; }
   };
 
+ private:
+  friend class TapedStage;  // the same stage when it trains
+
+  std::vector<ParcelPtr> train(Work& work, const Task& task, std::span<const ParcelPtr> received,
+                               std::vector<Event>* events);
+  static void return_written(Frame& frame);
+  void note_task(const Task& task, Nanoseconds start, const Work& work,
+                 const std::shared_ptr<c10::Event>& ready, std::vector<Event>* events) const;
   // What comes from outside: the graph's inputs, then received values, wherever they are.
   std::vector<c10::IValue> places(const Work& work, std::span<const ParcelPtr> received,
                                   std::vector<Event>* events);
+  void wait_for(const TorchParcel& parcel) const;
   c10::IValue receive(const TorchParcel& parcel) const;
+  void add_order(const std::shared_ptr<c10::Event>& ready, std::vector<ParcelPtr>& parcels) const;
+  // A parcel of `task`; what crosses devices is noted.
+  c10::IValue arrive(const TorchParcel& parcel, ValueId value, const Task& task, const Work& work,
+                     std::vector<Event>* events) const;
   // A graph input to be written here: a copy, where the caller's is on another device.
   at::Tensor written_input(const at::Tensor& tensor, Frame& frame) const;
   // Fills the frame: weights, and `places` on this stage's device.
   void bind(const Work& work, std::vector<c10::IValue>& places);
+  void bind_weights(const Work& work);
+  c10::IValue to_device(c10::IValue value) const;
   void copy_written(const Work& work, const std::vector<ValueId>& group) const;
   std::vector<c10::IValue> execute(const Work& work, std::vector<c10::IValue>& places);
   void execute_step(std::size_t step, const Work& work);
@@ -58,11 +80,14 @@ class TorchStage : public StageRunner {
   // Is what stands in the value's slot what the graph says it is?
   void check_slot(ValueId value, const Work& work) const;
   [[noreturn]] void fail(const Kernel& kernel, const Work& work, const std::string& reason) const;
+  // `step`: the one whose backward was running, or the number of steps.
+  [[noreturn]] void fail_backward(std::size_t step, const Work& work,
+                                  const std::exception& error) const;
+  void check_loss(const at::Tensor& loss) const;
   void check_on_device(std::size_t step, const Work& work) const;
   void find_generators();
   void seed_generators(const Work& work);
   std::shared_ptr<c10::Event> mark_ready() const;
-  int slot(ValueId id) const { return slot_of_[id.index()]; }
 
   const Graph& graph_;
   Program program_;
@@ -79,6 +104,7 @@ class TorchStage : public StageRunner {
   StageGraphs graphs_;
   std::vector<std::size_t> drawing_;       // kernels that draw from a generator of their own
   std::vector<at::Generator> generators_;  // of these
+  std::unique_ptr<TapedStage> taped_;
 };
 
 }  // namespace kerf
