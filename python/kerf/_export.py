@@ -41,6 +41,7 @@ class Exporter:
         self.seconds = 0.0  # spent in torch.export so far
         self.decisions = Decisions()  # of the last run
         self.around = contextlib.nullcontext  # entered for the length of the model's own call
+        self.learning = contextlib.nullcontext  # the same, in train mode
         self._batch = 0
         self._calls = 1
         self._modules = {id(m): path for path, m in model.named_modules()}
@@ -110,7 +111,7 @@ class Exporter:
         buffers = _buffers(self.model)
         for _ in range(self._calls - 1):
             self.model(*args, **kwargs)
-        with self.around():
+        with self.learning(), self.around():
             value = self.model(*args, **kwargs)
         self._write_back(buffers)
         return value

@@ -195,7 +195,7 @@ class Lowering:
             "kwargs": {k: self._try(self.encode, v) for k, v in call.kwargs.items()},
         }
         if call.op is torch.ops.kerf.opaque.default:
-            self.opaque[call.args[1]].fill(record, self.core.Ref, self.weights)
+            self.opaque[call.args[2]].fill(record, self.core.Ref, self.weights)
         else:
             self.capture.add_operator(_schema.operator_of(call.op))
         made = self.capture.add_call(

@@ -11,6 +11,7 @@ import dataclasses
 import json
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 from kerf import _classes, _pytree, _spec
 from kerf._arguments import shown
@@ -28,7 +29,8 @@ from kerf._probe import (
 )
 
 _library = torch.library.Library("kerf", "FRAGMENT")
-_library.define("opaque(Tensor[] inputs, str key) -> Tensor[]")
+# `weights` are there for autograd: a block with parameters that are trained gives gradients.
+_library.define("opaque(Tensor[] inputs, Tensor[] weights, str key) -> Tensor[]")
 
 _calls = {}  # key -> BlockCall, for the length of a trace
 
@@ -92,12 +94,17 @@ def inputs_device(inputs):
     return inputs[0]
 
 
-def _real(inputs, key):
+def _real(inputs, weights, key):
     raise RuntimeError("kerf::opaque runs in a trace only")
 
 
 _library.impl("opaque", _real, "CompositeExplicitAutograd")
-torch.library.register_fake("kerf::opaque", lambda inputs, key: _calls[key].fake(inputs))
+torch.library.register_fake("kerf::opaque", lambda inputs, _, key: _calls[key].fake(inputs))
+
+
+def covers(paths, path):
+    """Is one of the paths that of this module, or of one around it?"""
+    return any(path == p or path.startswith(p + ".") for p in paths)
 
 
 class Blocks:
@@ -116,7 +123,7 @@ class Blocks:
         self.paths = {p for p in self.paths if not p.startswith(path + ".")} | {path}
 
     def covers(self, path):
-        return any(path == p or path.startswith(p + ".") for p in self.paths)
+        return covers(self.paths, path)
 
     @contextlib.contextmanager
     def installed(self, batch):
@@ -172,7 +179,7 @@ class Blocks:
                 modules=self._modules,
                 symbol=symbol_text,
             )
-            signature = signature_of(path, found)
+            signature = signature_of(path, found, self.model.training and torch.is_grad_enabled())
             outcome = self.known.get(signature) or self._suppose(signature)
             if outcome is None:
                 raise ProbeNeeded(signature)
@@ -180,7 +187,10 @@ class Blocks:
             weights = [f"{path}.{n}" for n in names]
             call = BlockCall(path, weights, found.spec, outcome, batch())
             self.calls[key] = _calls[key] = call
-            outputs = torch.ops.kerf.opaque(found.tensors, key)
+            trained = _trained(module) if signature.grad else []
+            outputs = torch.ops.kerf.opaque(found.tensors, trained, key)
+            if signature.grad:
+                outputs = [_as_observed(*pair) for pair in zip(outputs, outcome.outputs)]
             # What the block changes of its arguments is changed on the way.
             value, _ = _pytree.build(
                 outcome.spec,
@@ -259,6 +269,16 @@ class Block:
                 "module around it as one block (basic_blocks=)"
             )
         return found.tensors
+
+
+def _as_observed(output, said):
+    """Of several results some may have no gradient: indices, or what the block detaches."""
+    return output.detach() if output.requires_grad and not said.requires_grad else output
+
+
+def _trained(module):
+    """Its parameters that require gradients, as the trace sees them."""
+    return [p for p in module.parameters() if p.requires_grad and is_fake(p)]
 
 
 def _is_call(spec):

@@ -34,6 +34,14 @@ class Signature:
     path: str
     spec: str  # how the tensors nest, as JSON
     inputs: tuple  # of (shape as (a, b) of a*B + b, dtype, device, requires_grad)
+    grad: bool = False  # it is trained: called in train mode, with gradients on
+
+    def with_gradient(self, tensor, wanted):
+        """An input, with a gradient as of something computed: it may be written, unlike a leaf."""
+        if not wanted or not self.grad:
+            return tensor
+        with torch.enable_grad():
+            return tensor.requires_grad_().clone()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +53,7 @@ class Output:
     offset: tuple
     dtype: torch.dtype
     alias: int | None
+    requires_grad: bool
 
 
 @dataclasses.dataclass
@@ -65,6 +74,10 @@ class Outcome:
 def at(size, batch):
     slope, rest = size
     return slope * batch + rest if slope else rest
+
+
+def _at(sizes, batch):
+    return [at(size, batch) for size in sizes]
 
 
 def symbol_text(size):
@@ -93,12 +106,12 @@ def _value_at(size, n):
     return int(value)
 
 
-def signature_of(path, found):
+def signature_of(path, found, grad):
     inputs = tuple(
         (tuple(linear(d) for d in t.shape), t.dtype, t.device, t.requires_grad)
         for t in found.tensors
     )
-    return Signature(path, json.dumps(found.spec), inputs)
+    return Signature(path, json.dumps(found.spec), inputs, grad)
 
 
 def probe(model, modules, signature, batch):
@@ -121,7 +134,8 @@ def _run(model, modules, signature, batch):
         first = _run_real(model, modules, module, signature, batch, seed=1)
         again = _run_real(model, modules, module, signature, batch, seed=2)
     _check_forms(first, again)
-    return (*first[:-1], first[-1] or again[-1])
+    tensors = [(*one[:-1], one[-1] or other[-1]) for one, other in zip(first[0], again[0])]
+    return (tensors, *first[1:-1], first[-1] or again[-1])
 
 
 def _check_forms(first, again):
@@ -132,7 +146,7 @@ def _check_forms(first, again):
             "return tensors, nested the same way for all inputs",
         )
     _check_sorts([first, again])
-    for (shape, *layout, _, _), (other, *other_layout, _, _) in zip(first[0], again[0]):
+    for (shape, *layout, _, _, _), (other, *other_layout, _, _, _) in zip(first[0], again[0]):
         if shape != other:
             raise ProbeError(
                 "the shapes of its results depend on the values of its inputs",
@@ -149,7 +163,7 @@ def _check_forms(first, again):
 def _check_sorts(runs):
     """Dtypes, and what is shared with or written into an input, hold for all inputs or none."""
     for run in runs[1:]:
-        for (*_, dtype, alias), (*_, other_dtype, other_alias) in zip(runs[0][0], run[0]):
+        for (*_, dtype, alias, _), (*_, other_dtype, other_alias, _) in zip(runs[0][0], run[0]):
             if alias != other_alias:
                 raise ProbeError(
                     "it returns its input, or a part of it, for some inputs and a new tensor for "
@@ -172,8 +186,8 @@ def _run_fake(model, modules, module, signature, batch):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         inputs = [
-            torch.empty([at(s, batch) for s in shape], dtype=dtype, device=device)
-            for shape, dtype, device, _ in signature.inputs
+            signature.with_gradient(torch.empty(_at(shape, batch), dtype=t, device=device), grad)
+            for shape, t, device, grad in signature.inputs
         ]
         state = {
             n: mode.from_tensor(t)
@@ -182,7 +196,7 @@ def _run_fake(model, modules, module, signature, batch):
                 *module.named_buffers(remove_duplicate=False),
             ]
         }
-        with torch.no_grad(), _Draws() as draws:
+        with torch.set_grad_enabled(signature.grad), _Draws() as draws:
             found = _observe(
                 lambda a, k: torch.func.functional_call(
                     module, state, tuple(a), k, tie_weights=False
@@ -200,11 +214,12 @@ def _run_fake(model, modules, module, signature, batch):
 def _run_real(model, modules, module, signature, batch, seed):
     state = dict(module.named_buffers(remove_duplicate=False))
     devices = [d for _, _, d, _ in signature.inputs if d.type == "cuda"]
-    with torch.random.fork_rng(devices), torch.no_grad(), buffers_restored(module):
+    grad = torch.set_grad_enabled(signature.grad)
+    with torch.random.fork_rng(devices), grad, buffers_restored(module):
         torch.manual_seed(seed)
         inputs = [
-            _made_up([at(s, batch) for s in shape], dtype, device)
-            for shape, dtype, device, _ in signature.inputs
+            signature.with_gradient(_made_up(_at(shape, batch), dtype, device), wanted)
+            for shape, dtype, device, wanted in signature.inputs
         ]
         try:
             before = _random_states(devices)
@@ -221,7 +236,8 @@ def _run_real(model, modules, module, signature, batch, seed):
 
 
 class _Draws(TorchDispatchMode):
-    """Sees operators that draw random numbers, which on fake tensors moves no generator."""
+    """Sees operators that draw random numbers, which on fake tensors moves no generator; and those
+    that write statistics."""
 
     def __init__(self):
         super().__init__()
@@ -230,7 +246,19 @@ class _Draws(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         self.seen = self.seen or _schema.draws(func, args, kwargs)
+        _count_statistics(func, args, kwargs)
         return func(*args, **kwargs)
+
+
+def _count_statistics(func, args, kwargs):
+    """Batch norms on fake tensors write no statistics, and real ones do in train mode."""
+    names = [a.name for a in func._schema.arguments]
+    given = {**dict(zip(names, args)), **kwargs}
+    if not given.get("training", given.get("train", False)):
+        return
+    for name in ("running_mean", "running_var"):
+        if given.get(name) is not None:
+            torch.autograd.graph.increment_version(given[name])
 
 
 def _random_states(devices):
@@ -264,6 +292,7 @@ def _observe(call, model, modules, signature, inputs, state, batch):
             t.storage_offset(),
             t.dtype,
             storages.get(t.untyped_storage()._cdata),
+            t.requires_grad,
         )
         for t in found.tensors
     ]
@@ -297,7 +326,7 @@ def _fit(runs, sizes):
         raise ProbeError("its results differ in structure from one batch size to another")
     _check_sorts(runs)
     outputs = []
-    for i, (shape, strides, _, dtype, alias) in enumerate(first[0]):
+    for i, (shape, strides, _, dtype, alias, _) in enumerate(first[0]):
         outputs.append(
             Output(
                 tuple(_line([r[0][i][0][d] for r in runs], sizes) for d in range(len(shape))),
@@ -305,6 +334,7 @@ def _fit(runs, sizes):
                 _line([r[0][i][2] for r in runs], sizes),
                 dtype,
                 alias,
+                any(r[0][i][-1] for r in runs),
             )
         )
     spec = _fit_spec([r[1] for r in runs], sizes)

@@ -88,7 +88,7 @@ class SeparateSamples:
                     self._try(runner, inputs, n_microbatches, written)
 
     def _try(self, runner, inputs, n_microbatches, written):
-        batch = self._batch(inputs)
+        batch = batch_of(inputs, self._dims)
         sizes = _core.micro_batch_sizes(batch, n_microbatches) if batch else []
         if len(sizes) < 2:
             return  # nothing is cut
@@ -180,12 +180,6 @@ class SeparateSamples:
         scale = a.abs().nan_to_num(0, 0, 0).max().item() if a.numel() else 0.0
         return not torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
 
-    def _batch(self, inputs):
-        for tensor, (dim, factor) in zip(inputs, self._dims, strict=True):
-            if 0 <= dim < tensor.ndim:
-                return tensor.shape[dim] // factor
-        return 0
-
     def _first_different(self, inputs, batch):
         """The first sample that is not like sample 0."""
         found = None
@@ -249,6 +243,14 @@ def _spread(batch, count, wanted, shift=0):
 
 def _repeat(samples, count):
     return itertools.islice(itertools.cycle(samples), count)
+
+
+def batch_of(inputs, dims):
+    """Samples of a call, ``dims`` being ``_core.input_dims``; 0 where the batch is fixed."""
+    for tensor, (dim, factor) in zip(inputs, dims, strict=True):
+        if 0 <= dim < tensor.ndim:
+            return tensor.shape[dim] // factor
+    return 0
 
 
 def _batch_dim(output):

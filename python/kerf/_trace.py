@@ -14,13 +14,16 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kerf import _blame, _opaque
 from kerf._arguments import checked, shown
+from kerf._backward import check_hooks
 from kerf._batch import example_tensors, find_batch
 from kerf._call import Result, Signature, element_bytes
 from kerf._capturable import check_batch, check_call, check_model, closed_blocks
+from kerf._chance import RandomPath
 from kerf._code import all_code, names_used, numbers_in, outside_of, put_back_plain
 from kerf._errors import ExportError, warn
 from kerf._export import Exporter
 from kerf._flatten import FlatProgram, UnsupportedCall, ambient_modes
+from kerf._learning import Learning
 from kerf._lower import Lowering, UnknownSize, module_of, source_of, strip_model
 from kerf._places import find_places, is_real, one_memory, remove_fakes
 from kerf._plain import describe, same
@@ -119,9 +122,11 @@ class Tracer:
     ):
         _check_opaque(opaque)
         check_model(model)
+        if model.training:
+            check_hooks(model)
         self.core = core
         self.model = model
-        self.may_hide = opaque == "auto" and not model.training
+        self.may_hide = opaque == "auto"
         self.device = traced_device(model, args, kwargs)
         args = args if isinstance(args, tuple) else (args,)
         check_call(args, kwargs or {})
@@ -135,6 +140,9 @@ class Tracer:
         self.exporter = Exporter(model, self.signature, self.blocks, self.device)
         self.state = ModelState(model, {"cpu", self.device.type})
         self.exporter.around = self.state.reads.recording
+        self.learning = Learning(model) if model.training else None
+        if self.learning is not None:
+            self.exporter.learning = self.learning.watched
         self.notes = []
         self.globals = {}  # name -> value, described: what the code could read, before it ran
         self.gradients = {}  # attributes that say what the graph depends on
@@ -245,20 +253,24 @@ class Tracer:
             except _opaque.ProbeNeeded as need:
                 self._probe(need.signature, first_blame)
                 continue
+            except RandomPath as found:
+                raise self._random_refusal(found.blame) from None
             except Exception as error:
-                if not self._confirm(first_blame):
-                    continue  # it failed on what was supposed about a block
+                if not self._confirm(first_blame) or self._hide_own_backwards():
+                    continue  # it failed on what was supposed about a block, or on what is none yet
                 modules = {id(m.__dict__): path for path, m in self.model.named_modules()}
                 blame = _blame.find_blame(error, modules)
+                self._check_chance(error, blame)
                 first_blame = first_blame or blame
                 self._hide(blame.module, first_blame)
                 continue
-            if self._confirm(first_blame):
+            if self._confirm(first_blame) and not self._hide_own_backwards():
+                self._check_draws()
                 return program
 
     def _second_call(self, around):
         # A call that changes its arguments may not go twice with the same ones.
-        with contextlib.suppress(Exception, _opaque.ProbeNeeded):
+        with contextlib.suppress(Exception, _opaque.ProbeNeeded, RandomPath):
             self.exporter.second_call(self._examples(), self.batch, around)
 
     def _examples(self):
@@ -286,16 +298,19 @@ class Tracer:
 
     def _hide(self, path, blame):
         """Makes the module at ``path`` opaque, or one around it when it is already."""
-        while path and (self.blocks.covers(path) or not self._is_callable(path)):
-            path = _parent(path)
+        path = self._around(path)
         if not path or not self.may_hide:
             if self.batch.size and not blame.data_dependent:
-                where = f" at {blame.location}" if blame.location else ""
-                raise self._static(f"{blame.reason}{where}")
+                raise self._static(f"{blame.reason}{_where(blame)}")
             raise self._refusal(blame) from None
         self.blocks.add(path)
-        where = f" at {blame.location}" if blame.location else ""
-        self.hidden[path] = _block_note(path, f"{blame.reason}{where}")
+        self.hidden[path] = _block_note(path, f"{blame.reason}{_where(blame)}")
+
+    def _around(self, path):
+        """The smallest module around that can become opaque and is not yet; "" for none."""
+        while path and (self.blocks.covers(path) or not self._is_callable(path)):
+            path = _parent(path)
+        return path
 
     def _is_callable(self, path):
         holders = (torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -321,10 +336,73 @@ class Tracer:
         reason = f"it reads attribute '{attribute}' and changes it"
         self._hide(path, _blame.Blame(path, "", "", reason))
 
+    # What only train mode asks for
+
+    def _hide_own_backwards(self):
+        """Hides modules whose code has gradients of its own. Were there any?"""
+        if self.learning is None:
+            return False
+        backwards = self.learning.backwards
+        before = set(self.blocks.paths)
+        hooked = [b for b in backwards.of_modules() if not self.blocks.covers(b.module)]
+        found, backwards.found = [*backwards.found, *hooked], []
+        for blame in found:
+            # Found inside a block: it was not entered as one, and a larger one is needed.
+            if _opaque.covers(before, blame.module) or not self.blocks.covers(blame.module):
+                self._hide_own_backward(blame)
+        for path in self.blocks.paths - before:
+            inside = (b for b in found if _opaque.covers([path], b.module))
+            reasons = dict.fromkeys(f"{b.reason}{_where(b)}" for b in inside)
+            self.hidden[path] = _block_note(path, ", and ".join(reasons))
+        return self.blocks.paths != before
+
+    def _hide_own_backward(self, blame):
+        path = self._around(blame.module)
+        if not path or not self.may_hide:
+            otherwise = "allow opaque='auto'" if path else "put it into a submodule"
+            raise _refused(
+                blame,
+                f"has gradients of its own, which a graph does not hold: {blame.reason}",
+                "in train mode operators with the gradients that PyTorch gives them",
+                f"{otherwise}, so that it runs as one opaque block, or remove it",
+            )
+        self.blocks.add(path)
+
+    def _check_chance(self, error, blame):
+        """Raises ExportError when it was a random number that a trace could not get past."""
+        found = self.learning and self.learning.chance.find_blame(error, blame)
+        if found:
+            raise self._random_refusal(found) from None
+
+    def _random_refusal(self, blame):
+        return _refused(
+            blame,
+            f"cannot be captured: {blame.reason}",
+            "one path for all calls",
+            "set the probability to 0 (transformers: config.layerdrop = 0)" + _or_whole(blame),
+        )
+
+    def _check_draws(self):
+        """Raises ExportError when the model's code draws from Python's or NumPy's generator."""
+        if self.learning is None or not self.learning.draws.seen:
+            return
+        watched, self.exporter.learning = self.exporter.learning, self.learning.draws.located
+        try:
+            with contextlib.suppress(Exception, _opaque.ProbeNeeded):
+                self.exporter.run(self._examples(), self.batch)
+        finally:
+            self.exporter.learning = watched
+        blame = self.learning.draws.blame
+        if blame is not None:  # else another thread has drawn
+            raise _refused(
+                blame,
+                f"cannot be captured: {blame.reason}, and every call would get the numbers of the "
+                "trace",
+                "in train mode numbers of torch's generators",
+                "draw them with torch.rand and the like" + _or_whole(blame),
+            )
+
     def _refusal(self, blame):
-        where = f" at {blame.location}" if blame.location else ""
-        line = f" (`{blame.line}`)" if blame.line else ""
-        owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
         expected = "code that takes the same path for all inputs"
         fix = blame.advice or self._fix()
         if not blame.data_dependent:
@@ -337,12 +415,7 @@ class Tracer:
                     module=blame.module,
                 )
             expected = "code that torch.export can follow (the model does run by itself)"
-        return ExportError(
-            f"[trace] {owner}{where}{line} cannot be captured: {blame.reason}; expected "
-            f"{expected}; {fix}",
-            location=blame.location,
-            module=blame.module,
-        )
+        return _refused(blame, f"cannot be captured: {blame.reason}", expected, fix)
 
     def _failure_alone(self):
         """Why the model cannot be called with the example; "" when it can, or cannot be tried."""
@@ -350,12 +423,12 @@ class Tracer:
             return ""
         with (
             torch.random.fork_rng(),
-            torch.no_grad(),
+            torch.set_grad_enabled(self.model.training and torch.is_grad_enabled()),
             attributes_restored(self.model),
             buffers_restored(self.model),
         ):
             try:
-                tensors = [t.detach().clone() for t in self.tensors]
+                tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in self.tensors]
                 args, kwargs = self.signature.arguments_of(
                     tensors, device=self.device, module=self.model.get_submodule
                 )
@@ -365,8 +438,6 @@ class Tracer:
         return ""
 
     def _fix(self):
-        if self.model.training:
-            return "trace after model.eval(), or remove it from the training forward"
         if not self.may_hide:
             return "allow opaque='auto', or change that line"
         return "move it into a submodule, which can then run as one opaque block"
@@ -378,7 +449,8 @@ class Tracer:
         capture = self.core.Capture(type(self.model).__name__, self.model.training)
         symbols = Symbols()
         placeholders = _placeholders(program)
-        hidden = [note for path, note in self.hidden.items() if path in self.blocks.paths]
+        called = {call.path for call in self.blocks.calls.values()}
+        hidden = [note for path, note in self.hidden.items() if path in called]
         notes = [*self.notes, *hidden]
         self._define_batch(capture, symbols, placeholders, notes)
         for path, module in self.model.named_modules():
@@ -708,6 +780,27 @@ def _attribute(model, name):
         return getattr(model.get_submodule(owner), attribute)
     except AttributeError:
         return None
+
+
+def _refused(blame, found, expected, advice):
+    """The ExportError for what a line of the model's code does."""
+    owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
+    line = f" (`{blame.line}`)" if blame.line else ""
+    return ExportError(
+        f"[trace] {owner}{_where(blame)}{line} {found}; expected {expected}; {advice}",
+        location=blame.location,
+        module=blame.module,
+    )
+
+
+def _where(blame):
+    return f" at {blame.location}" if blame.location else ""
+
+
+def _or_whole(blame):
+    if not blame.module:
+        return ", or move it into a submodule and keep that whole (basic_blocks=)"
+    return f", or keep the module whole (basic_blocks=['{blame.module}'])"
 
 
 def _block_note(path, reason):

@@ -3,19 +3,20 @@
 """Graphs written by hand, for tests that need no PyTorch."""
 
 
-def mlp_text(layers=6, width=512, batch=8):
+def mlp_text(layers=6, width=512, batch=8, training=False):
     """Equal linear layers, one after the other, each in a module of its own."""
-    lines = ["kerf-graph 1.0", 'graph "mlp"', f"batch {batch}"]
+    mode, grad = (" training", " grad") if training else ("", "")
+    lines = ["kerf-graph 1.0", f'graph "mlp"{mode}', f"batch {batch}"]
     lines += [f'scope {i + 1} "layers.{i}" "Linear"' for i in range(layers)]
     lines += [f'input %x: f32[B, {width}] = "args.0"']
     lines += [
-        f'weight @w{i}: f32[{width}, {width}] = parameter "layers.{i}.weight"'
+        f'weight @w{i}: f32[{width}, {width}]{grad} = parameter "layers.{i}.weight"'
         for i in range(layers)
     ]
     previous = "%x"
     for i in range(layers):
         call = f"aten.linear.default({previous}, @w{i})"
-        lines.append(f"%h{i}: f32[B, {width}] = {call} ; scope={i + 1}")
+        lines.append(f"%h{i}: f32[B, {width}]{grad} = {call} ; scope={i + 1}")
         previous = f"%h{i}"
     lines.append(f'output "y" = {previous}')
     return "\n".join(lines) + "\n"

@@ -226,7 +226,7 @@ def test_layer_drop_in_train_mode_is_refused_with_file_and_line(capfd):
     assert error.location.endswith(f"test_trace_opaque.py:{line}")
     assert error.module == "1"
     assert isinstance(error, NotImplementedError)
-    for part in ("module '1'", "torch.rand([]) < 0.1", "model.eval()", error.location):
+    for part in ("module '1'", "torch.rand([]) < 0.1", "config.layerdrop = 0", error.location):
         assert part in str(error)
     assert "forward(self, arg0_1" not in capfd.readouterr().err
     assert trace(model.eval(), torch.zeros(2, 4)).num_nodes == 2
@@ -256,6 +256,6 @@ def test_a_failed_trace_leaves_the_model_as_it_was():
     model = Stack(Branch).train()
     before = {n: dict(m.__dict__) for n, m in model.named_modules()}
     with pytest.raises(ExportError):
-        trace(model, torch.zeros(2, 4))
+        trace(model, torch.zeros(2, 4), opaque="never")
     for name, module in model.named_modules():
         assert module.__dict__ == before[name]
