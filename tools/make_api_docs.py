@@ -33,7 +33,9 @@ GROUPS = {
         *("load_plan",),
     ],
     "Running": ["Pipeline", "allow_output_class"],
-    "Timelines": ["simulate", "compare_timelines", "Timeline", "Event", "load_timeline"],
+    "Timelines": [
+        *("simulate", "compare_timelines", "Timeline", "Event", "MemoryPoint", "load_timeline"),
+    ],
     "Errors and warnings": ["ExportError", "InfeasibleError"],  # and what else is public
 }
 WIDTH = 96

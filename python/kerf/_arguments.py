@@ -110,6 +110,13 @@ def _name_within(value: Any) -> str:
     return "" if fine else "a name of at most 256 characters, all of which can be printed"
 
 
+def _recompute_within(value: Any) -> str:
+    if value == "":
+        return "'auto', 'none', 'all', 'as_traced', or a list of modules"
+    names = [value] if isinstance(value, str) else value
+    return next((wanted for wanted in map(_name_within, names) if wanted), "")
+
+
 def _devices_within(value: Any) -> str:
     fine = isinstance(value, _core.Cluster) or all(str(device).isprintable() for device in value)
     return "" if fine else "names that can be printed"
@@ -254,11 +261,27 @@ KINDS: dict[str, Kind] = {
         "'all', a name, or a list of names; see kerf.methods()",
     ),
     **dict.fromkeys(
-        ("method", "objective", "schedule", "comm_model", "minimise", "opaque", "source"), _NAME
+        (
+            "method",
+            "objective",
+            "schedule",
+            "comm_model",
+            "minimise",
+            "opaque",
+            "source",
+            "optimizer",
+        ),
+        _NAME,
     ),
+    "recompute": Kind(
+        lambda value: _is_text(value) or (_is_list(value) and all(map(_is_text, value))),
+        "'auto', 'none', 'all', 'as_traced', or a list of modules",
+        _recompute_within,
+    ),
+    "stages_per_device": whole(1, 1 << 10),
     **dict.fromkeys(("device", "from_device", "to_device", "device_kind"), _NAME),
     "text": Kind(_is_text, "a text, such as 'cpu:0=2GiB,cpu:1=1GiB'", _devices_within),
-    **dict.fromkeys(("fold_masks", "mixed", "saturate_host", "frozen"), _FLAG),
+    **dict.fromkeys(("fold_masks", "mixed", "saturate_host", "frozen", "training"), _FLAG),
 }
 
 

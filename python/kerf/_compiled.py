@@ -23,7 +23,7 @@ _MISMATCH = ("incompatible function arguments", "incompatible constructor argume
 # What the package offers as it is: checked before the call, for bounds too.
 _PUBLIC = {
     *("simulate", "estimate", "compare_timelines", "load_graph", "load_plan", "load_profile"),
-    *("load_cluster", "load_timeline"),
+    *("load_cluster", "load_timeline", "memory"),
 }
 _NO_CONSTRUCTOR = "cannot be made directly; expected one from {}; call that"
 _MADE_BY = {

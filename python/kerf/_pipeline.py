@@ -3,13 +3,12 @@
 """A plan that runs: the Python face of the C++ executor."""
 
 import ctypes
-import functools
 import os
 import weakref
 
 import torch
 
-from kerf import _classes, _core, _opaque, _pytree, _torch
+from kerf import _classes, _core, _opaque, _pytree, _torch, _train
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
@@ -38,7 +37,8 @@ class Pipeline:
                     graphs after two calls of the same form and replayed from then on; ``False``:
                     always operator by operator. ``recorded()`` says which stages are recorded
 
-    Inference only: results carry no gradients. Weights may be changed in place or replaced
+    Results carry no gradients; a plan made with ``training=True`` trains with ``train_step``.
+    Weights may be changed in place or replaced
     (``load_state_dict``, an optimizer step) between calls; after ``model.to(...)`` make a new
     pipeline. Calls from several threads are served one after the other; a call from inside a call
     of the same pipeline, by an opaque block or a signal handler, is refused. Exceptions in an
@@ -50,6 +50,8 @@ class Pipeline:
     samples of the first call are tried; opaque blocks are refused unless ``batch_independent`` is
     set.
     """
+
+    _samples_looked_at = False
 
     @checked("kerf.Pipeline")
     def __init__(
@@ -75,7 +77,11 @@ class Pipeline:
         _core.check_plan(graph, plan)  # it may come from a file: nothing runs that is not sound
         if n_microbatches is not None and n_microbatches != plan.n_microbatches:
             plan = replan(plan, graph, n_microbatches)
-        self._separate = separate_samples(graph, reduce, plan.n_microbatches, batch_independent)
+        self._batch_independent = batch_independent
+        self._reduce = reduce
+        self._separate = None
+        if not plan.training:  # what a training step asks of samples depends on its loss
+            self._look_at_samples(graph, plan)
         self.plan = plan
         self.graph = graph
         self.record = False
@@ -88,6 +94,7 @@ class Pipeline:
         self._result = Result.from_json(graph.out_spec, model, len(graph.outputs))
         self._weights = Weights(model, self._signature, graph)
         self._pure = graph.is_pure and self._separate is None
+        self._losses = {}  # by how a loss was asked for
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
         for note in self.notes:
@@ -96,7 +103,7 @@ class Pipeline:
             graph,
             plan,
             self._weights.tensors(),
-            opaque_calls(model, graph),
+            block_calls(model, graph),
             reduce,
             cuda_graphs == "auto",
         )
@@ -105,7 +112,13 @@ class Pipeline:
         self._silent = False  # about gradients
         _alive.add(self)
 
-    def __call__(self, *args, **kwargs):
+    def _look_at_samples(self, graph, plan):
+        self._separate = separate_samples(
+            graph, self._reduce, plan.n_microbatches, self._batch_independent
+        )
+        self._samples_looked_at = True
+
+    def _open_runner(self):
         runner = self._runner  # another thread may close the pipeline meanwhile
         if runner is None:
             if self._forked:
@@ -115,10 +128,16 @@ class Pipeline:
                     'processes with the method "spawn"'
                 )
             raise RuntimeError("[pipeline] this pipeline is closed; make a new one")
+        return runner
+
+    def __call__(self, *args, **kwargs):
+        runner = self._open_runner()
         inputs, given = self._signature.inputs(args, kwargs)
         self._result.check_given(given)
         if not self._silent and torch.is_grad_enabled():
             self._warn_of_gradients(inputs)
+        if not self._samples_looked_at:
+            self._look_at_samples(self.graph, self.plan)
         if not self._pure:
             self._check_model()
         if not self._weights.unchanged():
@@ -137,6 +156,85 @@ class Pipeline:
             self.timeline = timeline
         with torch.no_grad():
             return self._result.build(leaves, batch=batch, model=self._model, given=given)
+
+    def train_step(
+        self,
+        *args,
+        target=None,
+        loss_fn=None,
+        loss="loss",
+        reduction="mean",
+        weight=None,
+        **kwargs,
+    ):
+        """Forward and backward of one batch, called as the model is; returns the loss, detached.
+
+        Gradients are added to those of ``model.parameters()``, as ``loss.backward()`` would add
+        them; ``optimizer.step()`` and ``zero_grad()`` are yours. The plan must have been made with
+        ``training=True``.
+
+        loss_fn    ``loss_fn(result, target)`` for each micro-batch, where ``result`` is what the
+                   model returns for it; without one the model's own output ``loss`` is taken
+        target     any nesting of tensors, cut along their first dimensions as the batch is
+        loss       the name of the model's output that is its loss
+        reduction  "mean": micro-batches count by their samples, or by ``weight``; "sum": added up
+        weight     what micro-batches count: a list of numbers, or a function of a micro-batch's
+                   target (``weight=lambda y: (y != -100).sum()`` for means over tokens)
+
+        When anything fails, gradients and buffers are as they were.
+        """
+        runner = self._open_runner()
+        if not self.plan.training:
+            raise ValueError(
+                "[kerf.train_step] the plan is one of inference; expected one of training; make it "
+                "with kerf.plan(graph, ..., training=True), from a trace of model.train()"
+            )
+        _train.check_reduction(reduction)
+        if loss_fn is None and target is not None:
+            kwargs["target"] = target  # the model's own argument
+        inputs, given = self._signature.inputs(args, kwargs)
+        self._result.check_given(given)
+        self._check_model()
+        if not self._weights.unchanged():
+            self._replace_weights(runner)
+        _train.refuse_hooks(self.graph, self._weights.tensors(), self._model)
+        count = self.plan.n_microbatches
+        asked = self._loss(loss_fn, loss, reduction, weight is not None, count)
+        sizes = _train.micro_batches(self.plan, inputs, _core.input_dims(self.graph))
+        targets = _train.cut_target(target, sizes)
+        if weight is None and len(sizes) > 1:
+            asked.check_targets(self.graph, inputs)
+        value, gradients, timeline = runner.train(
+            inputs,
+            count,
+            asked.call(loss_fn, self._result, self._model, given, targets),
+            reduction,
+            _train.weights_of(weight, targets),
+            bool(self.record),
+        )
+        if timeline is not None:
+            self.timeline = timeline
+        _train.pass_on(inputs, gradients)
+        return value
+
+    def _loss(self, loss_fn, loss, reduction, weighted, count):
+        key = (loss_fn is None, loss, reduction, weighted)
+        known = self._losses.get(key)
+        if known is None:
+            known = self._losses[key] = _train.Loss(
+                self.graph, loss_fn, loss, reduction, weighted, count, self._batch_independent
+            )
+        return known
+
+    def check_train(self, *args, tolerance=1e-3, **kwargs):
+        """Runs ``train_step`` with these arguments, and the same step on the model itself; returns
+        the largest difference of loss and gradients, relative to the largest number of each.
+
+        Raises RuntimeError that names the worst if it is above ``tolerance``. Dropout draws other
+        numbers than the model's own: check a model without it, or with ``p=0``. Micro-batches are
+        those of the plan for both. Gradients, buffers, attributes and random numbers are restored.
+        """
+        return _train.check(self, self._model, tolerance, args, kwargs)
 
     @checked("kerf.Pipeline.check")
     def check(self, *args, tolerance=1e-3, **kwargs):
@@ -182,7 +280,7 @@ class Pipeline:
             self._silent = True
             warn(
                 "kerf.Pipeline gives results without gradients, and the model itself would give "
-                "gradients: pipelines are for inference; call it under torch.no_grad()"
+                "gradients: train with train_step, or call it under torch.no_grad()"
             )
 
     def _check_model(self):
@@ -288,17 +386,10 @@ def replan(plan, graph, n_microbatches):
     return outcome
 
 
-def opaque_calls(model, graph):
-    """For each opaque node a function of its tensors and the batch size."""
+def block_calls(model, graph):
+    """By opaque node: a function of its tensors and the batch size, in the thread's grad mode."""
     return {
-        node["name"]: functools.partial(
-            _call_block, _opaque.Block(model, node["kwargs"], node["n_tensors"])
-        )
+        node["name"]: _opaque.Block(model, node["kwargs"], node["n_tensors"]).run
         for node in graph.nodes
         if node["op"] == "opaque"
     }
-
-
-def _call_block(block, tensors, batch):
-    with torch.no_grad():
-        return block.run(tensors, batch)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
-from torch import nn
+from torch import Tensor, nn
 
 from kerf._core import Graph, Plan, Timeline
 
@@ -26,6 +26,17 @@ class Pipeline:
         frozen: bool = False,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def train_step(
+        self,
+        *args: Any,
+        target: Any = None,
+        loss_fn: Callable[[Any, Any], Tensor] | None = None,
+        loss: str = "loss",
+        reduction: Literal["mean", "sum"] = "mean",
+        weight: Sequence[float] | Callable[[Any], float | Tensor] | None = None,
+        **kwargs: Any,
+    ) -> Tensor: ...
+    def check_train(self, *args: Any, tolerance: float = 1e-3, **kwargs: Any) -> float: ...
     def check(self, *args: Any, tolerance: float = 1e-3, **kwargs: Any) -> float: ...
     def recorded(self) -> list[dict[str, Any]]: ...
     def close(self) -> None: ...

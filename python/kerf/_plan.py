@@ -128,16 +128,16 @@ def _check_partition(name: str, value: object) -> None:
 
 def _find_profile(
     caller: str,
-    profile: Profile | StrPath | None,
     graph: Graph,
     cluster: Cluster,
-    batch: int,
-    n_microbatches: int,
-    model: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
+    given: Mapping[str, Any],
 ) -> Profile | None:
-    """What was given, loaded or measured; None where costs are to be estimated."""
+    """What was given, loaded or measured; None where costs are to be estimated.
+
+    ``given``: the caller's arguments by name; of them profile, model, args, kwargs, batch,
+    n_microbatches and training count.
+    """
+    profile, model = given["profile"], given["model"]
     if isinstance(profile, Profile):
         return profile
     if profile is None:
@@ -153,9 +153,17 @@ def _find_profile(
         )
     from kerf._profile import profile as measure
 
-    args = tuple(args) if isinstance(args, list) else args
-    micro_batch = _core.micro_batch_size(graph, batch, n_microbatches)
-    return measure(model, graph, args, kwargs, batch=micro_batch or None, devices=cluster)
+    args = tuple(given["args"]) if isinstance(given["args"], list) else given["args"]
+    micro_batch = _core.micro_batch_size(graph, given["batch"] or 0, given["n_microbatches"])
+    return measure(
+        model,
+        graph,
+        args,
+        given["kwargs"],
+        batch=micro_batch or None,
+        devices=cluster,
+        training=bool(given["training"]),
+    )
 
 
 def _one_count(caller: str, n_microbatches: int | None, chunks: int | None) -> int:
@@ -196,6 +204,10 @@ def plan(
     saturate_host: bool = False,
     node_to_partition: Mapping[str, int] | None = None,
     partition_to_device: Mapping[int, str] | None = None,
+    training: bool = False,
+    optimizer: str = "adamw",
+    recompute: str | Sequence[str] = "auto",
+    stages_per_device: int = 1,
 ) -> Plan:
     """Cuts ``graph`` into stages and places them on ``devices``; the plan has been verified.
 
@@ -218,6 +230,13 @@ def plan(
       runs the plan's own stages, not the replicas.
     - ``node_to_partition``, ``partition_to_device``: only for the method ``"aot"``, which needs
       both: ``{"linear": 0, "relu": 1}`` and ``{0: "cpu:0", 1: "cpu:1"}``.
+    - ``training``: plan a training step: backward, gradients and ``optimizer`` count. The graph
+      must have been traced in training mode.
+    - ``schedule``: a name of ``kerf.schedules()``, or torch's, such as ``"1F1B"``.
+    - ``recompute``: for training, what runs forward again instead of being kept: ``"auto"`` (as
+      little as fits), ``"none"``, ``"all"`` (every layer), ``"as_traced"`` (the model's own
+      checkpoints), or a list of modules.
+    - ``stages_per_device``: with more than 1, that many stages per device, looped.
 
     Raises InfeasibleError if nothing fits in memory, ValueError for invalid arguments.
     """
@@ -225,11 +244,10 @@ def plan(
     _warn_of_mixing(graph, n_microbatches)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
     cluster = _cluster("kerf.plan", devices, max_memory)
+    costs = _find_profile("kerf.plan", graph, cluster, locals())
     answer = _core.plan(
         graph,
-        _find_profile(
-            "kerf.plan", profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs
-        ),
+        costs,
         cluster,
         method=method,
         objective=objective,
@@ -247,6 +265,10 @@ def plan(
         saturate_host=bool(saturate_host),
         node_to_partition=nodes,
         partition_to_device=placed,
+        training=bool(training),
+        optimizer=optimizer,
+        recompute=recompute if isinstance(recompute, str) else list(recompute),
+        stages_per_device=stages_per_device,
     )
     return _feasible(answer, graph)
 
@@ -272,6 +294,10 @@ def compare(
     schedule: str = "fill_drain",
     comm_model: str = "link",
     mixed: bool = True,
+    training: bool = False,
+    optimizer: str = "adamw",
+    recompute: str | Sequence[str] = "auto",
+    stages_per_device: int = 1,
 ) -> Comparison:
     """Plans with several methods; ``print`` shows objective, gap to the bound, memory and seconds.
 
@@ -282,11 +308,10 @@ def compare(
     """
     n_microbatches = _one_count("kerf.compare", n_microbatches, chunks)
     cluster = _cluster("kerf.compare", devices, max_memory)
+    costs = _find_profile("kerf.compare", graph, cluster, locals())
     return _core.compare(
         graph,
-        _find_profile(
-            "kerf.compare", profile, graph, cluster, batch or 0, n_microbatches, model, args, kwargs
-        ),
+        costs,
         cluster,
         methods=methods if isinstance(methods, str) else list(methods),
         objective=objective,
@@ -298,6 +323,10 @@ def compare(
         time_budget=float(time_budget),
         threads=threads,
         mixed=bool(mixed),
+        training=bool(training),
+        optimizer=optimizer,
+        recompute=recompute if isinstance(recompute, str) else list(recompute),
+        stages_per_device=stages_per_device,
     )
 
 

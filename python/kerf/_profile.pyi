@@ -16,4 +16,5 @@ def profile(
     batch: int | None = None,
     devices: Cluster | Sequence[str] = ("cpu:0",),
     budget_seconds: float = 2.0,
+    training: bool = False,
 ) -> Profile: ...

@@ -14,9 +14,11 @@ PYBIND11_MODULE(_core, m) {
   init_calls(m);
   init_device(m);
   init_profile(m);
+  init_saved(m);
   init_timeline(m);
   init_plan(m);
   init_simulate(m);
+  init_memory(m);
   init_verify(m);
   init_partition(m);
   init_fx(m);

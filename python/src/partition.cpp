@@ -31,6 +31,31 @@ Answer answer(Outcome<Plan, Infeasible> outcome) {
 
 // None for a profile: the costs are estimated.
 using Costs = std::optional<Profile>;
+// A mode, or the modules that are to be recomputed.
+using Recompute = std::variant<std::string, std::vector<std::string>>;
+
+// What kerf.plan and kerf.compare ask for alike.
+ProblemSettings settings_of(const std::string& objective, const std::string& comm_model,
+                            const std::string& schedule, int n_microbatches, std::int64_t batch,
+                            std::uint64_t seed, bool training, const std::string& optimizer,
+                            const Recompute& recompute, int stages_per_device) {
+  ProblemSettings settings{.objective = parse_objective(objective),
+                           .comm_model = parse_comm_model(comm_model),
+                           .schedule = schedule,
+                           .n_microbatches = n_microbatches,
+                           .batch = batch,
+                           .seed = seed,
+                           .stages_per_device = stages_per_device,
+                           .training = training,
+                           .optimizer = optimizer};
+  if (const auto* mode = std::get_if<std::string>(&recompute)) {
+    settings.recompute = *mode;
+  } else {
+    settings.recompute = "list";
+    settings.scopes = std::get<std::vector<std::string>>(recompute);
+  }
+  return settings;
+}
 
 Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& cluster,
                   const std::string& method, const std::string& objective,
@@ -39,10 +64,12 @@ Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& clust
                   double time_budget, int threads, bool mixed, int stages,
                   const std::string& minimise, double imbalance, bool saturate_host,
                   std::map<std::string, std::int64_t> node_to_partition,
-                  std::map<std::int64_t, std::string> partition_to_device) {
-  const Problem problem = make_problem(graph, cluster, profile,
-                                       {parse_objective(objective), parse_comm_model(comm_model),
-                                        schedule, n_microbatches, batch, seed});
+                  std::map<std::int64_t, std::string> partition_to_device, bool training,
+                  const std::string& optimizer, const Recompute& recompute, int stages_per_device) {
+  const ProblemSettings settings =
+      settings_of(objective, comm_model, schedule, n_microbatches, batch, seed, training, optimizer,
+                  recompute, stages_per_device);
+  const Problem problem = make_problem(graph, cluster, profile, settings);
   return answer(plan(problem, method,
                      {.work_limit = work_limit,
                       .time_budget = time_budget,
@@ -61,10 +88,13 @@ Comparison compare_on_graph(const Graph& graph, const Costs& profile, const Clus
                             const MethodList& methods, const std::string& objective,
                             const std::string& comm_model, const std::string& schedule,
                             int n_microbatches, std::int64_t batch, std::uint64_t seed,
-                            double time_budget, int threads, bool mixed) {
-  const Problem problem = make_problem(graph, cluster, profile,
-                                       {parse_objective(objective), parse_comm_model(comm_model),
-                                        schedule, n_microbatches, batch, seed});
+                            double time_budget, int threads, bool mixed, bool training,
+                            const std::string& optimizer, const Recompute& recompute,
+                            int stages_per_device) {
+  const ProblemSettings settings =
+      settings_of(objective, comm_model, schedule, n_microbatches, batch, seed, training, optimizer,
+                  recompute, stages_per_device);
+  const Problem problem = make_problem(graph, cluster, profile, settings);
   const auto* text = std::get_if<std::string>(&methods);
   return compare(
       problem, text != nullptr ? parse_methods(*text) : std::get<std::vector<std::string>>(methods),
@@ -132,6 +162,14 @@ std::vector<std::pair<std::string, std::string>> list_methods() {
   return out;
 }
 
+std::vector<std::tuple<std::string, std::string, std::string>> list_schedules() {
+  std::vector<std::tuple<std::string, std::string, std::string>> out;
+  for (const ScheduleKind& kind : schedule_kinds()) {
+    out.emplace_back(kind.name, kind.summary, kind.idle);
+  }
+  return out;
+}
+
 }  // namespace
 
 void init_partition(py::module_& m) {
@@ -151,7 +189,10 @@ void init_partition(py::module_& m) {
         py::arg("minimise") = minimise, py::arg("imbalance") = options.method.balance.imbalance,
         py::arg("saturate_host") = options.saturate_host,
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
-        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{});
+        py::arg("partition_to_device") = std::map<std::int64_t, std::string>{},
+        py::arg("training") = settings.training, py::arg("optimizer") = settings.optimizer,
+        py::arg("recompute") = settings.recompute,
+        py::arg("stages_per_device") = settings.stages_per_device);
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
       .def_readonly("method", &ComparedMethod::method, "The name of the method.")
       .def_property_readonly(
@@ -186,7 +227,10 @@ void init_partition(py::module_& m) {
         py::arg("comm_model") = comm_model, py::arg("schedule") = settings.schedule,
         py::arg("n_microbatches") = settings.n_microbatches, py::arg("batch") = settings.batch,
         py::arg("seed") = settings.seed, py::arg("time_budget") = options.time_budget,
-        py::arg("threads") = options.threads, py::arg("mixed") = options.mixed);
+        py::arg("threads") = options.threads, py::arg("mixed") = options.mixed,
+        py::arg("training") = settings.training, py::arg("optimizer") = settings.optimizer,
+        py::arg("recompute") = settings.recompute,
+        py::arg("stages_per_device") = settings.stages_per_device);
   m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("stages"), py::arg("devices"),
         py::arg("comm_model") = comm_model, py::arg("schedule") = settings.schedule,
@@ -197,7 +241,9 @@ void init_partition(py::module_& m) {
   m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
         py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
   m.def("methods", &list_methods, "Names and descriptions of all methods.");
-  m.def("schedules", &schedule_names);
+  m.def("schedules", &list_schedules,
+        "Names, descriptions and idle shares of all schedules: shares of a training step of equal "
+        "stages without transfers, for p devices, m micro-batches, v stages per device.");
   m.def("comm_models", &comm_model_names);
 }
 

@@ -137,6 +137,25 @@ void bind_records(py::module_& m) {
       .def_property_readonly(
           "output_bytes", [](const StageRecord& r) { return r.stage.outputs.count; },
           "Bytes that others receive from it for one micro-batch.")
+      .def_property_readonly(
+          "backward", [](const StageRecord& r) { return seconds(r.stage.backward); },
+          "Training: seconds of its backward for one micro-batch, recomputation included.")
+      .def_property_readonly(
+          "weight_gradients",
+          [](const StageRecord& r) { return seconds(r.stage.weight_gradients); },
+          "Training: the part of `backward` that makes gradients of weights, in seconds.")
+      .def_property_readonly(
+          "recompute", [](const StageRecord& r) { return seconds(r.stage.recompute); },
+          "Training: the part of `backward` that computes forwards again, in seconds.")
+      .def_property_readonly(
+          "saved_bytes", [](const StageRecord& r) { return r.stage.saved.count; },
+          "Training: bytes kept from its forward to its backward, for one micro-batch.")
+      .def_property_readonly(
+          "gradient_bytes", [](const StageRecord& r) { return r.stage.gradients.count; },
+          "Training: bytes of its weights' gradients.")
+      .def_property_readonly(
+          "optimizer_bytes", [](const StageRecord& r) { return r.stage.optimizer.count; },
+          "Training: bytes of the optimizer's state.")
       .def("__repr__", [](const StageRecord& r) {
         return fmt::format("kerf.Stage({} on {}, {} nodes, {})", r.index, r.device, r.nodes.size(),
                            to_string(r.stage.time));
@@ -155,6 +174,9 @@ void bind_records(py::module_& m) {
       .def_property_readonly(
           "to_stages", [](const CutRecord& r) { return indices_of(r.cut.to); },
           "The stages that need it.")
+      .def_property_readonly(
+          "gradient_stages", [](const CutRecord& r) { return indices_of(r.cut.gradients); },
+          "Training: the stages that send its gradient back.")
       .def("__repr__", [](const CutRecord& r) {
         return fmt::format("kerf.Cut({}, {}, stage {} to {})", r.cut.tensor, to_string(r.cut.bytes),
                            r.cut.from.index(), fmt::join(indices_of(r.cut.to), ", "));
@@ -172,11 +194,17 @@ void bind_records(py::module_& m) {
           "weight_bytes", [](const DeviceRecord& r) { return r.memory.weights.count; },
           "Bytes of weights that live on it.")
       .def_property_readonly(
+          "gradient_bytes", [](const DeviceRecord& r) { return r.memory.gradients.count; },
+          "Training: bytes of its weights' gradients.")
+      .def_property_readonly(
+          "optimizer_bytes", [](const DeviceRecord& r) { return r.memory.optimizer.count; },
+          "Training: bytes of the optimizer's state.")
+      .def_property_readonly(
           "activation_bytes", [](const DeviceRecord& r) { return r.memory.activations.count; },
           "Peak bytes of live tensors in a step.")
       .def_property_readonly(
           "predicted_bytes", [](const DeviceRecord& r) { return r.memory.predicted.count; },
-          "Weights and tensors together, checked against the limit.")
+          "All of it together, checked against the limit.")
       .def_property_readonly(
           "limit",
           [](const DeviceRecord& r) {
@@ -267,6 +295,17 @@ void init_plan(py::module_& m) {
       .def_readonly("n_microbatches", &Plan::n_microbatches, "Micro-batches per batch.")
       .def_readonly("batch", &Plan::batch, "Samples per step.")
       .def_readonly("micro_batch", &Plan::micro_batch, "Samples in the largest micro-batch.")
+      .def_readonly("stages_per_device", &Plan::stages_per_device,
+                    "Stages per device that were asked for.")
+      .def_readonly("training", &Plan::training, "Whether a step includes backward.")
+      .def_readonly("optimizer", &Plan::optimizer, "Training: the name of the optimizer.")
+      .def_readonly("recompute", &Plan::recompute, "Training: what was asked for.")
+      .def_property_readonly(
+          "recomputed", [](const Plan& plan) { return plan.recomputed; },
+          "Training: modules and regions that run forward again in backward.")
+      .def_property_readonly(
+          "gradient_bytes", [](const Plan& plan) { return plan.gradient_bytes().count; },
+          "Training: bytes of gradients that go from device to device, for one micro-batch.")
       .def_property_readonly("stages", &stages_of, "Stage records, in order.")
       .def_property_readonly("replicas", &Plan::replica_names,
                              "Other copies of the plan: for each, the device of every stage.")

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/profile/profile.h"
+#include "kerf/profile/replay.h"
 
 #include <fmt/format.h>
 #include <pybind11/stl.h>
@@ -14,10 +15,12 @@ namespace kerf::bindings {
 namespace {
 
 std::string profile_summary(const Profile& profile) {
-  return fmt::format("kerf.Profile({}, {}, batch {}, {} nodes, forward {})",
+  const std::string backward =
+      profile.training ? ", backward " + to_string(profile.total_backward()) : std::string();
+  return fmt::format("kerf.Profile({}, {}, batch {}, {} nodes, forward {}{})",
                      to_string(profile.source), profile.device_kind,
                      profile.batch == 0 ? "static" : std::to_string(profile.batch),
-                     profile.nodes.size(), to_string(profile.total_forward()));
+                     profile.nodes.size(), to_string(profile.total_forward()), backward);
 }
 
 Source parse_source(const std::string& name) {
@@ -62,12 +65,17 @@ py::tuple profile_state(const Profile& p) {
   for (const NodeCost& n : p.nodes) {
     nodes.append(py::make_tuple(n.forward.count, n.forward_spread.count, n.samples, n.flops, n.macs,
                                 n.moved.count, n.weights.count, n.inputs.count, n.outputs.count,
-                                n.saved.count, n.peak.count, static_cast<int>(n.source)));
+                                n.saved.count, n.peak.count, static_cast<int>(n.source),
+                                n.backward.count, n.backward_spread.count, n.backward_weights.count,
+                                n.forward_apart.issue.count, n.forward_apart.device.count,
+                                n.backward_apart.issue.count, n.backward_apart.device.count,
+                                n.backward_workspace.count, n.backward_flops, n.backward_macs,
+                                n.forward_under_load.count, n.backward_under_load.count));
   }
   py::list unknown;
   for (const UnknownOp& u : p.unknown_ops) unknown.append(py::make_tuple(u.op, u.count, u.share));
   return py::make_tuple(p.graph_hash, p.device_kind, p.batch, static_cast<int>(p.source), nodes,
-                        unknown, p.notes);
+                        unknown, p.notes, p.training);
 }
 
 Bytes bytes_at(const py::tuple& record, std::size_t i) { return {record[i].cast<std::int64_t>()}; }
@@ -86,6 +94,17 @@ NodeCost cost_from(const py::tuple& r) {
   n.saved = bytes_at(r, 9);
   n.peak = bytes_at(r, 10);
   n.source = static_cast<Source>(r[11].cast<int>());
+  const auto time_at = [&](std::size_t i) { return Nanoseconds{r[i].cast<double>()}; };
+  n.backward = time_at(12);
+  n.backward_spread = time_at(13);
+  n.backward_weights = time_at(14);
+  n.forward_apart = {time_at(15), time_at(16)};
+  n.backward_apart = {time_at(17), time_at(18)};
+  n.backward_workspace = bytes_at(r, 19);
+  n.backward_flops = r[20].cast<double>();
+  n.backward_macs = r[21].cast<double>();
+  n.forward_under_load = time_at(22);
+  n.backward_under_load = time_at(23);
   return n;
 }
 
@@ -102,6 +121,7 @@ Profile profile_from_state(const py::tuple& state) {
         {record[0].cast<std::string>(), record[1].cast<std::int64_t>(), record[2].cast<double>()});
   }
   p.notes = state[6].cast<std::vector<std::string>>();
+  p.training = state[7].cast<bool>();
   return p;
 }
 
@@ -113,9 +133,43 @@ void bind_node_cost(py::module_& m) {
       .def_property_readonly(
           "forward_spread", [](const NodeCost& n) { return seconds(n.forward_spread); },
           "Spread of repeated measurements, in seconds.")
+      .def_property_readonly(
+          "backward", [](const NodeCost& n) { return seconds(n.backward); },
+          "Seconds of its backward; 0 in a profile without training.")
+      .def_property_readonly(
+          "backward_spread", [](const NodeCost& n) { return seconds(n.backward_spread); },
+          "Spread of repeated measurements of its backward, in seconds.")
+      .def_property_readonly(
+          "backward_weights", [](const NodeCost& n) { return seconds(n.backward_weights); },
+          "The part of `backward` that makes gradients of weights, in seconds.")
+      .def_property_readonly(
+          "forward_under_load", [](const NodeCost& n) { return seconds(n.forward_under_load); },
+          "Seconds of its forward while the other CPU devices work; 0 if not measured.")
+      .def_property_readonly(
+          "backward_under_load", [](const NodeCost& n) { return seconds(n.backward_under_load); },
+          "Seconds of its backward while the other CPU devices work; 0 if not measured.")
+      .def_property_readonly(
+          "forward_issue", [](const NodeCost& n) { return seconds(n.forward_apart.issue); },
+          "Accelerators: seconds in which the host issues its forward; 0 if not measured apart.")
+      .def_property_readonly(
+          "forward_device", [](const NodeCost& n) { return seconds(n.forward_apart.device); },
+          "Accelerators: seconds of its forward on the device; 0 if not measured apart.")
+      .def_property_readonly(
+          "backward_issue", [](const NodeCost& n) { return seconds(n.backward_apart.issue); },
+          "Accelerators: seconds in which the host issues its backward; 0 if not measured apart.")
+      .def_property_readonly(
+          "backward_device", [](const NodeCost& n) { return seconds(n.backward_apart.device); },
+          "Accelerators: seconds of its backward on the device; 0 if not measured apart.")
+      .def_property_readonly(
+          "backward_workspace", [](const NodeCost& n) { return n.backward_workspace.count; },
+          "Bytes that its backward needs beside what it reads and makes.")
       .def_readonly("samples", &NodeCost::samples, "How often it was measured; 0 when estimated.")
       .def_readonly("flops", &NodeCost::flops, "Floating-point operations.")
       .def_readonly("macs", &NodeCost::macs, "Multiply-accumulate operations.")
+      .def_readonly("backward_flops", &NodeCost::backward_flops,
+                    "Floating-point operations of its backward; 0 when not estimated.")
+      .def_readonly("backward_macs", &NodeCost::backward_macs,
+                    "Multiply-accumulate operations of its backward; 0 when not estimated.")
       .def_property_readonly(
           "moved_bytes", [](const NodeCost& n) { return n.moved.count; }, "Bytes read and written.")
       .def_property_readonly(
@@ -129,7 +183,7 @@ void bind_node_cost(py::module_& m) {
           "Bytes of the tensors it makes.")
       .def_property_readonly(
           "saved_bytes", [](const NodeCost& n) { return n.saved.count; },
-          "Bytes that a backward pass would keep.")
+          "Bytes that it keeps for its backward; 0 in a profile without training.")
       .def_property_readonly(
           "peak_bytes", [](const NodeCost& n) { return n.peak.count; },
           "Bytes that it needs beyond inputs and outputs while it runs.")
@@ -171,6 +225,11 @@ void init_profile(py::module_& m) {
       .def_property_readonly(
           "total_forward", [](const Profile& p) { return seconds(p.total_forward()); },
           "Seconds of all nodes together.")
+      .def_property_readonly(
+          "total_backward", [](const Profile& p) { return seconds(p.total_backward()); },
+          "Seconds of all nodes' backward together.")
+      .def_readonly("training", &Profile::training,
+                    "Whether backward times and saved bytes are there.")
       .def(
           "save",
           [](const Profile& p, const std::filesystem::path& path, const Graph& graph) {
@@ -185,6 +244,19 @@ void init_profile(py::module_& m) {
       .def(py::pickle(&profile_state, &profile_from_state));
 
   m.def(
+      "replay",
+      [](const std::vector<double>& issue, const std::vector<double>& device) {
+        std::vector<IssueTimes> nodes;
+        for (std::size_t i = 0; i < std::min(issue.size(), device.size()); ++i) {
+          nodes.push_back({{issue[i]}, {device[i]}});
+        }
+        std::vector<double> out;
+        for (const Nanoseconds added : replay(nodes)) out.push_back(added.count);
+        return out;
+      },
+      py::arg("issue_ns"), py::arg("device_ns"),
+      "What each node adds to a run on an accelerator, in nanoseconds.");
+  m.def(
       "load_profile",
       [](const std::filesystem::path& path, const Graph& graph) {
         return load_profile(path, graph);
@@ -193,13 +265,14 @@ void init_profile(py::module_& m) {
       "Reads a profile that Profile.save wrote, for the same graph.");
   m.def(
       "estimate",
-      [](const Graph& graph, const std::string& kind, std::int64_t batch) {
-        return estimate(graph, device_kind(kind), batch);
+      [](const Graph& graph, const std::string& kind, std::int64_t batch, bool training) {
+        return estimate(graph, device_kind(kind), batch, training);
       },
       py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
-      py::call_guard<py::gil_scoped_release>(),
+      py::arg("training") = false, py::call_guard<py::gil_scoped_release>(),
       "Costs estimated from shapes, for a kind of device that need not be present. batch: the size "
-      "to estimate at; 0: the traced example's.");
+      "to estimate at; 0: the traced example's. training: with backward times and saved bytes; the "
+      "graph must have been traced in train mode.");
   m.def("profiled_kind", &profiled_kind, py::arg("cluster"),
         "The kind that an estimate for these devices is made for.");
 }

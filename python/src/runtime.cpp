@@ -27,6 +27,19 @@ void init_runtime(py::module_& m) {
         return NamedVerdict{graph, check_samples_are_separate(graph, reduce, batch_independent)};
       },
       py::arg("graph"), py::arg("reduce"), py::arg("batch_independent"));
+  m.def(
+      "check_trained_batch",
+      [](const Graph& graph, const std::string& loss, const std::string& reduction, bool weighted,
+         bool batch_independent) {
+        const TrainedBatch found =
+            check_trained_batch(graph, loss, reduction, weighted, batch_independent);
+        const LossTargets targets = found.targets.value_or(LossTargets{});
+        return py::make_tuple(NamedVerdict{graph, found.verdict}, targets.inputs, targets.ignored);
+      },
+      py::arg("graph"), py::arg("loss"), py::arg("reduction"), py::arg("weighted"),
+      py::arg("batch_independent"),
+      "What is known of cutting a batch for training, the inputs that hold targets, and the target "
+      "that is ignored.");
 }
 
 }  // namespace kerf::bindings

@@ -7,6 +7,8 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <optional>
+
 #include "kerf/base/error.h"
 #include "kerf/base/file.h"
 #include "kerf/emit/report/compare.h"
@@ -45,22 +47,37 @@ std::vector<EventRecord> events_of(const Timeline& timeline) {
 py::dict memory_of(const Timeline& timeline) {
   py::dict out;
   for (const MemoryCurve& curve : timeline.memory) {
-    std::vector<std::pair<double, std::int64_t>> points;
-    for (const MemoryPoint& point : curve.points) {
-      points.emplace_back(seconds(point.time), point.bytes.count);
-    }
-    out[py::str(name_of(timeline, curve.device))] = points;
+    out[py::str(name_of(timeline, curve.device))] = curve.points;
   }
   return out;
 }
 
-double busy(const Timeline& timeline, const std::string& device) {
+py::dict by_category(const MemoryPoint& point) {
+  py::dict out;
+  for (std::size_t k = 0; k < kNumMemoryKinds; ++k) {
+    if (point.by_kind[k].count == 0) continue;
+    out[py::str(std::string(to_string(static_cast<MemoryKind>(k))))] = point.by_kind[k].count;
+  }
+  return out;
+}
+
+DeviceId device_called(const Timeline& timeline, const std::string& device) {
   for (std::size_t d = 0; d < timeline.devices.size(); ++d) {
-    if (timeline.devices[d] == device) return seconds(timeline.busy(DeviceId(d)));
+    if (timeline.devices[d] == device) return DeviceId(d);
   }
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[plan.timeline] no device '{}'; expected one of {}", device,
                           fmt::join(timeline.devices, ", ")));
+}
+
+double busy(const Timeline& timeline, const std::string& device) {
+  return seconds(timeline.busy(device_called(timeline, device)));
+}
+
+std::optional<std::int64_t> peak(const Timeline& timeline, const std::string& device) {
+  const MemoryCurve* const curve = timeline.find_memory(device_called(timeline, device));
+  if (curve == nullptr) return std::nullopt;
+  return curve->peak().count;
 }
 
 std::string timeline_summary(const Timeline& timeline) {
@@ -82,7 +99,7 @@ void bind_event(py::module_& m) {
           "Which micro-batch, from 0.")
       .def_property_readonly(
           "phase", [](const EventRecord& r) { return std::string(to_string(r.event.phase)); },
-          "'forward'.")
+          "'forward', 'backward' or 'weight_gradient'.")
       .def_property_readonly(
           "start", [](const EventRecord& r) { return seconds(r.event.start); },
           "Seconds after the step began.")
@@ -102,10 +119,26 @@ void bind_event(py::module_& m) {
       });
 }
 
+void bind_memory_point(py::module_& m) {
+  py::class_<MemoryPoint>(m, "MemoryPoint", "Bytes in use on a device, until the next point.")
+      .def_property_readonly(
+          "time", [](const MemoryPoint& p) { return seconds(p.time); },
+          "Seconds after the step began.")
+      .def_property_readonly(
+          "bytes", [](const MemoryPoint& p) { return p.bytes.count; }, "Of all categories.")
+      .def_property_readonly("by_category", &by_category,
+                             "The bytes of each category that has some: weights, gradients, "
+                             "optimizer, saved, temporaries, inputs, results, workspace.")
+      .def("__repr__", [](const MemoryPoint& p) {
+        return fmt::format("kerf.MemoryPoint({} at {})", to_string(p.bytes), to_string(p.time));
+      });
+}
+
 }  // namespace
 
 void init_timeline(py::module_& m) {
   bind_event(m);
+  bind_memory_point(m);
   py::class_<Timeline>(m, "Timeline", "What happened in one step: simulated or measured.")
       .def_readonly("origin", &Timeline::origin, "'simulated' or 'measured'.")
       .def_readonly("graph_hash", &Timeline::graph_hash, "The hash of the graph that ran.")
@@ -114,13 +147,16 @@ void init_timeline(py::module_& m) {
       .def_readonly("n_microbatches", &Timeline::n_microbatches, "The number of micro-batches.")
       .def_property_readonly("events", &events_of, "Event records.")
       .def_property_readonly("memory", &memory_of,
-                             "For each device the points (seconds, bytes) of its memory curve.")
+                             "For each device that is known of the bytes in use through the step, "
+                             "MemoryPoint records.")
       .def_property_readonly(
           "step_time", [](const Timeline& t) { return seconds(t.end()); },
           "Seconds from the first event's start to the last one's end.")
       .def_property_readonly("bubble", &Timeline::bubble,
                              "The share of the step in which devices wait.")
       .def("busy", &busy, py::arg("device"), "Seconds of compute and transfers of a device.")
+      .def("peak", &peak, py::arg("device"),
+           "The most bytes in use on a device; None if nothing is known of its memory.")
       .def(
           "draw",
           [](const Timeline& t, int width) { return without_newline(draw_timeline(t, width)); },
@@ -151,7 +187,8 @@ void init_timeline(py::module_& m) {
       [](const Timeline& predicted, const Timeline& measured) {
         return without_newline(compare_timelines(predicted, measured));
       },
-      py::arg("predicted"), py::arg("measured"), "A table of predicted and measured times.");
+      py::arg("predicted"), py::arg("measured"),
+      "A table of predicted and measured times and peaks of memory.");
 }
 
 }  // namespace kerf::bindings

@@ -184,6 +184,39 @@ def test_report_has_json_timelines_and_traces(planned, folder):
     assert json.loads((folder / "trace.json").read_text())["traceEvents"]
 
 
+def test_estimate_gives_backward_times_for_training(run, folder):
+    (folder / "train.graph").write_text(mlp_text(training=True) + "end\n")
+    text = run("estimate", "train.graph", "--training", "--out", "p.json").stdout
+    assert "backward" in text
+    profile = kerf.load_profile(folder / "p.json", kerf.load_graph(folder / "train.graph"))
+    first, *others = profile.nodes
+    assert profile.training
+    assert first.backward_macs == first.macs and first.backward == first.backward_weights
+    assert all(node.backward_macs == 2 * node.macs for node in others)
+    assert all(node.saved_bytes == 8 * 512 * 4 for node in profile.nodes)  # each its input
+
+
+def test_schedules_are_listed_with_their_idle_shares(run):
+    lines = run("schedules").stdout.splitlines()
+    assert lines[0].split() == ["schedule", "idle", "share"]
+    for line, (name, summary, idle) in zip(lines[1:], kerf.schedules(), strict=False):
+        assert line.startswith(name) and idle in line and line.endswith(summary)
+    assert [line.split()[0] for line in lines[1:5]] == [
+        "fill_drain",
+        "1f1b",
+        "interleaved_1f1b",
+        "zero_bubble",
+    ]
+
+
+def test_simulate_writes_a_trace(planned, folder):
+    planned("simulate", "plan.json", "--trace", "t.json")
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "X"} >= {
+        f"stage 0 micro-batch {m}" for m in range(4)
+    }
+
+
 def test_simulate_draws_another_number_of_micro_batches(planned, folder):
     text = planned("simulate", "plan.json", "--n-microbatches", "9", "--out", "t.json").stdout
     assert "9 micro-batches" in text and "8" in text
@@ -217,6 +250,7 @@ BAD_CALLS = {
         ["estimate", "model.graph", "--device-kind", "toaster", "--out", "p"],
         "toaster",
     ),
+    "eval mode": (["estimate", "model.graph", "--training", "--out", "p"], "model.train()"),
     "not a plan": (["report", "model.graph"], "model.graph"),
     "not a graph": (["estimate", "junk", "--out", "p.json"], "junk:1:1"),
     "unwritable": (["estimate", "model.graph", "--out", "no/such/folder/p.json"], "no/such/folder"),
@@ -235,10 +269,10 @@ def test_bad_input_is_named_on_stderr(run, folder, case):
 
 
 def test_newer_files_are_refused_with_both_versions(planned, folder):
-    text = (folder / "plan.json").read_text().replace('"version": "1.3"', '"version": "1.7"', 1)
+    text = (folder / "plan.json").read_text().replace('"version": "1.4"', '"version": "1.7"', 1)
     (folder / "plan.json").write_text(text)
     message = error_of(planned("report", "plan.json", expect=BAD_INPUT))
-    assert "1.7" in message and "1.3" in message
+    assert "1.7" in message and "1.4" in message
 
 
 def test_cut_short_files_are_refused_with_line_and_column(planned, folder):

@@ -28,6 +28,8 @@ def test_demo_prints_plan_difference_and_times(demo):
     _, text = demo
     for words in ("GPT2LMHeadModel: 2 stages", "lower bound", "largest difference", "measured"):
         assert words in text
+    losses = [float(line.split()[1]) for line in text.splitlines() if line.startswith("  loss ")]
+    assert len(losses) == 3 and losses[-1] < losses[0]
 
 
 def test_demo_leaves_files_that_belong_together(demo):

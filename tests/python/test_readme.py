@@ -44,6 +44,7 @@ PAGES = {
     "docs/gpus.md": "predicted step time",
     "docs/tracing.md": "runs as Python",
     "docs/running.md": "busy",
+    "docs/training.md": "gradients differ from the model's by",
 }
 
 

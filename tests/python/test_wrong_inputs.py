@@ -51,6 +51,7 @@ class Things:
         self.model = Net().eval()
         self.x = torch.zeros(4, 4)
         self.graph = kerf.trace(self.model, (self.x,))
+        self.trained = kerf.trace(Net().train(), (self.x,))
         self.plan = kerf.plan(self.graph, TWO, n_microbatches=2)
         self.profile = kerf.estimate(self.graph)
         self.cluster = kerf.make_cluster(TWO)
@@ -122,6 +123,10 @@ PLAN_OPTIONS = {
     "schedule": NAME,
     "comm_model": NAME,
     "mixed": FLAG,
+    "training": FLAG,
+    "optimizer": NAME,
+    "recompute": [v for v in NAME if v != []],
+    "stages_per_device": [v for v in COUNT if v is not None],
 }
 WRONG = {
     "plan": (
@@ -169,6 +174,17 @@ WRONG = {
     "estimate": (
         lambda t: {"graph": t.graph},
         {"graph": GRAPHS, "device_kind": NAME, "batch": [*WHOLE, -1, 10**30]},
+    ),
+    "memory": (
+        lambda t: {"graph": t.trained},
+        {
+            "graph": GRAPHS,
+            "batch": [*WHOLE, -1, 10**30],
+            "training": FLAG,
+            "optimizer": NAME,
+            "recompute": [v for v in NAME if v != []],
+            "device_kind": NAME,
+        },
     ),
     "make_cluster": (
         lambda t: {"devices": TWO},
@@ -226,6 +242,7 @@ WRONG = {
             "batch": [v for v in WHOLE if v is not None] + [-1, 0, 10**30],
             "devices": DEVICES,
             "budget_seconds": BUDGET,
+            "training": FLAG,
         },
     ),
     "Pipeline": (
@@ -390,7 +407,7 @@ def test_too_many_and_too_few_arguments(things):
 
 def test_every_public_function_is_tried():
     tried = {name.partition(".")[0] for name in WRONG} | {f"load_{kind}" for kind in LOADERS}
-    untried = {"methods", "__version__"}  # takes nothing; is no function
+    untried = {"methods", "schedules", "__version__"}  # take nothing; is no function
     names = {n for n in kerf.__all__ if not isinstance(getattr(kerf, n), type)}
     assert names - tried - untried == set()
 

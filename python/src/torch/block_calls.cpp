@@ -3,6 +3,7 @@
 #include "python/src/torch/block_calls.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -10,10 +11,12 @@
 #include <utility>
 #include <vector>
 
-namespace kerf::bindings {
-namespace {
+#include "kerf/base/error.h"
 
 namespace py = pybind11;
+
+namespace kerf::bindings {
+namespace {
 
 // A Python exception on its way through threads that do not hold the interpreter lock: pybind11
 // takes the lock itself to drop it.
@@ -71,13 +74,17 @@ class BlockThreads {
 
 namespace {
 
-// May be copied, called and dropped by threads that do not hold the interpreter lock. The lock is
-// taken for the block alone.
+// May be copied, called and dropped by threads that do not hold the interpreter lock.
+std::shared_ptr<py::object> hold(py::object callable) {
+  return {new py::object(std::move(callable)), [](py::object* p) {
+            const py::gil_scoped_acquire lock;
+            delete p;
+          }};
+}
+
+// The lock is taken for the block alone.
 OpaqueCall to_opaque_call(py::object callable, std::shared_ptr<BlockThreads> threads) {
-  const std::shared_ptr<py::object> held(new py::object(std::move(callable)), [](py::object* p) {
-    const py::gil_scoped_acquire lock;
-    delete p;
-  });
+  const std::shared_ptr<py::object> held = hold(std::move(callable));
   return [held, threads](const std::vector<at::Tensor>& inputs, std::int64_t batch) {
     const py::gil_scoped_acquire lock;
     const BlockThreads::Inside inside(*threads);
@@ -87,6 +94,17 @@ OpaqueCall to_opaque_call(py::object callable, std::shared_ptr<BlockThreads> thr
       throw PythonBlockError(std::move(error));
     }
   };
+}
+
+at::Tensor as_loss(const py::object& given) {
+  try {
+    return given.cast<at::Tensor>();
+  } catch (const py::cast_error&) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[kerf.train_step] loss_fn gave {}; expected a tensor of one number; "
+                            "return the loss itself, without .item()",
+                            std::string(py::str(py::type::of(given).attr("__name__")))));
+  }
 }
 
 }  // namespace
@@ -99,6 +117,30 @@ BlockCalls::BlockCalls(const PythonCalls& python_calls)
 }
 
 void BlockCalls::interrupt() const { threads_->interrupt(); }
+
+LossCall BlockCalls::loss_call(py::object callable) const {
+  const std::shared_ptr<py::object> held = hold(std::move(callable));
+  return [held, threads = threads_](const std::vector<c10::IValue>& results, std::size_t microbatch,
+                                    std::int64_t batch) {
+    const py::gil_scoped_acquire lock;
+    const BlockThreads::Inside inside(*threads);
+    try {
+      py::list given;
+      for (const c10::IValue& result : results) given.append(to_python(result));
+      return as_loss((*held)(given, microbatch, batch));
+    } catch (py::error_already_set& error) {
+      throw PythonBlockError(std::move(error));
+    }
+  };
+}
+
+py::object to_python(const c10::IValue& value) {
+  if (value.isTensor()) return py::cast(value.toTensor());
+  if (value.isInt()) return py::int_(value.toInt());
+  if (value.isDouble()) return py::float_(value.toDouble());
+  if (value.isBool()) return py::bool_(value.toBool());
+  return py::none();
+}
 
 void init_block_errors() {
   py::register_local_exception_translator([](std::exception_ptr pointer) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kerf/libtorch/kernel.h"
+#include "kerf/libtorch/training_step.h"
 
 namespace kerf::bindings {
 
@@ -29,9 +30,16 @@ struct BlockCalls {
 
   OpaqueCalls calls;
 
+  // A loss, called as a block is: with a list of results, the number of the micro-batch and its
+  // size.
+  LossCall loss_call(pybind11::object callable) const;
+
  private:
   std::shared_ptr<BlockThreads> threads_;
 };
+
+// A tensor or number that a model gives; None for anything else.
+pybind11::object to_python(const c10::IValue& value);
 
 // Makes an exception that a block raised leave the module's functions as it is.
 void init_block_errors();

@@ -46,14 +46,6 @@ class PythonTurn {
   std::optional<Turn> turn_;
 };
 
-py::object to_python(const c10::IValue& value) {
-  if (value.isTensor()) return py::cast(value.toTensor());
-  if (value.isInt()) return py::int_(value.toInt());
-  if (value.isDouble()) return py::float_(value.toDouble());
-  if (value.isBool()) return py::bool_(value.toBool());
-  return py::none();
-}
-
 py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
               bool record) {
   TorchPipeline::Result result;
@@ -62,6 +54,30 @@ py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, i
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
   return py::make_tuple(outputs, result.batch,
+                        result.timeline ? py::cast(*result.timeline) : py::none());
+}
+
+// `loss`: a function of the results of a micro-batch, its number and its batch size; or the number
+// of the output that is the loss.
+py::tuple train(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
+                const py::object& loss, const std::string& reduction, std::vector<double> weights,
+                bool record) {
+  TorchPipeline::Training training;
+  if (py::isinstance<py::int_>(loss)) {
+    training.loss_output = loss.cast<std::size_t>();
+  } else {
+    training.loss = pipeline.blocks.loss_call(loss);
+  }
+  if (reduction == "sum") training.reduction = TorchPipeline::Training::Reduction::sum;
+  training.weights = std::move(weights);
+  TorchPipeline::Trained result;
+  interruptible_call([&] { result = pipeline.train(inputs, n_microbatches, training, record); },
+                     [&] { pipeline.blocks.interrupt(); });
+  py::list gradients;
+  for (const at::Tensor& gradient : result.input_gradients) {
+    gradients.append(gradient.defined() ? py::cast(gradient) : py::none());
+  }
+  return py::make_tuple(result.loss, gradients,
                         result.timeline ? py::cast(*result.timeline) : py::none());
 }
 
@@ -88,9 +104,11 @@ py::list recorded(PythonPipeline& pipeline) {
 
 Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t device,
                    std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
-                   std::int64_t batch, const PythonCalls& opaque, double budget_seconds) {
+                   std::int64_t batch, const PythonCalls& opaque, double budget_seconds,
+                   bool training) {
   MeasureOptions options;
   options.budget_seconds = budget_seconds;
+  options.training = training;
   const BlockCalls blocks(opaque);
   Profile profile;
   interruptible_call(
@@ -130,6 +148,8 @@ PYBIND11_MODULE(_torch, m) {
            py::arg("reduce"), py::arg("device_graphs") = false)
       .def("recorded", &recorded)
       .def("run", &run, py::arg("inputs"), py::arg("n_microbatches"), py::arg("record") = false)
+      .def("train", &train, py::arg("inputs"), py::arg("n_microbatches"), py::arg("loss"),
+           py::arg("reduction"), py::arg("weights"), py::arg("record") = false)
       .def("check_inputs", &TorchPipeline::check_inputs, py::arg("inputs"))
       .def(
           "replace_weights",
@@ -148,5 +168,5 @@ PYBIND11_MODULE(_torch, m) {
   m.def("fold_masks", &fold_masks, py::arg("graph"), py::call_guard<py::gil_scoped_release>());
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
-        py::arg("budget_seconds"));
+        py::arg("budget_seconds"), py::arg("training") = false);
 }

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/recompute.h"
+#include "kerf/simulate/step_memory/step_memory.h"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include <variant>
+
+#include "kerf/base/error.h"
+#include "kerf/device/kind.h"
+#include "kerf/emit/report/memory_table.h"
+#include "kerf/simulate/caching_allocator.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+using Recompute = std::variant<std::string, std::vector<std::string>>;
+
+StepMemory memory(const Graph& graph, std::int64_t batch, bool training,
+                  const std::string& optimizer_name, const Recompute& recompute,
+                  const std::string& kind, const Profile* profile, bool blocks) {
+  StepRequest request;
+  request.profile = profile;
+  request.list_blocks = blocks;
+  request.batch = batch;
+  request.accelerator = !device_kind(kind).host;
+  const Optimizer& steps = optimizer(optimizer_name);
+  if (training) request.optimizer = &steps;
+  const auto* const word = std::get_if<std::string>(&recompute);
+  request.regions =
+      recompute_regions(graph, word != nullptr ? std::vector<std::string>{*word}
+                                               : std::get<std::vector<std::string>>(recompute));
+  return step_memory(graph, request);
+}
+
+py::dict at_peak(const StepMemory& memory) {
+  py::dict out;
+  for (std::size_t k = 0; k < kNumMemoryKinds; ++k) {
+    out[py::str(std::string(to_string(static_cast<MemoryKind>(k))))] = memory.at_peak[k].count;
+  }
+  return out;
+}
+
+py::list blocks_of(const StepMemory& memory) {
+  py::list out;
+  for (const BlockEvent& event : memory.blocks) {
+    const std::int64_t number =
+        event.block == kOlderBlock ? -1 : static_cast<std::int64_t>(event.block);
+    const std::int64_t node =
+        event.node.valid() ? static_cast<std::int64_t>(event.node.index()) : -1;
+    out.append(py::make_tuple(event.is_made, number, event.bytes.count, node));
+  }
+  return out;
+}
+
+}  // namespace
+
+void init_memory(py::module_& m) {
+  py::class_<StepMemory>(m, "StepMemory",
+                         "What one step of a model takes on one device, by `kerf.memory`.")
+      .def_property_readonly(
+          "peak", [](const StepMemory& s) { return s.peak.count; }, "Bytes in use, at most.")
+      .def_property_readonly(
+          "reserved", [](const StepMemory& s) { return s.reserved.count; },
+          "Bytes that PyTorch's allocator takes from an accelerator, at most; 0 on a host.")
+      .def_property_readonly("at_peak", &at_peak,
+                             "Bytes at the peak: weights, gradients, optimizer, saved, "
+                             "temporaries, inputs, results, workspace.")
+      .def_readonly("phase", &StepMemory::phase, "Of the peak: forward, backward or optimizer.")
+      .def_readonly("node", &StepMemory::node, "That runs at the peak; empty in the optimizer.")
+      .def_property_readonly(
+          "saved", [](const StepMemory& s) { return s.saved.count; },
+          "Bytes that forward leaves for backward.")
+      .def_readonly("ops_without_rule", &StepMemory::ops_without_rule,
+                    "Operators that are taken to keep all they see for backward.")
+      .def_property_readonly("blocks", &blocks_of,
+                             "With blocks=True: every block of the step in its order, as (made or "
+                             "given up, number, bytes, node that ran); -1 for blocks from before "
+                             "the step, and for no node.")
+      .def("__str__", &memory_table)
+      .def("__repr__", [](const StepMemory& s) {
+        return fmt::format("kerf.StepMemory(peak {}, reserved {}, in {})", to_string(s.peak),
+                           to_string(s.reserved), s.phase);
+      });
+  py::class_<CachingAllocator>(m, "CachingAllocator",
+                               "PyTorch's allocator of an accelerator as arithmetic.")
+      .def(py::init<>())
+      .def(
+          "allocate",
+          [](CachingAllocator& a, std::int64_t bytes) {
+            if (bytes <= 0) {
+              throw Error(ErrorKind::invalid_argument,
+                          fmt::format("[simulate.caching_allocator] a block of {} bytes; expected "
+                                      "one byte or more",
+                                      bytes));
+            }
+            return a.allocate(Bytes{bytes}).index();
+          },
+          py::arg("bytes"), "The block's number, for free().")
+      .def(
+          "free", [](CachingAllocator& a, std::size_t block) { a.free(BlockId{block}); },
+          py::arg("block"))
+      .def("empty_cache", &CachingAllocator::empty_cache)
+      .def("reset_peaks", &CachingAllocator::reset_peaks)
+      .def_property_readonly("allocated",
+                             [](const CachingAllocator& a) { return a.allocated().count; })
+      .def_property_readonly("reserved",
+                             [](const CachingAllocator& a) { return a.reserved().count; })
+      .def_property_readonly("peak_allocated",
+                             [](const CachingAllocator& a) { return a.peak_allocated().count; })
+      .def_property_readonly("peak_reserved",
+                             [](const CachingAllocator& a) { return a.peak_reserved().count; });
+  m.def("memory", &memory, py::arg("graph"), py::arg("batch") = 0, py::arg("training") = true,
+        py::arg("optimizer") = "adamw", py::arg("recompute") = Recompute("as_traced"),
+        py::arg("device_kind") = "cuda", py::kw_only(), py::arg("profile") = nullptr,
+        py::arg("blocks") = false,
+        "Predicts the memory of one step of the whole model on one device: a training step from "
+        "its second on, or an inference pass.\n\n"
+        "batch        0: the traced example's\n"
+        "optimizer    sgd, sgd_momentum, adam, adamw, rmsprop, adagrad, or none\n"
+        "recompute    none, as_traced (the model's own checkpoints), all (every block that "
+        "repeats), or a list of module paths\n"
+        "device_kind  a kind of device, which need not be present\n"
+        "profile      of this graph and batch, measured on an accelerator: its workspaces, which "
+        "follow from cuDNN's choice of kernels, replace those of the rules\n"
+        "blocks       list every block of the step in StepMemory.blocks");
+}
+
+}  // namespace kerf::bindings
