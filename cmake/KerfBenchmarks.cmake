@@ -37,6 +37,7 @@ foreach(folder IN LISTS questions)
   get_filename_component(question "${folder}" NAME)
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   add_executable(kerf_bench_${question} EXCLUDE_FROM_ALL ${sources})
-  target_link_libraries(kerf_bench_${question} PRIVATE kerf_core kerf_flags benchmark::benchmark_main)
+  target_link_libraries(kerf_bench_${question} PRIVATE kerf_core kerf_families kerf_flags
+                                                        benchmark::benchmark_main)
   add_dependencies(benchmarks kerf_bench_${question})
 endforeach()

@@ -13,6 +13,7 @@ Weights are random (seed 0), inputs too. A model that fails is listed with its e
 import argparse
 import gc
 import gzip
+import importlib.metadata
 import json
 import pathlib
 import statistics
@@ -20,7 +21,6 @@ import sys
 import time
 
 import torch
-import torchvision
 import transformers
 from torch.utils.checkpoint import checkpoint
 
@@ -61,6 +61,8 @@ def text_model(name):
 
 
 def image_model(name):
+    import torchvision  # a machine that measures other models need not have it
+
     extra = (
         {"aux_logits": False, "init_weights": False}
         if name in ("googlenet", "inception_v3")
@@ -69,20 +71,21 @@ def image_model(name):
     return getattr(torchvision.models, name)(weights=None, **extra)
 
 
-def make(name, batch, training):
-    """The model on the GPU, and its keyword arguments."""
-    torch.manual_seed(0)
+def inputs_of(name, batch, device="cuda"):
+    """A model's keyword arguments."""
     if name in TEXTS:
-        model = text_model(name)
-        ids = torch.randint(0, VOCABULARY, (batch, TOKENS), device="cuda")
-        inputs = {"input_ids": ids}
-        if name == "t5":
-            inputs["decoder_input_ids"] = ids
-    else:
-        model = image_model(name)
-        side = 299 if name == "inception_v3" else 224
-        inputs = {"x": torch.randn(batch, 3, side, side, device="cuda")}
-    return model.cuda().train(training), inputs
+        ids = torch.randint(0, VOCABULARY, (batch, TOKENS), device=device)
+        both = {"input_ids": ids, "decoder_input_ids": ids}
+        return both if name == "t5" else {"input_ids": ids}
+    side = 299 if name == "inception_v3" else 224
+    return {"x": torch.randn(batch, 3, side, side, device=device)}
+
+
+def make(name, batch, training, device="cuda"):
+    """The model on the device, and its keyword arguments."""
+    torch.manual_seed(0)
+    model = text_model(name) if name in TEXTS else image_model(name)
+    return model.to(device).train(training), inputs_of(name, batch, device)
 
 
 def call(model, inputs):
@@ -251,14 +254,21 @@ def allocator_events(name, optimizer_name="adamw"):
     }
 
 
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def about():
     return {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "transformers": transformers.__version__,
-        "torchvision": torchvision.__version__,
+        "torchvision": version("torchvision"),
         "date": time.strftime("%Y-%m-%d"),
         "step": "output.float().mean().backward(); step(); zero_grad(set_to_none=True)",
         "tokens": TOKENS,
