@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole way through Kerf: GPT-2 is traced, measured, cut in two, checked and run.
+"""The whole way through Kerf: GPT-2 is traced, measured, cut in two, checked, run and trained.
 
     python examples/demo.py [--out out] [--layers 12] [--width 768] [--batch 8] [--length 64]
 
@@ -56,6 +56,7 @@ def main():
         f"predicted step {plan.predicted_step_time * 1e3:.1f} ms, measured {step_time * 1e3:.1f} ms"
         f" (median of {options.calls} calls, all of Python included)"
     )
+    train(model, ids, options.steps)
     graph.save(out / "model.graph")
     profile.save(out / "profile.json", graph)
     plan.save(out / "plan.json")
@@ -72,6 +73,7 @@ def parse_options():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=64, help="tokens a sample")
     parser.add_argument("--calls", type=int, default=5, help="timed calls")
+    parser.add_argument("--steps", type=int, default=3, help="training steps")
     return parser.parse_args()
 
 
@@ -80,6 +82,24 @@ def make_model(options):
     config = GPT2Config(n_layer=options.layers, n_embd=options.width, n_head=options.width // 64)
     ids = torch.randint(config.vocab_size, (options.batch, options.length))
     return GPT2LMHeadModel(config).eval(), ids
+
+
+def train(model, ids, steps):
+    """A few steps of the same model, which makes its own loss from labels."""
+    batch = {"input_ids": ids, "labels": ids}
+    with step("\ntrace in train mode, and plan its training"):
+        graph = kerf.trace(model.train(), kwargs=batch)
+        plan = kerf.plan(
+            graph, DEVICES, n_microbatches=N_MICROBATCHES, training=True, schedule="1f1b"
+        )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with kerf.Pipeline(model, plan) as pipe:
+        for number in range(steps):
+            with step(f"training step {number}"):
+                loss = pipe.train_step(**batch)
+                optimizer.step()
+                optimizer.zero_grad()
+            print(f"  loss {loss.item():.3f}")
 
 
 class step:
