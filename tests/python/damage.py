@@ -16,7 +16,6 @@ import random
 import re
 import sys
 import time
-import traceback
 import warnings
 from pathlib import Path
 
@@ -262,9 +261,8 @@ def run_case(folder, subject, graph_text, plan_text):
 def judge(error):
     """What is wrong with a refusal; empty: nothing."""
     text = str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    if any(f.name == "_call_block" and f.filename.endswith("_pipeline.py") for f in frames):
-        return ""  # what a block raises is raised by the call
+    if any(note.startswith("[") and "(opaque)" in note for note in getattr(error, "__notes__", ())):
+        return ""  # what a block raises is raised by the call, with a note that says where
     if not isinstance(error, REFUSALS) or type(error) is RecursionError:
         return f"{type(error).__name__}: {text[:300]}"
     if not text.startswith("[") and not getattr(error, "infeasible", None):
