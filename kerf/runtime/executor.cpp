@@ -66,7 +66,12 @@ Executor::Result Executor::run(BackendRun& backend_run, int n_microbatches, bool
 
 Executor::Result Executor::run(Turn& turn, BackendRun& backend_run, int n_microbatches,
                                bool record) {
-  return run_shape(inference_, turn, backend_run, n_microbatches, record);
+  return finish(*start(turn, backend_run, n_microbatches, record));
+}
+
+std::unique_ptr<Run> Executor::start(Turn& turn, BackendRun& backend_run, int n_microbatches,
+                                     bool record) {
+  return start_shape(inference_, turn, backend_run, n_microbatches, record);
 }
 
 Executor::Result Executor::train(Turn& turn, BackendRun& backend_run, int n_microbatches,
@@ -76,11 +81,12 @@ Executor::Result Executor::train(Turn& turn, BackendRun& backend_run, int n_micr
                 "[runtime.train] the plan is one of inference; expected a plan of training; plan "
                 "with training=True");
   }
-  return run_shape(training_, turn, backend_run, n_microbatches, record);
+  return finish(*start_shape(training_, turn, backend_run, n_microbatches, record));
 }
 
-Executor::Result Executor::run_shape(const StepShape& shape, Turn& turn, BackendRun& backend_run,
-                                     int n_microbatches, bool record) {
+std::unique_ptr<Run> Executor::start_shape(const StepShape& shape, Turn& turn,
+                                           BackendRun& backend_run, int n_microbatches,
+                                           bool record) {
   if (n_microbatches < 1) {
     throw Error(
         ErrorKind::invalid_argument,
@@ -91,9 +97,14 @@ Executor::Result Executor::run_shape(const StepShape& shape, Turn& turn, Backend
   Schedule schedule =
       schedule_kind(plan_.schedule)
           .make({plan_.stage_devices(), static_cast<int>(num_devices), n_microbatches, shape});
-  Run run(turn, programs_, num_devices, std::move(schedule), TaskTable(shape, n_microbatches),
-          backend_run, record);
-  for (const auto& worker : workers_) worker->start(run);
+  auto run =
+      std::make_unique<Run>(turn, programs_, num_devices, workers_.size(), std::move(schedule),
+                            TaskTable(shape, n_microbatches), backend_run, record);
+  for (const auto& worker : workers_) worker->start(*run);
+  return run;
+}
+
+Executor::Result Executor::finish(Run& run) {
   wait_for_workers(run);
   if (workers_.empty()) {
     for (const DeviceId device : used_) run_device(run, device, backend_, programs_, runners_);
@@ -102,14 +113,17 @@ Executor::Result Executor::run_shape(const StepShape& shape, Turn& turn, Backend
   return {run.results(), run.take_events()};
 }
 
+void Executor::stop(Run& run) {
+  run.fail(std::make_exception_ptr(Interrupted()));
+  wait_for_workers(run);
+}
+
 void Executor::wait_for_workers(Run& run) {
-  for (const auto& worker : workers_) {
-    while (!worker->wait_for(kPollSeconds)) {
-      try {
-        poll_interrupt();
-      } catch (...) {
-        run.fail(std::current_exception());
-      }
+  while (!run.wait_for(kPollSeconds)) {
+    try {
+      poll_interrupt();
+    } catch (...) {
+      run.fail(std::current_exception());
     }
   }
 }

@@ -38,6 +38,14 @@ class Executor {
   Result run(BackendRun& backend_run, int n_microbatches, bool record = false);
   // The same for a caller that has taken its turn at `turns()` already, on this thread.
   Result run(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
+  // The two halves of `run`, for callers that have several calls under way, each with a BackendRun
+  // of its own: a stage works on them in the order in which they were started, and the next may be
+  // in its first stage while one is in its last. `turn` and `backend_run` must outlive the call.
+  std::unique_ptr<Run> start(Turn& turn, BackendRun& backend_run, int n_microbatches,
+                             bool record = false);
+  Result finish(Run& run);  // works itself where runs_on_caller()
+  // Ends it as soon as the kernels that have begun are done; what it made is lost.
+  void stop(Run& run);
   // A training step of a plan made for training, forward and backward; results are given, too.
   Result train(Turn& turn, BackendRun& backend_run, int n_microbatches, bool record = false);
 
@@ -49,8 +57,8 @@ class Executor {
   const Plan& plan() const { return plan_; }
 
  private:
-  Result run_shape(const StepShape& shape, Turn& turn, BackendRun& backend_run, int n_microbatches,
-                   bool record);
+  std::unique_ptr<Run> start_shape(const StepShape& shape, Turn& turn, BackendRun& backend_run,
+                                   int n_microbatches, bool record);
   void wait_for_workers(Run& run);
 
   Plan plan_;

@@ -3,6 +3,7 @@
 #include "kerf/runtime/run.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace kerf {
 namespace {
@@ -16,14 +17,16 @@ std::size_t place_of(const std::vector<Item>& sorted, const Item& item) {
 }  // namespace
 
 Run::Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices,
-         Schedule schedule, TaskTable tasks, BackendRun& backend_run, bool record)
+         std::size_t num_workers, Schedule schedule, TaskTable tasks, BackendRun& backend_run,
+         bool record)
     : turn_(turn),
       programs_(programs),
       schedule_(std::move(schedule)),
       tasks_(std::move(tasks)),
       backend_run_(backend_run),
       record_(record),
-      events_(num_devices) {
+      events_(num_devices),
+      working_(num_workers) {
   std::size_t num_values = 0;
   for (const Program& program : programs) {
     if (program.makes_loss && tasks_.shape().training()) loss_ = &program;
@@ -109,6 +112,19 @@ void Run::fail(std::exception_ptr failure) {
 void Run::rethrow_failure() const {
   const std::lock_guard lock(failure_mutex_);
   if (failure_) std::rethrow_exception(failure_);
+}
+
+// Notified with the lock held: whoever waits may destroy the run as soon as it is free.
+void Run::leave() {
+  const std::lock_guard lock(done_mutex_);
+  --working_;
+  if (working_ == 0) done_.notify_all();
+}
+
+bool Run::wait_for(double seconds) {
+  std::unique_lock lock(done_mutex_);
+  return done_.wait_for(lock, std::chrono::duration<double>(seconds),
+                        [&] { return working_ == 0; });
 }
 
 std::vector<Event> Run::take_events() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -17,8 +18,10 @@ namespace kerf {
 // The mutable half of one call: channels, results, the first failure. Lives for the call.
 class Run {
  public:
-  Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices, Schedule schedule,
-      TaskTable tasks, BackendRun& backend_run, bool record);
+  // `num_workers`: of the threads that will work on it, each for a device.
+  Run(Turn& turn, const std::vector<Program>& programs, std::size_t num_devices,
+      std::size_t num_workers, Schedule schedule, TaskTable tasks, BackendRun& backend_run,
+      bool record);
 
   Turn& turn() { return turn_; }
   BackendRun& backend_run() { return backend_run_; }
@@ -36,6 +39,11 @@ class Run {
   void fail(std::exception_ptr failure);
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   void rethrow_failure() const;  // to be called when all devices are done
+
+  // A worker has done its part, and will not touch the run again.
+  void leave();
+  // Until all workers have, or so long: have they?
+  bool wait_for(double seconds);
 
   // results()[microbatch][value]: invalid pointers for values that are no results.
   const std::vector<std::vector<ParcelPtr>>& results() const { return results_; }
@@ -63,6 +71,9 @@ class Run {
   std::atomic<bool> stopped_{false};
   mutable std::mutex failure_mutex_;
   std::exception_ptr failure_;
+  std::mutex done_mutex_;
+  std::condition_variable done_;
+  std::size_t working_;  // workers that have not left
 };
 
 }  // namespace kerf

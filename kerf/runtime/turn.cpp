@@ -27,19 +27,37 @@ Turn::Turn(Turns& turns, Cycle cycle) : turns_(turns), outer_(innermost) {
   innermost = this;
 }
 
+Turn::Turn(Turns& turns, std::function<bool()> is_over)
+    : turns_(turns), is_over_(std::move(is_over)), outer_(innermost) {
+  wait(Cycle::refuse);
+}
+
 Turn::~Turn() {
-  innermost = outer_;
+  if (!is_over_) innermost = outer_;
+  bool held = false;
   {
     const std::lock_guard lock(turns_mutex());
     if (outer_ != nullptr) std::erase(outer_->inner_, this);
-    if (held_) turns_.holder_ = nullptr;
+    for (Turn* const inner : inner_) inner->outer_ = nullptr;  // loose ones
+    held = turns_.holder_ == this;
+    if (held) turns_.holder_ = nullptr;
   }
-  if (held_) turns_.free_.notify_one();
+  if (held) turns_.free_.notify_one();
+}
+
+bool Turn::is_held() const {
+  const std::lock_guard lock(turns_mutex());
+  return turns_.holder_ == this;
+}
+
+bool Turn::is_free() const {
+  const Turn* const holder = turns_.holder_;
+  return holder == nullptr || (holder->is_over_ && holder->is_over_());
 }
 
 void Turn::wait(Cycle cycle) {
   std::unique_lock lock(turns_mutex());
-  while (turns_.holder_ != nullptr) {
+  while (!is_free()) {
     if (waits_for_ever(cycle)) {
       if (cycle == Cycle::refuse) refuse();
       break;
@@ -56,8 +74,7 @@ void Turn::wait(Cycle cycle) {
     poll_interrupt();
     lock.lock();
   }
-  held_ = turns_.holder_ == nullptr;
-  if (held_) turns_.holder_ = this;
+  if (is_free()) turns_.holder_ = this;
   if (outer_ != nullptr) outer_->inner_.push_back(this);
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <vector>
 
 namespace kerf {
@@ -31,7 +32,7 @@ class Turns {
   std::condition_variable free_;
 };
 
-// A turn, from construction to destruction, on one thread.
+// A turn, from construction to destruction, on one thread; or a loose one.
 class Turn {
  public:
   // What to do where waiting would never end.
@@ -41,11 +42,15 @@ class Turn {
   // Error(run_failed); with `go_on` it is given up and the turn not had: for things that are better
   // used one at a time but need not be.
   explicit Turn(Turns& turns, Cycle cycle = Cycle::refuse);
+  // A loose turn: for work that goes on after the caller was answered, and may be ended by another
+  // thread. It passes to the next who asks once `is_over` says so, which is called by any thread
+  // and must not take turns; its thread works in it only where InsideTurn says so.
+  Turn(Turns& turns, std::function<bool()> is_over);
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  bool is_held() const { return held_; }
+  bool is_held() const;
 
  private:
   friend class InsideTurn;
@@ -54,16 +59,17 @@ class Turn {
     Cycle cycle;
   };
 
+  bool is_free() const;
   bool waits_for_ever(Cycle cycle) const;
   void wait(Cycle cycle);
   bool waits_for_itself() const;
   [[noreturn]] void refuse() const;
 
   Turns& turns_;
-  Turn* const outer_;          // what this one lies in; null: nothing
-  std::vector<Turn*> inner_;   // the turns that lie in this one, now
-  std::vector<Wait> waiting_;  // what threads that work in this turn wait for, now
-  bool held_ = false;
+  const std::function<bool()> is_over_;  // empty: not a loose one
+  Turn* outer_;                          // what this one lies in; null: nothing, or it has ended
+  std::vector<Turn*> inner_;             // the turns that lie in this one, now
+  std::vector<Wait> waiting_;            // what threads that work in this turn wait for, now
 };
 
 // Makes the calling thread work in `turn` while it lives: for threads that work for its holder.

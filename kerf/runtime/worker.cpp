@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/runtime/worker.h"
 
-#include <chrono>
-
 #include "kerf/base/interrupt.h"
 
 namespace kerf {
@@ -69,15 +67,9 @@ Worker::~Worker() {
 void Worker::start(Run& run) {
   {
     const std::lock_guard lock(mutex_);
-    run_ = &run;
+    runs_.push_back(&run);
   }
   changed_.notify_all();
-}
-
-bool Worker::wait_for(double seconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds),
-                           [&] { return run_ == nullptr; });
 }
 
 // What the worker executes asks now and then whether the run still goes on.
@@ -101,13 +93,14 @@ void Worker::loop(std::exception_ptr* failure) {
   ready_ = true;
   changed_.notify_all();
   while (started) {
-    changed_.wait(lock, [&] { return run_ != nullptr || closing_; });
-    if (run_ == nullptr) return;
+    changed_.wait(lock, [&] { return !runs_.empty() || closing_; });
+    if (runs_.empty()) return;
+    Run& run = *runs_.front();
+    runs_.pop_front();
     lock.unlock();
-    work(*run_);
+    work(run);
+    run.leave();
     lock.lock();
-    run_ = nullptr;
-    changed_.notify_all();
   }
 }
 

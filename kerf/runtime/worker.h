@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,9 +31,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void start(Run& run);  // returns at once
-  // Until the run's part is done, or so long: is it done?
-  bool wait_for(double seconds);
+  // Works on it after all that was started before, then leaves it (Run::leave). Returns at once.
+  void start(Run& run);
 
  private:
   void loop(std::exception_ptr* failure);
@@ -44,7 +44,7 @@ class Worker {
   std::span<const std::unique_ptr<StageRunner>> runners_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Run* run_ = nullptr;  // set: work to do
+  std::deque<Run*> runs_;  // work to do, in this order
   bool ready_ = false;
   bool closing_ = false;
   std::thread thread_;

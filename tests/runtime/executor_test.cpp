@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <thread>
 
 #include "kerf/base/error.h"
+#include "kerf/base/interrupt.h"
 #include "kerf/base/rng.h"
 #include "kerf/graph/text.h"
 #include "kerf/runtime/fake_backend.h"
@@ -134,6 +138,127 @@ TEST(AnExecutor, ServesCallersOneAfterTheOther) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(done, 80);
+}
+
+// Several calls that are under way at once, as a stream of batches has them.
+class CallsUnderWay : public testing::Test {
+ protected:
+  static constexpr int kCalls = 6;
+  static constexpr int kMicroBatches = 2;
+
+  std::vector<std::unique_ptr<kerf::Run>> start_all(Executor& executor, Turn& turn) {
+    std::vector<std::unique_ptr<kerf::Run>> runs;
+    for (FakeRun& own : backend_runs) {
+      runs.push_back(executor.start(turn, own, kMicroBatches, /*record=*/true));
+    }
+    return runs;
+  }
+
+  Graph graph = chain_graph(6, 1);
+  Plan plan = hand_plan(graph, {{"n0", "n1"}, {"n2", "n3"}, {"n4", "n5"}}, {0, 1, 2},
+                        {"cpu:0", "cpu:1", "cpu:2"}, kMicroBatches);
+  FakeBackend backend{plan};
+  std::vector<FakeRun> backend_runs = std::vector<FakeRun>(kCalls, FakeRun(3));
+};
+
+TEST_F(CallsUnderWay, EnterTheFirstStageBeforeTheFirstOneLeavesTheLast) {
+  Executor executor(graph, plan, backend);
+  std::atomic<int> entered{0};
+  std::atomic<bool> overlapped{false};
+  backend.call_at(StageId(0), [&](const Task&) { ++entered; });
+  backend.call_at(StageId(2), [&](const Task& task) {
+    // The first call's last task: it ends when another call has been in stage 0, or too late.
+    for (int look = 0; look < 5000 && task.microbatch == 1 && entered <= kMicroBatches; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    overlapped = overlapped || entered > kMicroBatches;
+  });
+  Turn turn(executor.turns());
+  const auto runs = start_all(executor, turn);
+  for (const auto& run : runs) EXPECT_EQ(executor.finish(*run).parcels.size(), 2U);
+  EXPECT_TRUE(overlapped);
+}
+
+TEST_F(CallsUnderWay, AreEachWhatOneCallIs) {
+  Executor executor(graph, plan, backend);
+  FakeRun alone(3);
+  const std::vector<Event> expected = executor.run(alone, kMicroBatches, true).events;
+  Turn turn(executor.turns());
+  for (const auto& run : start_all(executor, turn)) {
+    const std::vector<Event> events = executor.finish(*run).events;
+    ASSERT_EQ(events.size(), expected.size());
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      EXPECT_EQ(events[i].stage, expected[i].stage);
+      EXPECT_EQ(events[i].end.count, expected[i].end.count);
+    }
+  }
+}
+
+TEST_F(CallsUnderWay, FailAndStopOneByOne) {
+  Executor executor(graph, plan, backend);
+  Turn turn(executor.turns());
+  std::vector<std::unique_ptr<kerf::Run>> runs;
+  for (int i = 0; i < kCalls; ++i) {
+    // Told before it is started, and done before the next one is told: the third fails.
+    backend.fail_at(i == 2 ? StageId(1) : StageId{}, 0);
+    runs.push_back(
+        executor.start(turn, backend_runs[static_cast<std::size_t>(i)], kMicroBatches, true));
+    while (!runs.back()->wait_for(1)) {
+    }
+  }
+  runs.push_back(executor.start(turn, backend_runs[0], kMicroBatches));
+  executor.stop(*runs.back());
+  EXPECT_THROW(executor.finish(*runs.back()), Interrupted);
+  for (int i = 0; i < kCalls; ++i) {
+    kerf::Run& run = *runs[static_cast<std::size_t>(i)];
+    if (i == 2) {
+      EXPECT_THROW(executor.finish(run), Error);
+    } else {
+      EXPECT_EQ(executor.finish(run).parcels.size(), 2U);
+    }
+  }
+}
+
+TEST(ALooseTurn, PassesToWhoeverAsksOnceItIsOver) {
+  Turns turns;
+  std::atomic<bool> over{false};
+  auto loose = std::make_unique<Turn>(turns, [&] { return over.load(); });
+  EXPECT_TRUE(loose->is_held());
+  std::atomic<bool> had{false};
+  std::thread other([&] {
+    const Turn turn(turns);
+    had = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(had);
+  over = true;
+  other.join();
+  EXPECT_TRUE(had);
+  EXPECT_FALSE(loose->is_held());
+  loose.reset();
+  const Turn turn(turns);  // nothing is left of it
+  EXPECT_TRUE(turn.is_held());
+}
+
+TEST(ALooseTurn, IsNotWaitedForByItsOwnWork) {
+  Turns turns;
+  Turn loose(turns, [] { return false; });
+  const InsideTurn inside(loose);
+  EXPECT_THROW(Turn turn(turns), Error);
+}
+
+TEST(ALooseTurn, MayOutliveTheTurnThatItLiesIn) {
+  Turns outer_turns;
+  Turns turns;
+  std::unique_ptr<Turn> loose;
+  {
+    const Turn outer(outer_turns);
+    loose = std::make_unique<Turn>(turns, [] { return false; });
+  }
+  EXPECT_TRUE(loose->is_held());
+  loose.reset();
+  const Turn turn(turns);
+  EXPECT_TRUE(turn.is_held());
 }
 
 TEST(AnExecutor, RefusesNoMicroBatches) {
