@@ -6,6 +6,9 @@
 
 namespace kerf {
 
+// Does a run change no input and no weight?
+bool leaves_nothing(const Graph& graph);
+
 // Can a run be thrown away as if it had never been: does it change no input and no weight, draw no
 // random numbers and call no Python?
 bool is_pure(const Graph& graph);

@@ -151,26 +151,59 @@ bool TorchPipeline::writes_inference_tensors(const std::vector<at::Tensor>& inpu
 TorchPipeline::Result TorchPipeline::run(const std::vector<at::Tensor>& inputs, int n_microbatches,
                                          bool record) {
   Turn turn(executor_.turns());  // one call at a time: weights are checked, then used
-  // Cutting and joining happen on this thread: what leaves is no inference tensor either.
-  const c10::InferenceMode no_inference_mode(false);
-  const c10::AutoGradMode no_grad(false);
-  // Tensors made in inference mode have no version to count: they are written below where it is.
-  std::optional<at::AutoDispatchBelowADInplaceOrView> below;
-  if (writes_inference_tensors(inputs)) below.emplace();
-  TorchRun run(plan().cluster.num_devices(), executor_.runs_on_caller());
-  prepare(inputs, n_microbatches, run);
-  if (record) backend_.record_memory(run);
-  Result result;
-  result.batch = run.whole;
-  if (run.batches.size() > 1) rules();
-  Executor::Result executed =
-      executor_.run(turn, run, static_cast<int>(run.batches.size()), record);
-  if (autocast_ || uses_autocast()) clear_autocast_cache();
-  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
-    result.outputs.push_back(output(i, executed, run, inputs));
-    recount_result(result.outputs.back(), run);
+  // Calls whose memory is recorded are alone, and those of a stream are not.
+  const std::unique_ptr<Call> call = make_call(inputs, n_microbatches, record);
+  if (record) backend_.record_memory(call->run);
+  start(turn, *call);
+  return finish(*call);
+}
+
+// Cutting and joining happen on the caller's thread: what leaves is no inference tensor either.
+// Tensors made in inference mode have no version to count: they are written below where it is.
+struct TorchPipeline::CallModes {
+  CallModes(TorchPipeline& pipeline, const std::vector<at::Tensor>& inputs) {
+    if (pipeline.writes_inference_tensors(inputs)) below.emplace();
   }
-  if (record) result.timeline = make_timeline(std::move(executed.events), run);
+  const c10::InferenceMode no_inference_mode{false};
+  const c10::AutoGradMode no_grad{false};
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+};
+
+std::unique_ptr<TorchPipeline::Call> TorchPipeline::make_call(const std::vector<at::Tensor>& inputs,
+                                                              int n_microbatches, bool record) {
+  const CallModes modes(*this, inputs);
+  auto call =
+      std::make_unique<Call>(inputs, plan().cluster.num_devices(), executor_.runs_on_caller());
+  call->record = record;
+  prepare(inputs, n_microbatches, call->run);
+  if (call->run.batches.size() > 1) rules();
+  return call;
+}
+
+void TorchPipeline::start(Turn& turn, Call& call) {
+  call.started =
+      executor_.start(turn, call.run, static_cast<int>(call.run.batches.size()), call.record);
+}
+
+std::unique_ptr<TorchPipeline::Call> TorchPipeline::start(Turn& turn,
+                                                          const std::vector<at::Tensor>& inputs,
+                                                          int n_microbatches, bool record) {
+  std::unique_ptr<Call> call = make_call(inputs, n_microbatches, record);
+  start(turn, *call);
+  return call;
+}
+
+TorchPipeline::Result TorchPipeline::finish(Call& call) {
+  const CallModes modes(*this, call.inputs);
+  Executor::Result executed = executor_.finish(*call.started);
+  if (autocast_ || uses_autocast()) clear_autocast_cache();
+  Result result;
+  result.batch = call.run.whole;
+  for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+    result.outputs.push_back(output(i, executed, call.run, call.inputs));
+    recount_result(result.outputs.back(), call.run);
+  }
+  if (call.record) result.timeline = make_timeline(std::move(executed.events), call.run);
   return result;
 }
 

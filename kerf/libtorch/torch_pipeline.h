@@ -55,6 +55,26 @@ class TorchPipeline {
   // traced one; Error(run_failed) when a stage fails, after which the pipeline can be called again.
   Result run(const std::vector<at::Tensor>& inputs, int n_microbatches, bool record = false);
 
+  // A call that was started and has not been answered.
+  struct Call {
+    Call(const std::vector<at::Tensor>& given, std::size_t num_devices, bool on_caller)
+        : inputs(given), run(num_devices, on_caller) {}
+    std::vector<at::Tensor> inputs;
+    TorchRun run;
+    bool record = false;
+    std::unique_ptr<Run> started;  // destroyed before what it works on
+  };
+  // The two halves of `run`, for several calls under way (torch_stream.h). `turn`: of turns(), held
+  // while the call is started, and not destroyed before it is finished or stopped.
+  std::unique_ptr<Call> start(Turn& turn, const std::vector<at::Tensor>& inputs, int n_microbatches,
+                              bool record);
+  Result finish(Call& call);
+  void stop(Call& call) { executor_.stop(*call.started); }
+  Turns& turns() { return executor_.turns(); }
+  const Graph& graph() const { return graph_; }
+  bool runs_on_caller() const { return executor_.runs_on_caller(); }
+  const WeightStore& weights() { return backend_.weights(); }
+
   // What a training step is for.
   struct Training {
     LossCall loss;                // of each micro-batch, from the model's results; or
@@ -87,6 +107,10 @@ class TorchPipeline {
   std::int64_t recorded_bytes(DeviceId device);
 
  private:
+  struct CallModes;
+  std::unique_ptr<Call> make_call(const std::vector<at::Tensor>& inputs, int n_microbatches,
+                                  bool record);
+  void start(Turn& turn, Call& call);
   // The batch size of a call, 0 for a static graph.
   std::int64_t check_shapes(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;

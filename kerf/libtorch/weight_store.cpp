@@ -16,6 +16,7 @@ WeightStore::WeightStore(const Graph& graph, std::vector<at::Tensor> tensors) : 
 void WeightStore::replace(std::vector<at::Tensor> tensors) {
   KERF_CHECK(tensors.size() == graph_.weights().size(), "one tensor for each weight of the graph");
   for (std::size_t i = 0; i < tensors.size(); ++i) check(i, tensors[i]);
+  earlier_edits_ = num_edits() + 1;
   tensors_ = std::move(tensors);
   given_.clear();
   given_sizes_.clear();
@@ -25,6 +26,14 @@ void WeightStore::replace(std::vector<at::Tensor> tensors) {
     given_sizes_.insert(given_sizes_.end(), tensor.sizes().begin(), tensor.sizes().end());
   }
   for (auto& [key, copy] : copies_) copy.fresh = false;
+}
+
+std::uint64_t WeightStore::num_edits() const {
+  std::uint64_t edits = earlier_edits_;
+  for (const at::Tensor& tensor : tensors_) {
+    if (!tensor.is_inference()) edits += static_cast<std::uint64_t>(tensor._version());
+  }
+  return edits;
 }
 
 void WeightStore::check(std::size_t weight, const at::Tensor& tensor) const {

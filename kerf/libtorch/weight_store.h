@@ -29,6 +29,9 @@ class WeightStore {
   // (model.to(), model.half()), refreshes copies.
   void prepare_run();
 
+  // Grows whenever a weight was written (by anybody, through PyTorch) or replaced.
+  std::uint64_t num_edits() const;
+
   // The model's own tensor.
   const at::Tensor& original(std::size_t weight) const { return tensors_[weight]; }
   // The tensor of a weight on `device`. Safe from any thread, but not while prepare_run runs.
@@ -53,6 +56,7 @@ class WeightStore {
 
   Graph graph_;
   std::vector<at::Tensor> tensors_;
+  std::uint64_t earlier_edits_ = 0;  // of tensors that were replaced, and how often they were
   std::vector<Given> given_;
   std::vector<std::int64_t> given_sizes_;  // of all, one after the other: read at every call
   std::mutex copies_mutex_;

@@ -232,6 +232,7 @@ KINDS: dict[str, Kind] = {
     ),
     "batch_independent": _FLAG,
     "n_microbatches": whole(1, 2**20),
+    "window": whole(1, 2**20),
     "chunks": whole(1, 2**20),
     "batch": whole(1, 2**40),
     "seed": whole(0, 2**63 - 1),

@@ -8,7 +8,7 @@ import weakref
 
 import torch
 
-from kerf import _classes, _core, _opaque, _pytree, _torch, _train
+from kerf import _classes, _core, _opaque, _pytree, _stream, _torch, _train
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
@@ -132,6 +132,20 @@ class Pipeline:
 
     def __call__(self, *args, **kwargs):
         runner = self._open_runner()
+        inputs, given = self._prepare(runner, args, kwargs)
+        try:
+            leaves, batch, timeline = runner.run(
+                inputs, self.plan.n_microbatches, bool(self.record)
+            )
+        finally:
+            if self._pure:
+                self._check_model()
+        if timeline is not None:
+            self.timeline = timeline
+        return self._build(leaves, batch, given)
+
+    def _prepare(self, runner, args, kwargs):
+        """The inputs of a call and what they were given as, checked with the model."""
         inputs, given = self._signature.inputs(args, kwargs)
         self._result.check_given(given)
         if not self._silent and torch.is_grad_enabled():
@@ -145,17 +159,44 @@ class Pipeline:
             self._replace_weights(runner)
         if self._separate is not None:
             self._separate.check(runner, inputs, self.plan.n_microbatches, self._weights.tensors())
-        try:
-            leaves, batch, timeline = runner.run(
-                inputs, self.plan.n_microbatches, bool(self.record)
-            )
-        finally:
-            if self._pure:
-                self._check_model()
-        if timeline is not None:
-            self.timeline = timeline
+        return inputs, given
+
+    def _build(self, leaves, batch, given):
         with torch.no_grad():
             return self._result.build(leaves, batch=batch, model=self._model, given=given)
+
+    @checked("kerf.Pipeline.stream")
+    def stream(self, batches, *, window=None):
+        """The results of many batches, one after the other: the next batch enters the pipeline
+        before the one in front of it has left, so that no stage waits between batches.
+
+        batches  any iterable, a ``DataLoader`` for one. Each batch is what the model is called
+                 with: a tuple or list of arguments, a dictionary of named ones, or the only one
+        window   how many batches are under way at most; the default is one more than there are
+                 stages, or fewer where the plan has limits of memory that more would exceed
+
+        Results are in the order of the batches, and what ``pipe(batch)`` gives for one after the
+        other. A batch is asked for when there is room for it. An error, of the model, of a batch's
+        shape or of ``batches`` itself, is raised when the results in front of it have been given;
+        the pipeline can be used again. Leaving the loop ends what is under way.
+
+        The model must stay as it is meanwhile: a weight that is changed while batches are under way
+        is refused. Other calls of the pipeline wait until nothing is under way. Batches do not
+        overlap where a model writes its inputs or buffers, where it has blocks that run as Python
+        (unless ``batch_independent`` is set), and on a single device.
+        """
+        runner = self._open_runner()
+        why_not = _core.why_not_overlapped(self.plan, self.graph, self._batch_independent)
+        if window is None:
+            window = 1 if why_not else _core.stream_window(self.plan, self.graph)
+        elif window > 1 and not _core.fits_stream(self.plan, self.graph, window):
+            fitting = _core.stream_window(self.plan, self.graph)
+            raise ValueError(
+                f"[kerf.Pipeline.stream] window is {window}, and so many batches under way may "
+                f"exceed the plan's limits of memory; expected at most {fitting}; make it smaller, "
+                "or plan with more memory or smaller micro-batches"
+            )
+        return _stream.results(self, runner, batches, 1 if why_not else window)
 
     def train_step(
         self,

@@ -13,6 +13,7 @@
 #include "kerf/driver/make_problem.h"
 #include "kerf/driver/plan.h"
 #include "kerf/driver/replan.h"
+#include "kerf/driver/stream_window.h"
 #include "kerf/emit/report/comparison_table.h"
 #include "kerf/plan/comm_model.h"
 #include "kerf/plan/schedule/schedule.h"
@@ -238,6 +239,11 @@ void init_partition(py::module_& m) {
   m.def("replan", interruptible(&replan_graph), py::arg("plan"), py::arg("graph"),
         py::arg("profile") = nullptr, py::arg("n_microbatches") = py::none(),
         py::arg("batch") = py::none());
+  m.def("stream_window", interruptible(&stream_window), py::arg("plan"), py::arg("graph"));
+  m.def("fits_stream", interruptible(&fits_stream), py::arg("plan"), py::arg("graph"),
+        py::arg("window"));
+  m.def("why_not_overlapped", &why_not_overlapped, py::arg("plan"), py::arg("graph"),
+        py::arg("batch_independent"));
   m.def("micro_batch_size", &micro_batch_size, py::arg("graph"), py::arg("batch"),
         py::arg("n_microbatches"), "Samples a micro-batch holds at most; 0: the graph is static.");
   m.def("methods", &list_methods, "Names and descriptions of all methods.");

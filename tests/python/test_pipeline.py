@@ -3,6 +3,7 @@
 """Pipelines give what the models give."""
 
 import copy
+import inspect
 import pickle
 import threading
 
@@ -30,6 +31,23 @@ def test_three_stages_on_two_devices_equal_the_model(traced):
     expected = eager(model, args, kwargs)
     with kerf.Pipeline(model, plan, graph=graph) as pipe, kept_state(model):
         assert_same(pipe(*args, **kwargs), expected)
+
+
+def test_a_stream_gives_what_the_model_gives_batch_by_batch(traced):
+    name, model, args, kwargs, graph = traced
+    if name in KEEPS_STATE:
+        return  # what it gives depends on the calls before
+    plan = hand_plan(graph, random_stages(graph, 3, seed=3), ["cpu:0", "cpu:1"])
+    expected = eager(model, args, kwargs)
+    signature = inspect.signature(model.forward)
+    batch = signature.bind(*args, **kwargs).arguments
+    assert not any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    with kerf.Pipeline(model, plan, graph=graph, batch_independent=True) as pipe:
+        found = 0
+        for result in pipe.stream([dict(batch)] * 4):
+            found += 1
+            assert_same(result, expected)
+        assert found == 4
 
 
 def test_uneven_micro_batches_of_another_batch_equal_the_model(traced):

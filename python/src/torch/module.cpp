@@ -12,6 +12,7 @@
 #include "kerf/libtorch/measure.h"
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
+#include "kerf/libtorch/torch_stream.h"
 #include "python/src/interruptible.h"
 #include "python/src/torch/block_calls.h"
 
@@ -46,16 +47,62 @@ class PythonTurn {
   std::optional<Turn> turn_;
 };
 
-py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
-              bool record) {
-  TorchPipeline::Result result;
-  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); },
-                     [&] { pipeline.blocks.interrupt(); });
+py::tuple as_tuple(const TorchPipeline::Result& result) {
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
   return py::make_tuple(outputs, result.batch,
                         result.timeline ? py::cast(*result.timeline) : py::none());
 }
+
+py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
+              bool record) {
+  TorchPipeline::Result result;
+  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); },
+                     [&] { pipeline.blocks.interrupt(); });
+  return as_tuple(result);
+}
+
+// A stream of batches. Its threads do not exist in a forked process, and nobody waits for them.
+class PythonStream {
+ public:
+  PythonStream(PythonPipeline& pipeline, bool record)
+      : pipeline_(pipeline), stream_(std::make_unique<TorchStream>(pipeline, record)) {}
+  ~PythonStream() {
+    if (getpid() != made_in_) static_cast<void>(stream_.release());
+    try {
+      if (stream_) stop();
+    } catch (...) {  // a signal's: whoever ends a stream by dropping it hears of it elsewhere
+    }
+  }
+  PythonStream(const PythonStream&) = delete;
+  PythonStream& operator=(const PythonStream&) = delete;
+
+  void push(const std::vector<at::Tensor>& inputs, int n_microbatches) {
+    call([&] { stream_->push(inputs, n_microbatches); });
+  }
+  py::tuple pop() {
+    TorchPipeline::Result result;
+    call([&] { result = stream_->pop(); });
+    return as_tuple(result);
+  }
+  void stop() {
+    call([&] { stream_->stop(); });
+  }
+  std::size_t size() const { return stream_->size(); }
+  py::object timeline() const {
+    return stream_->timeline() ? py::cast(*stream_->timeline()) : py::none();
+  }
+
+ private:
+  template <class Work>
+  void call(Work&& work) {
+    interruptible_call(std::forward<Work>(work), [&] { pipeline_.blocks.interrupt(); });
+  }
+
+  PythonPipeline& pipeline_;
+  std::unique_ptr<TorchStream> stream_;
+  pid_t made_in_ = getpid();
+};
 
 // `loss`: a function of the results of a micro-batch, its number and its batch size; or the number
 // of the output that is the loss.
@@ -157,6 +204,15 @@ PYBIND11_MODULE(_torch, m) {
             interruptible_call([&] { pipeline.replace_weights(std::move(weights)); });
           },
           py::arg("weights"));
+
+  py::class_<PythonStream>(m, "Stream", "Batches that follow each other through a pipeline.")
+      .def(py::init<PythonPipeline&, bool>(), py::arg("pipeline"), py::arg("record") = false,
+           py::keep_alive<1, 2>())
+      .def("push", &PythonStream::push, py::arg("inputs"), py::arg("n_microbatches"))
+      .def("pop", &PythonStream::pop)
+      .def("stop", &PythonStream::stop)
+      .def("__len__", &PythonStream::size)
+      .def_property_readonly("timeline", &PythonStream::timeline);
 
   py::class_<Turns>(m, "Turns", "At something that one call uses at a time.").def(py::init<>());
   py::class_<PythonTurn>(m, "Turn", "with Turn(turns): waits, or refuses to wait for ever.")
