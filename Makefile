@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo build test format check core-only asan tsan sanitize fuzz clean
+.PHONY: help setup install demo build test format check core-only asan tsan sanitize fuzz stress clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,11 @@ fuzz: setup ## damaged files for two minutes: loading under the sanitizers, and 
 	$(MAKE) install
 	KERF_FUZZ_SECONDS=$${KERF_FUZZ_SECONDS:-60} KERF_FUZZ_SEED=$${KERF_FUZZ_SEED:-$$(date +%s)} \
 	  $(PYTHON) -m pytest -q tests/python/test_damaged_files.py
+
+# The same test injects 300 with the others.
+stress: install ## training steps with 10,000 faults on real devices, seven minutes
+	KERF_FAULTS=$${KERF_FAULTS:-10000} KERF_FAULTS_SEED=$${KERF_FAULTS_SEED:-$$(date +%s)} \
+	  $(PYTHON) -m pytest -q tests/python/test_training_faults.py
 
 clean: ## remove the build trees; .venv stays
 	rm -rf build dist

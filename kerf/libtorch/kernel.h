@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kerf/graph/graph.h"
+#include "kerf/libtorch/block_error.h"
 #include "kerf/libtorch/sharing_watch.h"
 
 namespace kerf {
@@ -27,12 +28,6 @@ using Slots = std::vector<c10::IValue>;
 // Arguments: the block's tensors and the batch size.
 using OpaqueCall =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, std::int64_t batch)>;
-// What a block's own code raised, kept by whoever can call the block. It leaves a pipeline as it
-// is, with a note of where that was.
-class BlockError : public std::exception {
- public:
-  virtual void add_note(const std::string& note) = 0;
-};
 
 using OpaqueCalls = std::map<std::string, OpaqueCall>;  // by node name
 

@@ -456,7 +456,13 @@ at::Tensor TapedStage::make_loss(Work& work, Tape& tape, const std::vector<c10::
       given.push_back(results[static_cast<std::size_t>(at - program.results_in.begin())]);
     }
   }
-  return step.loss(given, work.microbatch, work.batch());
+  try {
+    return step.loss(given, work.microbatch, work.batch());
+  } catch (const BlockError&) {
+    rethrow_block_error(fmt::format(
+        "[libtorch.train] raised by loss_fn, called in the backward of {}", stage_.place_of(work)));
+    throw;
+  }
 }
 
 template <class Run>
@@ -467,8 +473,6 @@ void TapedStage::guarded(const Work& work, const Run& run) {
   } catch (const Interrupted&) {
     throw;
   } catch (const Error&) {
-    throw;
-  } catch (const BlockError&) {
     throw;
   } catch (const std::exception& error) {
     stage_.fail_backward(current_, work, error);

@@ -14,6 +14,7 @@
 #include "kerf/graph/sharing.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/expected.h"
+#include "kerf/libtorch/out_of_memory.h"
 #include "kerf/libtorch/overlap.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/storage.h"
@@ -41,7 +42,10 @@ c10::IValue on_device(c10::IValue value, c10::Device device) {
 }
 
 // PyTorch appends its C++ stack to messages; users want the sentence.
-std::string first_lines(const std::string& text) {
+std::string reason(const std::exception& error) {
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
   return text.substr(0, text.find("\nException raised from"));
 }
 
@@ -251,25 +255,37 @@ void TorchStage::run_kernel(Kernel& kernel, const Work& work) {
   kernel.run(graph_, work.frame.slots, batch, whole);
 }
 
-void TorchStage::fail(const Kernel& kernel, const Work& work, const std::string& reason) const {
-  throw Error(ErrorKind::run_failed,
-              fmt::format("[libtorch.run] stage {} on {} failed at {}: {}; its inputs were {}",
-                          program_.stage.index(), device_name_, graph_.describe(kernel.node()),
-                          first_lines(reason), kernel.describe_inputs(work.frame.slots)));
+std::string TorchStage::place_of(const Work& work) const {
+  const std::string part = work.run.batches.size() == 1
+                               ? std::string()
+                               : fmt::format(" (micro-batch {})", work.microbatch);
+  return fmt::format("stage {} on {}{}", program_.stage.index(), device_name_, part);
+}
+
+void TorchStage::fail(const Work& work, const std::exception& error,
+                      const std::string& message) const {
+  if (is_out_of_memory(error)) throw OutOfMemory(program_.device, work.run.whole, message);
+  throw Error(ErrorKind::run_failed, message);
+}
+
+void TorchStage::fail_forward(const Kernel& kernel, const Work& work,
+                              const std::exception& error) const {
+  fail(work, error,
+       fmt::format("[libtorch.run] {} failed at {}: {}; its inputs were {}", place_of(work),
+                   graph_.describe(kernel.node()), reason(error),
+                   kernel.describe_inputs(work.frame.slots)));
 }
 
 void TorchStage::fail_backward(std::size_t step, const Work& work,
                                const std::exception& error) const {
-  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string reason =
-      first_lines(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
   const std::string where = step < kernels_.size()
                                 ? fmt::format("at {}", graph_.describe(kernels_[step].node()))
                                 : "before its first operator";
-  throw Error(ErrorKind::run_failed,
-              fmt::format("[libtorch.run] the backward of stage {} on {}, micro-batch {}, failed "
-                          "{}: {}",
-                          program_.stage.index(), device_name_, work.microbatch, where, reason));
+  rethrow_block_error(
+      fmt::format("[libtorch.train] raised in the backward of {}, {}", place_of(work), where));
+  fail(work, error,
+       fmt::format("[libtorch.run] the backward of {} failed {}: {}", place_of(work), where,
+                   reason(error)));
 }
 
 void TorchStage::check_loss(const at::Tensor& loss) const {
@@ -294,15 +310,10 @@ void TorchStage::execute_step(std::size_t step, const Work& work) {
     run_kernel(kernel, work);
   } catch (const Interrupted&) {
     throw;
-  } catch (BlockError& error) {
-    error.add_note(fmt::format("[libtorch.run] raised in stage {} on {}, at {}",
-                               program_.stage.index(), device_name_,
-                               graph_.describe(kernel.node())));
-    throw;
-  } catch (const c10::Error& error) {
-    fail(kernel, work, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    fail(kernel, work, error.what());
+    rethrow_block_error(fmt::format("[libtorch.run] raised in {}, at {}", place_of(work),
+                                    graph_.describe(kernel.node())));
+    fail_forward(kernel, work, error);
   }
   if (kernel.is_opaque()) {
     for (const ValueId made : graph_.node(kernel.node()).outputs) {

@@ -79,7 +79,12 @@ class TorchStage : public StageRunner {
   void run_kernel(Kernel& kernel, const Work& work);
   // Is what stands in the value's slot what the graph says it is?
   void check_slot(ValueId value, const Work& work) const;
-  [[noreturn]] void fail(const Kernel& kernel, const Work& work, const std::string& reason) const;
+  // "stage 1 on cpu:1 (micro-batch 2)"
+  std::string place_of(const Work& work) const;
+  [[noreturn]] void fail(const Work& work, const std::exception& error,
+                         const std::string& message) const;
+  [[noreturn]] void fail_forward(const Kernel& kernel, const Work& work,
+                                 const std::exception& error) const;
   // `step`: the one whose backward was running, or the number of steps.
   [[noreturn]] void fail_backward(std::size_t step, const Work& work,
                                   const std::exception& error) const;

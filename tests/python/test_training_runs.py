@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines train: loss, gradients and buffers are the model's own."""
 
+import re
 import threading
 import warnings
 
@@ -636,3 +637,79 @@ def test_blocks_with_gradients_of_their_own(schedule, recompute):
             pipe.train_step(x, target=y, loss_fn=failing)
         assert_same(gradients(model), before)
         assert_same(buffers(model), kept)
+
+
+class Scaled:
+    """Three steps of a small model with loss scaling."""
+
+    def __init__(self, scale):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4)).train()
+        self.x, self.y = torch.randn(8, 16), torch.randint(0, 4, (8,))
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+
+    def loss(self, result, target):
+        return self.scaler.scale(10 * F.cross_entropy(result, target))
+
+    def learn(self, step):
+        """Losses, and what the weights are in the end."""
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        losses = []
+        for _ in range(3):
+            losses.append(step().detach())
+            self.scaler.step(optimizer)
+            self.scaler.update()
+            optimizer.zero_grad()
+        return torch.stack(losses), dict(self.model.state_dict())
+
+    def eager(self):
+        loss = self.loss(self.model(self.x), self.y)
+        loss.backward()
+        return loss
+
+
+@pytest.mark.parametrize("scale", [1024.0, 3e38])  # the second overflows: steps are skipped
+def test_a_scaler_inside_the_loss(scale):
+    own, piped = Scaled(scale), Scaled(scale)
+    graph = kerf.trace(piped.model, (piped.x,))
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], n_microbatches=2, training=True)
+    expected_losses, expected = own.learn(own.eager)
+    with kerf.Pipeline(piped.model, plan) as pipe:
+        losses, found = piped.learn(
+            lambda: pipe.train_step(piped.x, target=piped.y, loss_fn=piped.loss)
+        )
+    assert_close(found, expected)
+    assert torch.allclose(losses, expected_losses)
+    assert piped.scaler.get_scale() == own.scaler.get_scale()
+    assert (piped.scaler.get_scale() < scale) == (scale > 1e30)
+
+
+class Greedy(nn.Module):
+    """Asks for 4 TiB per sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        many = self.first(x).unsqueeze(1).expand(-1, 2**37, -1).contiguous()
+        return self.last(many[:, 0])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_memory_that_is_not_there_is_told_with_what_would_fit(training):
+    model, x = Greedy().train(training), torch.randn(4, 8)
+    options = {"training": True, "recompute": "none"} if training else {}
+    graph = kerf.trace(model, (x,))
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], method="even", n_microbatches=2, **options)
+    with kerf.Pipeline(model, plan) as pipe, pytest.raises(torch.OutOfMemoryError) as raised:
+        if training:
+            pipe.train_step(x, target=x, loss_fn=F.mse_loss)
+        else:
+            pipe(x)
+    text = str(raised.value)
+    assert "node 'contiguous'" in text and "(micro-batch 0)" in text
+    assert "tried to allocate 8796093022208 bytes" in text
+    assert re.search(r"the plan predicts \d+\.\d TiB for cpu:1 with this batch", text)
+    assert re.search(r"n_microbatches=4 needs \d+\.\d+ TiB", text)
+    assert ("recompute='all'" in text) == training

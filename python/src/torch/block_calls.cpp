@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
@@ -142,7 +143,25 @@ py::object to_python(const c10::IValue& value) {
   return py::none();
 }
 
+// What an operator that is written in Python raised.
+void rethrow_python_error() {
+  try {
+    throw;
+  } catch (python_error& error) {
+    const py::gil_scoped_acquire lock;
+    error.persist();
+    error.restore();
+    if (PyErr_Occurred() == nullptr) return;
+    throw PythonBlockError(py::error_already_set());
+  } catch (py::error_already_set& error) {
+    const py::gil_scoped_acquire lock;
+    throw PythonBlockError(error);
+  } catch (const std::exception&) {
+  }
+}
+
 void init_block_errors() {
+  set_block_errors(&rethrow_python_error);
   py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);

@@ -4,12 +4,15 @@
 // kerf._torch: what runs on PyTorch. Graphs, plans, profiles and timelines come from and go to
 // kerf._core, which must be imported first: both modules are built against the same headers.
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "kerf/base/error.h"
+#include "kerf/driver/memory_advice.h"
 #include "kerf/libtorch/fold_masks.h"
 #include "kerf/libtorch/measure.h"
+#include "kerf/libtorch/out_of_memory.h"
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
 #include "kerf/libtorch/torch_stream.h"
@@ -47,6 +50,32 @@ class PythonTurn {
   std::optional<Turn> turn_;
 };
 
+// Calls `work` as interruptible_call does. Memory that was not there is answered with what was
+// predicted and what would fit.
+template <class Work>
+void call_pipeline(PythonPipeline& pipeline, Work&& work) {
+  try {
+    interruptible_call(std::forward<Work>(work), [&] { pipeline.blocks.interrupt(); });
+  } catch (const OutOfMemory& error) {
+    std::string advice;
+    interruptible_call([&] {
+      advice = memory_advice(pipeline.plan(), pipeline.graph(), error.device(), error.batch());
+    });
+    throw OutOfMemory(error.device(), error.batch(), fmt::format("{}; {}", error.what(), advice));
+  }
+}
+
+// As PyTorch's own error: a RuntimeError, and what programs look for that try a smaller batch.
+void init_memory_errors() {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const OutOfMemory& error) {
+      py::set_error(py::module_::import("torch").attr("OutOfMemoryError"), error.what());
+    }
+  });
+}
+
 py::tuple as_tuple(const TorchPipeline::Result& result) {
   py::list outputs;
   for (const c10::IValue& value : result.outputs) outputs.append(to_python(value));
@@ -57,8 +86,7 @@ py::tuple as_tuple(const TorchPipeline::Result& result) {
 py::tuple run(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs, int n_microbatches,
               bool record) {
   TorchPipeline::Result result;
-  interruptible_call([&] { result = pipeline.run(inputs, n_microbatches, record); },
-                     [&] { pipeline.blocks.interrupt(); });
+  call_pipeline(pipeline, [&] { result = pipeline.run(inputs, n_microbatches, record); });
   return as_tuple(result);
 }
 
@@ -96,7 +124,7 @@ class PythonStream {
  private:
   template <class Work>
   void call(Work&& work) {
-    interruptible_call(std::forward<Work>(work), [&] { pipeline_.blocks.interrupt(); });
+    call_pipeline(pipeline_, std::forward<Work>(work));
   }
 
   PythonPipeline& pipeline_;
@@ -118,8 +146,8 @@ py::tuple train(PythonPipeline& pipeline, const std::vector<at::Tensor>& inputs,
   if (reduction == "sum") training.reduction = TorchPipeline::Training::Reduction::sum;
   training.weights = std::move(weights);
   TorchPipeline::Trained result;
-  interruptible_call([&] { result = pipeline.train(inputs, n_microbatches, training, record); },
-                     [&] { pipeline.blocks.interrupt(); });
+  call_pipeline(pipeline,
+                [&] { result = pipeline.train(inputs, n_microbatches, training, record); });
   py::list gradients;
   for (const at::Tensor& gradient : result.input_gradients) {
     gradients.append(gradient.defined() ? py::cast(gradient) : py::none());
@@ -177,6 +205,7 @@ PYBIND11_MODULE(_torch, m) {
   py::module_::import("kerf._core");
 
   init_block_errors();
+  init_memory_errors();
 
   py::class_<PythonPipeline>(m, "Pipeline")
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
