@@ -14,13 +14,13 @@ class Poll {
  public:
   explicit Poll(std::function<void()> function) : function_(std::move(function)) {}
 
-  void look() {
+  void look(bool now_at_once = false) {
     if (std::this_thread::get_id() != owner_) {
       if (ended_.load(std::memory_order_relaxed)) throw Interrupted();
       return;
     }
     const Clock::time_point now = Clock::now();
-    if (now < next_) return;
+    if (now < next_ && !now_at_once) return;
     try {
       function_();
     } catch (...) {
@@ -57,6 +57,10 @@ PollPtr current_poll() { return installed; }
 
 void poll_interrupt() {
   if (installed) installed->look();
+}
+
+void poll_interrupt_now() {
+  if (installed) installed->look(/*now_at_once=*/true);
 }
 
 }  // namespace kerf

@@ -52,5 +52,7 @@ PollPtr current_poll();
 
 // Costs a look at the clock, and nothing where no scope is. May throw anything.
 void poll_interrupt();
+// The same without regard to when it was last called: before something that cannot be taken back.
+void poll_interrupt_now();
 
 }  // namespace kerf

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -26,8 +27,10 @@ struct KeepHook : torch::autograd::FunctionPreHook {
   variable_list& kept;
 };
 
-// Functions in an order in which each comes after those that it leads to.
-std::vector<AutogradFunctionPtr> leaves_first(const edge_list& roots) {
+// Functions in an order in which each comes after those that it leads to; nothing below those that
+// `ends` names.
+template <class Ends>
+std::vector<AutogradFunctionPtr> leaves_first(const edge_list& roots, const Ends& ends) {
   std::vector<AutogradFunctionPtr> order;
   std::unordered_map<AutogradFunction*, bool> done;  // looked up only
   std::vector<std::pair<AutogradFunctionPtr, std::size_t>> open;
@@ -38,7 +41,7 @@ std::vector<AutogradFunctionPtr> leaves_first(const edge_list& roots) {
     meet(root.function);
     while (!open.empty()) {
       const AutogradFunctionPtr function = open.back().first;
-      if (open.back().second < function->next_edges().size()) {
+      if (open.back().second < function->next_edges().size() && !ends(*function)) {
         meet(function->next_edge(open.back().second++).function);
         continue;
       }
@@ -67,23 +70,34 @@ SplitBackward::Below SplitBackward::find_uses(const edge_list& edges) const {
   std::unordered_map<AutogradFunction*, std::size_t> numbers;  // looked up only
   for (std::size_t u = 0; u < uses_.size(); ++u) numbers.emplace(uses_[u].function.get(), u);
   Below below;
-  for (const AutogradFunctionPtr& found : leaves_first(edges)) {
+  const auto is_use = [&](const AutogradFunction& function) {
+    return numbers.contains(const_cast<AutogradFunction*>(&function));
+  };
+  for (const AutogradFunctionPtr& found : leaves_first(edges, is_use)) {
     const auto use = numbers.find(found.get());
-    if (use == numbers.end()) continue;
+    if (use == numbers.end()) {
+      const edge_list& next = found->next_edges();
+      below.others = below.others || std::none_of(next.begin(), next.end(), [](const auto& edge) {
+                       return edge.function != nullptr;
+                     });
+      continue;
+    }
     below.uses.emplace_back(found, 0);
     below.numbers.push_back(use->second);
   }
   return below;
 }
 
-void SplitBackward::find_functions(const std::vector<SunkTensor>& sinks) {
+bool SplitBackward::find_functions(const std::vector<SunkTensor>& sinks) {
   std::unordered_map<AutogradFunction*, bool> leads;  // to a sink
   for (const SunkTensor& sink : sinks) leads[sink.edge().function.get()] = true;
   edge_list roots;
   for (const at::Tensor& root : roots_) {
     roots.push_back(torch::autograd::impl::gradient_edge(root));
   }
-  for (const AutogradFunctionPtr& function : leaves_first(roots)) {
+  std::vector<bool> used(uses_.size());
+  for (const AutogradFunctionPtr& function :
+       leaves_first(roots, [](const AutogradFunction&) { return false; })) {
     bool any = leads[function.get()];
     edge_list others;
     for (const GradientEdge& next : function->next_edges()) {
@@ -94,22 +108,34 @@ void SplitBackward::find_functions(const std::vector<SunkTensor>& sinks) {
     leads[function.get()] = any;
     if (!any || others.empty()) continue;
     auto waiting = std::make_unique<Waiting>(Waiting{function, {}, find_uses(others)});
-    if (waiting->below.uses.empty()) continue;
-    function->add_pre_hook(std::make_unique<KeepHook>(waiting->gradients));
-    waiting_.push_back(std::move(waiting));
+    if (waiting->below.others) return false;
+    for (const std::size_t u : waiting->below.numbers) {
+      if (used[u]) return false;
+      used[u] = true;
+    }
+    if (!waiting->below.uses.empty()) waiting_.push_back(std::move(waiting));
+  }
+  for (const auto& waiting : waiting_) {
+    waiting->function->add_pre_hook(std::make_unique<KeepHook>(waiting->gradients));
   }
   for (std::size_t r = 0; r < roots.size(); ++r) {
     const bool leading = leads[roots[r].function.get()];
     (leading ? leading_ : others_).push_back(roots[r]);
     (leading ? leading_gradients_ : others_gradients_).push_back(gradients_[r]);
   }
+  return true;
 }
 
 std::vector<at::Tensor> SplitBackward::inputs(const std::vector<SunkTensor>& sinks) {
-  find_functions(sinks);
   edge_list outputs;
   for (const SunkTensor& sink : sinks) outputs.push_back(sink.edge());
-  return run_engine(leading_, leading_gradients_, outputs);
+  std::vector<at::Tensor> made = run_engine(leading_, leading_gradients_, outputs);
+  // Functions that wait hold what is below them: what is above, a loss for one, can go.
+  roots_.clear();
+  gradients_.clear();
+  leading_.clear();
+  leading_gradients_.clear();
+  return made;
 }
 
 void SplitBackward::call(Waiting& waiting, variable_list& side) const {
@@ -128,11 +154,30 @@ void SplitBackward::call(Waiting& waiting, variable_list& side) const {
   }
 }
 
+// Uses that are a leaf's only one: their gradients need no sum with others, and are handed over at
+// once. All at the end would be a second set of gradients.
+std::vector<bool> SplitBackward::find_single_uses() const {
+  std::unordered_map<const c10::TensorImpl*, int> users;  // looked up only
+  for (const WeightUse& use : uses_) ++users[use.used.unsafeGetTensorImpl()];
+  std::vector<bool> single(uses_.size());
+  for (std::size_t u = 0; u < uses_.size(); ++u) {
+    const at::Tensor& used = uses_[u].used;
+    single[u] = used.is_leaf() && users[used.unsafeGetTensorImpl()] == 1;
+  }
+  return single;
+}
+
 void SplitBackward::weights() {
   variable_list side(uses_.size());
+  const std::vector<bool> single = find_single_uses();
   // In the order in which the engine would come to them: the last function first.
   for (auto waiting = waiting_.rbegin(); waiting != waiting_.rend(); ++waiting) {
     call(**waiting, side);
+    for (const std::size_t u : (*waiting)->below.numbers) {
+      if (!single[u] || !side[u].defined()) continue;
+      run_engine({torch::autograd::impl::gradient_edge(uses_[u].used)}, {std::move(side[u])}, {});
+      side[u] = at::Tensor();
+    }
   }
   edge_list roots = others_;
   variable_list gradients = others_gradients_;

@@ -32,11 +32,16 @@ struct WeightUse {
 
 class SplitBackward {
  public:
-  // From `roots` with their gradients into sinks and leaves. The graph below `roots` stays until
-  // this is destroyed.
+  // From `roots` with their gradients into sinks and leaves. What gradients of weights need of the
+  // graph below `roots` stays until this is destroyed.
   SplitBackward(std::vector<at::Tensor> roots, std::vector<at::Tensor> gradients,
                 std::vector<WeightUse> uses);
 
+  // To be called first: whether it can be done in two parts. Not where functions with branches both
+  // ways share the use of a weight (an operator that is made of several, and uses it in each: a
+  // recurrent one): calling one for its weights would call the other, too. Nor where something is
+  // trained that is no weight of the stage, a parameter that the loss itself uses.
+  bool find_functions(const std::vector<SunkTensor>& sinks);
   // Gradients of the sinks, in order; undefined where none came.
   std::vector<at::Tensor> inputs(const std::vector<SunkTensor>& sinks);
   // Adds to the gradients of the leaves. After `inputs`.
@@ -47,6 +52,7 @@ class SplitBackward {
   struct Below {
     torch::autograd::edge_list uses;
     std::vector<std::size_t> numbers;
+    bool others = false;  // something ends there that is below no use
   };
   struct Waiting {  // a function that has not been called for its weights
     AutogradFunctionPtr function;
@@ -54,7 +60,7 @@ class SplitBackward {
     Below below;                               // past no function that leads to a sink
   };
   Below find_uses(const torch::autograd::edge_list& edges) const;
-  void find_functions(const std::vector<SunkTensor>& sinks);
+  std::vector<bool> find_single_uses() const;  // by use
   // Calls a function for its weights; what goes on below uses is added to `side`, by use.
   void call(Waiting& waiting, torch::autograd::variable_list& side) const;
 

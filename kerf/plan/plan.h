@@ -35,14 +35,16 @@ struct Stage {
   std::vector<StageId> after;
 
   // Training; nothing of it otherwise.
-  bool has_backward = false;     // something in it needs a gradient
-  Nanoseconds backward;          // all gradients, what is computed again included
-  Nanoseconds weight_gradients;  // the share of `backward` that can wait: gradients of weights
-  Nanoseconds recompute;         // the share of `backward` that computes forwards again
-  Bytes gradients;               // of its weights
-  Bytes optimizer;               // the optimizer's state of its weights
-  Bytes saved;                   // kept from its forward to its backward, weights left out
-  Bytes backward_activations;    // peak of what its backward allocates, less what it has released
+  bool has_backward = false;  // something in it needs a gradient
+  Nanoseconds backward;       // all gradients, what is computed again included
+  // The share of `backward` that can wait: gradients of weights; all of it where the stage sends no
+  // gradient to another; none where something runs again or as Python.
+  Nanoseconds weight_gradients;
+  Nanoseconds recompute;       // the share of `backward` that computes forwards again
+  Bytes gradients;             // of its weights
+  Bytes optimizer;             // the optimizer's state of its weights
+  Bytes saved;                 // kept from its forward to its backward, weights left out
+  Bytes backward_activations;  // peak of what its backward allocates, less what it has released
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };

@@ -155,6 +155,23 @@ void fill_backward(const Problem& problem, Stage& stage, double speed) {
   stage.backward = stage.backward / speed + stage.recompute;
 }
 
+// What runs again or as Python makes all its gradients at once; a stage that sends none to others
+// has nothing to make before those of its weights.
+void settle_weight_gradients(const Problem& problem, Plan& plan) {
+  std::vector<bool> sends(plan.num_stages());
+  for (const Cut& cut : plan.cuts) {
+    for (const StageId user : cut.gradients) sends[user.index()] = true;
+  }
+  for (std::size_t s = 0; s < plan.num_stages(); ++s) {
+    Stage& stage = plan.stages[s];
+    const bool whole = std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](NodeId node) {
+      return problem.is_recomputed(node) || problem.graph.node(node).op == "opaque";
+    });
+    if (whole) stage.weight_gradients = {};
+    if (!whole && !sends[s]) stage.weight_gradients = stage.backward;
+  }
+}
+
 // `trained` by storage.
 void fill_sizes(const Problem& problem, const PlanMemory& memory, const std::vector<bool>& trained,
                 std::size_t num_stages, Stage& stage, StageId id) {
@@ -171,7 +188,12 @@ void fill_sizes(const Problem& problem, const PlanMemory& memory, const std::vec
   }
   stage.optimizer = stage.gradients * optimizer(problem.optimizer).state;
   stage.saved = memory.saved[id.index()];
-  stage.backward_activations = memory.passes[num_stages + id.index()].activations;
+  // Where gradients of weights are apart, a pass of their own follows.
+  for (std::size_t pass = num_stages + id.index(); pass < memory.passes.size();
+       pass += num_stages) {
+    stage.backward_activations =
+        std::max(stage.backward_activations, memory.passes[pass].activations);
+  }
 }
 
 void fill_stages(const Problem& problem, Plan& plan) {
@@ -186,7 +208,10 @@ void fill_stages(const Problem& problem, Plan& plan) {
     if (plan.training) fill_backward(problem, stage, speed);
   }
   plan.cuts = find_cuts(problem.graph, stage_of, plan.micro_batch);
-  if (plan.training) find_gradients(problem.graph, stage_of, plan.cuts);
+  if (plan.training) {
+    find_gradients(problem.graph, stage_of, plan.cuts);
+    settle_weight_gradients(problem, plan);
+  }
   const PlanMemory memory = plan_footprints(problem.graph, plan, problem.profile);
   std::vector<bool> trained;
   if (problem.training) trained = trained_storages(problem.graph);

@@ -11,6 +11,7 @@
 #include "kerf/base/sort_unique.h"
 #include "kerf/device/kind.h"
 #include "kerf/graph/has_backward.h"
+#include "kerf/plan/loss_memory.h"
 #include "kerf/plan/passes.h"
 #include "kerf/plan/recompute.h"
 
@@ -41,9 +42,11 @@ class TrainingWalk {
     out_.passes = stage_footprints(graph_, stage_of_, plan_.num_stages(), plan_.micro_batch,
                                    profile_.workspaces(), kept_);
     out_.passes.resize(plan_.num_stages() * shape_.num_phases());
+    find_senders();
     for (std::size_t s = 0; s < plan_.num_stages(); ++s) {
       out_.saved.push_back(hold_kept(StageId{s}));
       if (plan_.stages[s].has_backward) walk_backward(StageId{s});
+      if (plan_.stages[s].has_backward && shape_.apart) hold_for_weights(StageId{s});
     }
     const std::vector<std::vector<GradientRoute>> routes = gradient_routes(plan_);
     for (std::size_t c = 0; c < routes.size(); ++c) hold_gradients(plan_.cuts[c], routes[c]);
@@ -111,6 +114,47 @@ class TrainingWalk {
         if (!graph_.value(id).scalar) leaves_[graph_.value(id).storage.index()] = true;
       });
     }
+  }
+
+  void find_senders() {
+    sends_.resize(plan_.num_stages());
+    for (const Cut& cut : plan_.cuts) {
+      for (const StageId user : cut.gradients) sends_[user.index()] = true;
+    }
+    loss_ = loss_memory(graph_, plan_.micro_batch);
+  }
+
+  // Does what the node's backward was given wait for its gradients of weights?
+  bool waits(NodeId node) const {
+    if (!shape_.apart || !sends_[stage_of_[node.index()].index()]) return false;
+    const auto inputs = graph_.inputs_of(node);
+    return has_backward(graph_, node) && std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) {
+             return has_gradient(id) && graph_.value(id).origin == Origin::weight;
+           });
+  }
+
+  void hold_for_weights(StageId stage) {
+    Footprint& backward = footprint(pass(stage, Phase::backward));
+    const PassId last = pass(stage, Phase::weight_gradient);
+    if (!sends_[stage.index()]) {
+      footprint(last).activations = backward.activations;
+      return;
+    }
+    Bytes kept;
+    Bytes most;
+    for (const NodeId node : plan_.stage(stage).nodes) {
+      if (!waits(node)) continue;
+      for (const ValueId id : graph_.node(node).outputs) {
+        if (id.valid() && has_gradient(id)) kept += value_bytes(id);
+      }
+      Bytes made = profile_.node(node).backward_workspace;
+      for (const ValueId id : graph_.inputs_of(node)) {
+        if (has_gradient(id) && graph_.value(id).origin == Origin::weight) made += value_bytes(id);
+      }
+      most = std::max(most, made);
+    }
+    footprint(last).activations = most;
+    if (kept.count > 0) backward.held.push_back({kept, {last}});
   }
 
   void find_kept() {
@@ -220,7 +264,8 @@ class TrainingWalk {
     const bool adds_up = plan_.n_microbatches > 1;
     std::unordered_set<std::size_t> alive;  // values whose gradients are there
     Bytes live;
-    Bytes most;
+    Bytes most =
+        loss_.node.valid() && stage_of_[loss_.node.index()] == stage ? loss_.bytes : Bytes{};
     const std::vector<NodeId>& nodes = plan_.stage(stage).nodes;
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       live += at(changes.block_starts, *node);
@@ -242,8 +287,9 @@ class TrainingWalk {
           }
         }
         most = std::max(most, live + passing);
+        const bool kept = waits(*node);
         for (const ValueId id : graph_.node(*node).outputs) {
-          if (id.valid() && alive.erase(id.index()) > 0) live -= value_bytes(id);
+          if (id.valid() && alive.erase(id.index()) > 0 && !kept) live -= value_bytes(id);
         }
       }
       live -= at(changes.released, *node);
@@ -259,6 +305,9 @@ class TrainingWalk {
       const PassId to = pass(taker, Phase::backward);
       footprint(from).held.push_back({cut.bytes, {to}});
       footprint(to).received.push_back({cut.value, cut.bytes, from});
+      if (shape_.apart && !sends_[taker.index()]) {
+        footprint(to).held.push_back({cut.bytes, {pass(taker, Phase::weight_gradient)}});
+      }
     }
   }
 
@@ -273,6 +322,8 @@ class TrainingWalk {
   std::vector<StorageFacts> facts_;  // by storage
   std::vector<bool> leaves_;         // by storage
   std::vector<bool> result_;         // by value
+  std::vector<bool> sends_;          // by stage: a gradient to another
+  LossMemory loss_;
   KeptSets kept_;
   TrainingFootprints out_;
 };

@@ -11,8 +11,12 @@
 //                      of weights that are added to those of earlier micro-batches, are there
 //                      beside it for a moment. What was kept is released when no earlier node needs
 //                      it, unless gradients of weights come later. A block that is computed again
-//                      has all that its nodes keep from its last node to its first.
-//   weight_gradient    releases what was kept.
+//                      has all that its nodes keep from its last node to its first. In front of the
+//                      last stage's that makes a result there is the loss (plan/loss_memory.h).
+//   weight_gradient    where gradients of weights are apart: an operator with weights keeps what
+//                      its backward was given until then, and nothing that was kept is released
+//                      before. A stage that sends no gradient has nothing to do earlier, and does
+//                      all of its backward here.
 #pragma once
 
 #include "kerf/plan/plan.h"

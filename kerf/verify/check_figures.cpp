@@ -87,15 +87,23 @@ class FigureCheck {
     std::set<std::uint32_t> differentiated;
     double backward = 0;
     double weights = 0;
+    bool whole = false;  // all gradients at once
     for (const NodeId node : stage.nodes) {
       const NodeCost& cost = profile_->nodes[node.index()];
       const std::uint32_t block = blocks_[node.index()];
+      whole = whole || block != 0 || graph_.node(node).op == "opaque";
       if (block != 0) forward[block] += cost.forward.count;
       if (!needs_gradient(graph_, graph_.node(node))) continue;
       if (block != 0) differentiated.insert(block);
       backward += cost.backward.count;
-      weights += block != 0 ? 0 : cost.backward_weights.count;
+      weights += cost.backward_weights.count;
     }
+    const bool sends = std::any_of(plan_.cuts.begin(), plan_.cuts.end(), [&](const Cut& cut) {
+      return std::find(cut.gradients.begin(), cut.gradients.end(), StageId{s}) !=
+             cut.gradients.end();
+    });
+    if (whole) weights = 0;
+    if (!whole && !sends) weights = backward;
     double again = 0;
     for (const std::uint32_t block : differentiated) again += forward[block];
     backward += again;
@@ -154,8 +162,12 @@ class FigureCheck {
       const TrainingNeeds needs = derive_training_needs(graph_, flow_, unrolled, plan_, profile_);
       for (std::size_t s = 0; s < plan_.num_stages(); ++s) {
         check_needs(s, needs.passes[s]);
-        check_kept(s, needs.passes[s], needs.saved[s],
-                   needs.passes[unrolled.backward(StageId{s})].activations);
+        Bytes backward;
+        for (std::size_t p = unrolled.backward(StageId{s}); p < needs.passes.size();
+             p += plan_.num_stages()) {
+          backward = std::max(backward, needs.passes[p].activations);
+        }
+        check_kept(s, needs.passes[s], needs.saved[s], backward);
       }
       std::vector<std::vector<DeviceId>> copies = plan_.copies();
       std::vector<TaskOrder> orders;

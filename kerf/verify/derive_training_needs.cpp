@@ -40,6 +40,7 @@ class Training {
       if (!unrolled_.has_backward[s]) continue;
       needs.saved[s] = keep(StageId{s}, needs.passes);
       needs.passes[unrolled_.backward(StageId{s})].activations = find_peak(StageId{s});
+      if (unrolled_.apart) wait_for_weights(StageId{s}, needs.passes);
     }
     for (std::size_t i = 0; i < unrolled_.gradients_from.size(); ++i) {
       const auto& [value, user] = unrolled_.gradients_from[i];
@@ -47,6 +48,9 @@ class Training {
       const StageId to{unrolled_.backward(unrolled_.gradients_to[i])};
       needs.passes[from.index()].kept.push_back({bytes_of(value), {to}});
       needs.passes[to.index()].received.push_back({value, from, bytes_of(value)});
+      const StageId taker = unrolled_.gradients_to[i];
+      if (!unrolled_.apart || has_earlier(taker)) continue;
+      needs.passes[to.index()].kept.push_back({bytes_of(value), {reserved_.until[taker.index()]}});
     }
     return needs;
   }
@@ -135,6 +139,66 @@ class Training {
     return sum;
   }
 
+  // Does another stage wait for a gradient that this one makes?
+  bool has_earlier(StageId stage) const {
+    return std::any_of(unrolled_.gradients_from.begin(), unrolled_.gradients_from.end(),
+                       [&](const auto& item) { return item.second == stage; });
+  }
+
+  bool has_gradient(ValueId id) const {
+    return id.valid() && !graph_.value(id).scalar && graph_.value(id).requires_grad;
+  }
+
+  // Of the node's weights that are trained.
+  Bytes trained(NodeId node) const {
+    Bytes sum;
+    for (const ValueId id : graph_.inputs_of(node)) {
+      if (has_gradient(id) && graph_.value(id).origin == Origin::weight) sum += bytes_of(id);
+    }
+    return sum;
+  }
+
+  bool is_delayed(NodeId node) const {
+    return unrolled_.apart && has_backward(node) && trained(node).count > 0 &&
+           has_earlier(stage_of(node));
+  }
+
+  void wait_for_weights(StageId stage, std::vector<StageNeeds>& passes) const {
+    const StageId last = reserved_.until[stage.index()];
+    StageNeeds& backward = passes[unrolled_.backward(stage)];
+    if (!has_earlier(stage)) {
+      passes[last.index()].activations = backward.activations;
+      return;
+    }
+    Bytes given;
+    for (const NodeId node : plan_.stage(stage).nodes) {
+      if (!is_delayed(node)) continue;
+      const Bytes workspace =
+          profile_ == nullptr ? Bytes{} : profile_->node(node).backward_workspace;
+      Bytes& most = passes[last.index()].activations;
+      most = std::max(most, trained(node) + workspace);
+      for (const ValueId id : graph_.node(node).outputs) {
+        if (has_gradient(id)) given += bytes_of(id);
+      }
+    }
+    if (given.count > 0) backward.kept.push_back({given, {last}});
+  }
+
+  // A loss of all results with gradients, in front of the last node that makes one, unless one of
+  // them is a loss already.
+  Bytes find_loss(StageId stage) const {
+    NodeId last;
+    Bytes sum;
+    for (std::size_t v = 0; v < graph_.num_values(); ++v) {
+      const Value& value = graph_.values()[v];
+      if (!flow_.result[v] || value.origin != Origin::node || !has_gradient(ValueId{v})) continue;
+      if (value.shape.empty()) return {};
+      sum += bytes_of(ValueId{v}) * 3;
+      last = last.valid() ? std::max(last, value.producer) : value.producer;
+    }
+    return last.valid() && stage_of(last) == stage ? sum : Bytes{};
+  }
+
   // Positions count from the stage's last node to its first. A block is computed at the position of
   // its last node and gone after that of its first.
   Bytes find_peak(StageId stage) const {
@@ -151,7 +215,7 @@ class Training {
     add_gradients(stage, at, add, passing);
     add_blocks(stage, at, add);
     if (!unrolled_.apart) add_released(stage, at, change);
-    Bytes most;
+    Bytes most = find_loss(stage);
     Bytes live;
     for (std::size_t i = 0; i < count; ++i) {
       live += change[i];
@@ -190,7 +254,8 @@ class Training {
       const Value& value = graph_.value(id);
       const bool made_here = flow_.maker[id.index()] == stage;
       const std::size_t last = made_here ? at.at(value.producer) : at.size();
-      add(positions.front(), last, bytes_of(id));
+      const bool stays = made_here && is_delayed(value.producer);
+      add(positions.front(), stays ? at.size() : last, bytes_of(id));
       for (std::size_t i = 1; i < positions.size(); ++i) {
         // The caller's part of a result is there beside no other: it comes with the maker.
         if (made_here && positions[i] == last) continue;

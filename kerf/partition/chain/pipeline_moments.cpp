@@ -47,6 +47,7 @@ class Place {
       add(&Moment::kept, 2 * forward + 1, end);
       add(&Moment::received, 2 * forward, end);
       add(&Moment::results, 2 * forward + 1, change_.size());
+      if (tasks_.shape().apart) add(&Moment::waiting, 2 * backward + 1, end);
       if (stage_.index() + 1 < tasks_.num_stages()) {
         add(&Moment::outputs, 2 * forward + 1, known(stage_.index() + 1, Phase::forward, m));
       }
@@ -73,7 +74,7 @@ class Place {
 
   static bool covers(const Moment& a, const Moment& b) {
     return a.kept >= b.kept && a.received >= b.received && a.outputs >= b.outputs &&
-           a.results >= b.results && a.gradients >= b.gradients &&
+           a.results >= b.results && a.gradients >= b.gradients && a.waiting >= b.waiting &&
            (a.running == b.running || b.running == Running::nothing);
   }
 
@@ -82,14 +83,14 @@ class Place {
     Moment now;
     for (std::size_t t = 0; t < 2 * schedule_.size(); ++t) {
       for (const auto count : {&Moment::kept, &Moment::received, &Moment::outputs, &Moment::results,
-                               &Moment::gradients}) {
+                               &Moment::gradients, &Moment::waiting}) {
         now.*count += change_[t].*count;
       }
       const Phase phase = schedule_[t / 2].phase;
       now.running = t % 2 == 1                 ? Running::nothing
                     : phase == Phase::forward  ? Running::forward
                     : phase == Phase::backward ? Running::backward
-                                               : Running::nothing;
+                                               : Running::weights;
       const auto covered = [&](const Moment& other) { return covers(other, now); };
       if (std::any_of(moments.begin(), moments.end(), covered)) continue;
       std::erase_if(moments, [&](const Moment& other) { return covers(now, other); });
@@ -126,7 +127,7 @@ std::vector<std::vector<Moment>> pipeline_moments(const std::string& schedule,
   for (std::vector<Moment>& moments : places) {
     for (Moment& moment : moments) {
       for (const auto count : {&Moment::kept, &Moment::received, &Moment::outputs, &Moment::results,
-                               &Moment::gradients}) {
+                               &Moment::gradients, &Moment::waiting}) {
         if (moment.*count > followed / 2) moment.*count += left_out;
       }
     }

@@ -21,7 +21,13 @@ struct Moment {
   std::int64_t outputs = 0;    // what it made for the next stage alone
   std::int64_t results = 0;    // what the caller gets
   std::int64_t gradients = 0;  // what it made for the stage before
-  enum class Running : std::uint8_t { nothing, forward, backward } running = Running::nothing;
+  std::int64_t waiting = 0;    // what its backward was given, until gradients of weights are made
+  enum class Running : std::uint8_t {
+    nothing,
+    forward,
+    backward,
+    weights
+  } running = Running::nothing;
 };
 
 // By place in a pipeline of so many stages, each on a device of its own, each waiting for the one

@@ -8,6 +8,7 @@
 #include "kerf/base/stop_clock.h"
 #include "kerf/device/kind.h"
 #include "kerf/graph/has_backward.h"
+#include "kerf/plan/loss_memory.h"
 #include "kerf/plan/recompute.h"
 #include "kerf/plan/schedule/schedule.h"
 #include "kerf/profile/saved/saved.h"
@@ -59,7 +60,9 @@ class Collector {
         released(graph_.num_nodes()),
         again(graph_.num_nodes()),
         kept_again(graph_.num_nodes()),
-        made_again(graph_.num_nodes()) {
+        made_again(graph_.num_nodes()),
+        waiting(graph_.num_nodes()),
+        made(graph_.num_nodes()) {
     for (const GraphOutput& output : graph_.outputs()) {
       for_each_value(output.leaf, [&](ValueId id) { is_result_[id.index()] = true; });
     }
@@ -68,6 +71,7 @@ class Collector {
     for (std::size_t s = 0; s < storages_.size(); ++s) collect_storage(s);
     collect_gradients();
     collect_trained();
+    collect_waiting();
   }
 
  private:
@@ -95,6 +99,10 @@ class Collector {
   std::vector<std::int64_t> again;
   std::vector<std::vector<std::uint32_t>> kept_again;
   std::vector<std::vector<std::uint32_t>> made_again;
+  // Of nodes with weights, where their gradients are apart: what the backward was given, and what
+  // making those gradients takes.
+  std::vector<std::int64_t> waiting;
+  std::vector<std::int64_t> made;
 
  private:
   std::int64_t storage_bytes(std::size_t s) const {
@@ -241,6 +249,30 @@ class Collector {
     }
   }
 
+  // What waits for gradients of weights, where these are apart.
+  void collect_waiting() {
+    if (!schedule_kind(problem_.schedule).apart) return;
+    for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
+      const std::int64_t weights = trained_weights(NodeId{n});
+      if (weights == 0) continue;
+      made[n] = weights + problem_.profile.node(NodeId{n}).backward_workspace.count;
+      for (const ValueId id : graph_.node(NodeId{n}).outputs) {
+        if (!id.valid() || graph_.value(id).scalar || !graph_.value(id).requires_grad) continue;
+        waiting[n] += graph_.value(id).bytes(batch_).count;
+      }
+    }
+  }
+
+  std::int64_t trained_weights(NodeId node) const {
+    std::int64_t sum = 0;
+    for (const ValueId id : graph_.inputs_of(node)) {
+      const Value& value = graph_.value(id);
+      const bool trained = !value.scalar && value.requires_grad && value.origin == Origin::weight;
+      if (trained && has_backward(graph_, node)) sum += value.bytes(batch_).count;
+    }
+    return sum;
+  }
+
   void collect_trained() {
     const std::vector<bool> trained = trained_storages(graph_);
     std::vector<std::int32_t> previous(storages_.size(), kBefore);
@@ -266,6 +298,7 @@ class BackwardWalk {
         batch_(problem.micro_batch()),
         nodes_(nodes),
         apart_(schedule_kind(problem.schedule).apart),
+        loss_(loss_memory(problem.graph, problem.micro_batch())),
         is_result_(graph_.num_values()),
         alive_in_(graph_.num_values(), 0),
         kept_in_(graph_.storages().size(), 0) {
@@ -274,9 +307,11 @@ class BackwardWalk {
     }
   }
 
-  // Calls visit(i, peak) for i = end - 1, end - 2, ...: of the interval [i, end).
+  // Calls visit(i, peak) for i = end - 1, end - 2, ...: of the interval [i, end). `keeps`: what
+  // operators with weights were given stays, where gradients of weights are apart.
   template <class Visit>
-  void run(std::size_t end, Visit&& visit) {
+  void run(std::size_t end, bool keeps, Visit&& visit) {
+    keeps_ = keeps;
     walk_ += 2;
     std::int64_t live = 0;
     std::int64_t most = 0;        // outside of the block under way
@@ -300,6 +335,7 @@ class BackwardWalk {
         kept_in_[storage] = counted();
         again += graph_.storages()[storage].bytes.eval(batch_);
       }
+      if (NodeId{n} == loss_.node) most = std::max(most, loss_.bytes.count);
       const std::int64_t here = has_backward(graph_, NodeId{n}) ? step(NodeId{n}, live) : 0;
       (block == 0 ? most : block_most) = std::max(block == 0 ? most : block_most, here);
       if (!apart_) {
@@ -345,7 +381,7 @@ class BackwardWalk {
     for (const ValueId id : graph_.node(node).outputs) {
       if (!id.valid() || alive_in_[id.index()] != walk_) continue;
       alive_in_[id.index()] = 0;
-      live -= bytes(id);
+      if (!keeps_ || nodes_.waiting[node.index()] == 0) live -= bytes(id);
     }
     return here;
   }
@@ -355,6 +391,8 @@ class BackwardWalk {
   std::int64_t batch_;
   const Collector& nodes_;
   bool apart_;
+  bool keeps_ = false;
+  LossMemory loss_;
   std::vector<bool> is_result_;
   std::vector<std::uint32_t> alive_in_;  // by value: the walk in which its gradient is there
   // By storage: the walk in which a block keeps it when it runs again, or has made it, too.
@@ -376,11 +414,14 @@ std::int64_t TrainingFigures::activations(std::span<const Moment> moments) const
   std::int64_t most = 0;
   for (const Moment& moment : moments) {
     std::int64_t sum = kept * moment.kept + received * moment.received + outputs * moment.outputs +
-                       results * moment.results + grad_out * moment.gradients;
+                       results * moment.results + grad_out * moment.gradients +
+                       waiting * moment.waiting;
     if (moment.running == Moment::Running::forward) {
       sum += peak + forward.received + forward.inputs - received;
     } else if (moment.running == Moment::Running::backward) {
       sum += backward + grad_in;
+    } else if (moment.running == Moment::Running::weights) {
+      sum += weights;
     }
     most = std::max(most, sum);
   }
@@ -401,6 +442,7 @@ TrainingTable::TrainingTable(const Problem& problem, const Intervals& intervals,
       const std::int64_t extra = forward.peak;
       figures.live += nodes.allocated[n] + nodes.own[n];
       figures.kept += nodes.own[n];
+      figures.waiting += nodes.waiting[n];
       apply(nodes.before[n], positions_[first], figures);
       figures.peak = std::max(
           {figures.peak, extra, figures.live + problem.profile.nodes[n].workspace().count});
@@ -415,10 +457,25 @@ TrainingTable::TrainingTable(const Problem& problem, const Intervals& intervals,
   BackwardWalk walk(problem, nodes);
   for (std::size_t last = 1; last < positions_.size(); ++last) {
     count_steps(kStepsOfANode * static_cast<std::int64_t>(positions_[last]));
-    walk.run(positions_[last], [&](std::size_t i, std::int64_t peak) {
-      if (number[i] != positions_.size()) {
-        figures_[number[i] * positions_.size() + last].backward = peak;
-      }
+    const auto for_each = [&](bool keeps, auto&& use) {
+      walk.run(positions_[last], keeps, [&](std::size_t i, std::int64_t peak) {
+        if (number[i] != positions_.size()) {
+          use(figures_[number[i] * positions_.size() + last], i, peak);
+        }
+      });
+    };
+    for_each(false, [](TrainingFigures& figures, std::size_t, std::int64_t peak) {
+      figures.backward = peak;
+    });
+    if (!schedule_kind(problem.schedule).apart) continue;
+    // An interval that sends no gradient does all of its backward with its gradients of weights.
+    std::int64_t most = 0;
+    std::size_t first = positions_[last];
+    for_each(true, [&](TrainingFigures& figures, std::size_t i, std::int64_t peak) {
+      while (first > i) most = std::max(most, nodes.made[--first]);
+      figures.weights = figures.grad_out == 0 ? figures.backward : most;
+      if (figures.grad_out == 0) figures.waiting = figures.grad_in;
+      if (figures.grad_out != 0) figures.backward = peak;
     });
   }
 }

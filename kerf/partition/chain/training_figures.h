@@ -26,9 +26,11 @@ struct TrainingFigures {
   std::int64_t results = 0;   // made here for the caller
   std::int64_t grad_in = 0;   // gradients that come from later stages
   std::int64_t grad_out = 0;  // gradients that go to earlier ones
+  std::int64_t waiting = 0;   // gradients that wait until those of weights are made
   std::int64_t live = 0;      // allocated and not released by the forward
   std::int64_t peak = 0;      // the most that was, workspace included
   std::int64_t backward = 0;  // peak of what the backward allocates, less what it released
+  std::int64_t weights = 0;   // peak of what gradients of weights allocate, where they are apart
 
   // At the fullest of these moments.
   std::int64_t activations(std::span<const Moment> moments) const;
