@@ -75,7 +75,7 @@ void attach(Again again, std::vector<at::Tensor>& outputs) {
   const AutogradFunctionPtr function = make_autograd_function<AgainFunction>(std::move(again));
   for (at::Tensor& output : outputs) {
     if (!output.defined() || !torch::autograd::isDifferentiableType(output.scalar_type())) continue;
-    output = output.variable_data();
+    output = output.detach();  // counts writes together with what the block made
     const std::uint32_t number = function->add_input_metadata(output);
     torch::autograd::impl::set_gradient_edge(output, {function, number});
   }

@@ -22,8 +22,10 @@ class GradientEnd : public AutogradFunction {
 
 }  // namespace
 
+// It counts writes together with the original: whoever kept one of them for backward must hear of a
+// write through the other.
 SunkTensor::SunkTensor(const at::Tensor& original)
-    : tensor_(original.variable_data()), sink_(make_autograd_function<GradientEnd>()) {
+    : tensor_(original.detach()), sink_(make_autograd_function<GradientEnd>()) {
   const std::uint32_t number = sink_->add_input_metadata(tensor_);
   torch::autograd::impl::set_gradient_edge(tensor_, {sink_, number});
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/taped_stage.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
@@ -34,8 +35,9 @@ bool can_have_gradient(const at::Tensor& tensor) {
   return torch::autograd::isDifferentiableType(tensor.scalar_type());
 }
 
+// Counts writes together with the weight: a loss that changes one is found out.
 at::Tensor make_leaf(const at::Tensor& tensor) {
-  at::Tensor leaf = tensor.variable_data();
+  at::Tensor leaf = tensor.detach();
   leaf.set_requires_grad(true);
   return leaf;
 }
@@ -57,6 +59,19 @@ at::Tensor find_gradient(const Tape& tape, ValueId value) {
   const Tape::Leaf* const found = find(tape.leaves, value);
   return found == nullptr ? at::Tensor() : found->sunk.gradient();
 }
+
+// Autocast keeps casts of weights for further use: those of a run without gradients have no
+// history, and those of a block that runs again end with it.
+class NoCastCache {
+ public:
+  NoCastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoCastCache(const NoCastCache&) = delete;
+  NoCastCache& operator=(const NoCastCache&) = delete;
+
+ private:
+  bool before_ = at::autocast::is_autocast_cache_enabled();
+};
 
 // Says which step's backward is about to run, and lets an interrupt end it.
 struct MarkHook : torch::autograd::FunctionPreHook {
@@ -228,6 +243,24 @@ void TapedStage::make_leaves(const Work& work) const {
     const bool trained = stage_.weights_.original(place.weight).requires_grad();
     leaves.push_back({place.weight, place.user, trained ? make_leaf(weight) : weight.detach()});
   }
+  if (!stage_.program_.makes_loss) return;
+  for (const std::size_t weight : returned_weights()) {
+    const at::Tensor& original = stage_.weights_.original(weight);
+    leaves.push_back({weight, NodeId{stage_.graph_.num_nodes()},
+                      original.requires_grad() ? make_leaf(original) : original.detach()});
+  }
+}
+
+// Weights that the model returns as they are: a loss may be made of them. Their leaves come after
+// those of the places, in this order.
+std::vector<std::size_t> TapedStage::returned_weights() const {
+  std::vector<std::size_t> out;
+  for (const GraphOutput& output : stage_.graph_.outputs()) {
+    const auto* const id = output.leaf.find<ValueId>();
+    if (id == nullptr || stage_.graph_.value(*id).origin != Origin::weight) continue;
+    out.push_back(stage_.graph_.value(*id).position);
+  }
+  return out;
 }
 
 void TapedStage::bind(Work& work, std::vector<c10::IValue>& places, const std::vector<bool>& needs,
@@ -243,7 +276,10 @@ void TapedStage::bind(Work& work, std::vector<c10::IValue>& places, const std::v
     c10::IValue& slot = work.at(stage_.slot(value));
     slot = stage_.to_device(std::move(places[i]));
     if (!needed || !slot.isTensor() || !can_have_gradient(slot.toTensor())) continue;
-    if (!is_input) check_route(value);
+    if (!is_input && !has_route(value)) {
+      slot = slot.toTensor().detach();
+      continue;
+    }
     tape.leaves.push_back({value, SunkTensor(slot.toTensor())});
     slot = tape.leaves.back().tensor();
     tape.leads[static_cast<std::size_t>(stage_.slot(value))] = true;
@@ -252,12 +288,14 @@ void TapedStage::bind(Work& work, std::vector<c10::IValue>& places, const std::v
   for (const auto& group : stage_.program_.copied) copy_written(work, group);
 }
 
-// A gradient that no backward takes would be lost without a word.
-void TapedStage::check_route(ValueId value) const {
+// Does the plan send the value's gradient back? None is needed where no reader here has one to give
+// (a comparison); otherwise it would be lost without a word.
+bool TapedStage::has_route(ValueId value) const {
   const std::vector<Exchange>& out = stage_.program_.gradients_out;
   const bool known = std::any_of(out.begin(), out.end(),
                                  [&](const Exchange& given) { return given.value == value; });
-  if (known) return;
+  if (known) return true;
+  if (stage_.graph_.value(value).requires_grad) return false;
   throw Error(ErrorKind::run_failed,
               fmt::format("[libtorch.train] '{}' needs a gradient in stage {}, and was traced as a "
                           "tensor that needs none; expected gradients as traced; keep what makes "
@@ -336,11 +374,15 @@ void TapedStage::run_steps(Work& work, std::size_t first, std::size_t last) {
 void TapedStage::run_block(Work& work, const Range& range) {
   Again again;
   again.name = stage_.graph_.node(stage_.program_.steps[range.first].node).name;
+  const Graph& graph = stage_.graph_;
   bool needed = false;
+  bool given = false;  // a gradient where none was traced: the caller's input wants one
   for (const ValueId id : range.inputs) {
     again.inputs.push_back(work.at(stage_.slot(id)));
     const c10::IValue& input = again.inputs.back();
-    needed = needed || (input.isTensor() && input.toTensor().requires_grad());
+    const bool has_gradient = input.isTensor() && input.toTensor().requires_grad();
+    needed = needed || has_gradient;
+    given = given || (has_gradient && !graph.value(id).requires_grad);
   }
   const std::vector<WeightLeaf>& leaves = own(work).leaves;
   for (std::size_t i = range.first; i < range.last; ++i) {
@@ -350,19 +392,21 @@ void TapedStage::run_block(Work& work, const Range& range) {
   }
   {
     const c10::AutoGradMode no_grad(false);
+    const NoCastCache no_cache;
     run_steps(work, range.first, range.last);
   }
   if (!needed) return;
-  again.rerun = [this, &range, run = &work.run, microbatch = work.microbatch](
+  again.rerun = [this, &range, given, run = &work.run, microbatch = work.microbatch](
                     const std::vector<c10::IValue>& inputs,
                     const std::vector<at::Tensor>& gradients) {
     Frame frame;
-    run_again({*run, frame, microbatch}, range, inputs, gradients);
+    run_again({*run, frame, microbatch}, range, given, inputs, gradients);
   };
   std::vector<at::Tensor> outputs;
   for (const ValueId id : range.outputs) {
     const c10::IValue& made = work.at(stage_.slot(id));
-    outputs.push_back(made.isTensor() ? made.toTensor() : at::Tensor());
+    const bool differentiable = made.isTensor() && (given || graph.value(id).requires_grad);
+    outputs.push_back(differentiable ? made.toTensor() : at::Tensor());
   }
   attach(std::move(again), outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -370,11 +414,12 @@ void TapedStage::run_block(Work& work, const Range& range) {
   }
 }
 
-void TapedStage::run_again(const Work& given, const Range& range,
+void TapedStage::run_again(const Work& first, const Range& range, bool given,
                            const std::vector<c10::IValue>& inputs,
                            const std::vector<at::Tensor>& gradients) {
-  Work work = given;
+  Work work = first;
   const c10::AutoGradMode grad(true);
+  const NoCastCache no_cache;
   stage_.bind_weights(work);
   // The first run has updated the statistics; the second one's go nowhere.
   for (const int slot : range.buffers) work.at(slot) = work.at(slot).toTensor().clone();
@@ -388,6 +433,7 @@ void TapedStage::run_again(const Work& given, const Range& range,
   for (const ValueId id : range.outputs) {
     const c10::IValue& made = work.at(stage_.slot(id));
     if (!made.isTensor() || !can_have_gradient(made.toTensor())) continue;
+    if (!given && !stage_.graph_.value(id).requires_grad) continue;  // it was not attached
     const at::Tensor& gradient = gradients[next++];
     if (!gradient.defined() || !made.toTensor().requires_grad()) continue;
     roots.push_back(made.toTensor());
@@ -435,6 +481,7 @@ at::Tensor TapedStage::make_loss(Work& work, Tape& tape, const std::vector<c10::
     if (needs[i]) tape.leaves.push_back({value, SunkTensor(results[i].toTensor())});
   }
   std::vector<c10::IValue> given;
+  std::size_t num_weights = 0;
   for (const GraphOutput& output : stage_.graph_.outputs()) {
     const auto* const id = output.leaf.find<ValueId>();
     if (const auto* size = output.leaf.find<Expr>()) {
@@ -444,7 +491,7 @@ at::Tensor TapedStage::make_loss(Work& work, Tape& tape, const std::vector<c10::
     } else if (stage_.graph_.value(*id).origin == Origin::input) {
       given.emplace_back(work.run.inputs[work.microbatch][stage_.graph_.value(*id).position]);
     } else if (stage_.graph_.value(*id).origin == Origin::weight) {
-      given.emplace_back(stage_.weights_.original(stage_.graph_.value(*id).position).detach());
+      given.emplace_back(own(work).leaves[places_.size() + num_weights++].tensor);
     } else if (const at::Tensor made = find_tensor(tape.outputs, *id); made.defined()) {
       given.emplace_back(made);
     } else if (const at::Tensor leaf = find_tensor(tape.leaves, *id); leaf.defined()) {
@@ -497,10 +544,15 @@ void TapedStage::execute_inputs(const Work& work, Tape& tape, std::vector<at::Te
                                 std::vector<at::Tensor> gradients) {
   if (roots.empty()) return;
   auto& split = own(work).split[work.microbatch];
-  split =
-      std::make_unique<SplitBackward>(std::move(roots), std::move(gradients), std::move(tape.uses));
+  split = std::make_unique<SplitBackward>(roots, gradients, std::move(tape.uses));
   std::vector<SunkTensor> sinks;
   for (const Tape::Leaf& leaf : tape.leaves) sinks.push_back(leaf.sunk);
+  if (!split->find_functions(sinks)) {
+    split.reset();
+    return execute(work, roots, gradients);
+  }
+  roots.clear();
+  gradients.clear();
   guarded(work, [&] {
     std::vector<at::Tensor> made = split->inputs(sinks);
     for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i].set_gradient(std::move(made[i]));

@@ -73,14 +73,16 @@ class TapedStage {
   void make_leaves(const TorchStage::Work& work) const;
   void bind(TorchStage::Work& work, std::vector<c10::IValue>& places,
             const std::vector<bool>& needs, Tape& tape) const;
-  void check_route(ValueId value) const;
+  bool has_route(ValueId value) const;
+  std::vector<std::size_t> returned_weights() const;
   void bind_step(std::size_t step, const TorchStage::Work& work) const;
   std::vector<std::pair<int, c10::IValue>> part_ways(std::size_t step, const TorchStage::Work& work,
                                                      Tape& tape) const;
   void copy_written(const TorchStage::Work& work, const std::vector<ValueId>& group) const;
   void run_steps(TorchStage::Work& work, std::size_t first, std::size_t last);
   void run_block(TorchStage::Work& work, const Range& range);
-  void run_again(const TorchStage::Work& work, const Range& range,
+  // `given`: all outputs were given a history.
+  void run_again(const TorchStage::Work& first, const Range& range, bool given,
                  const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& gradients);
   void mark_step(std::size_t step, const TorchStage::Work& work);
 

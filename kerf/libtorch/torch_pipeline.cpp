@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/torch_pipeline.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 
 #include "kerf/base/error.h"
+#include "kerf/base/interrupt.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_stage.h"
@@ -296,12 +298,17 @@ class WrittenBuffers {
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
 };
 
-// Opaque blocks use the model's own parameters, and autograd adds to their gradients while a step
-// runs. What was there is put aside: it comes back with the step's success, or without it.
+// Opaque blocks use the model's own parameters, a loss may (a penalty), and autograd adds to their
+// gradients while a step runs. What was there is put aside: it comes back with the step's success,
+// or without it.
 class BlockGradients {
  public:
-  BlockGradients(const Graph& graph, const WeightStore& weights) {
+  // `with_loss`: of all weights.
+  BlockGradients(const Graph& graph, const WeightStore& weights, bool with_loss) {
     std::map<std::size_t, NodeId> users;  // by weight: the last
+    for (std::size_t w = 0; with_loss && w < graph.weights().size(); ++w) {
+      users[w] = NodeId{graph.num_nodes()};
+    }
     for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
       if (graph.node(NodeId{n}).op != "opaque") continue;
       for (const ValueId id : graph.inputs_of(NodeId{n})) {
@@ -343,7 +350,23 @@ class BlockGradients {
 };
 
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) {
-  return sum.defined() ? sum.add(part.to(sum.device(), part.scalar_type())) : part;
+  if (!sum.defined()) return part;
+  const at::Tensor here = part.to(sum.device(), part.scalar_type());
+  return sum.is_sparse() && !here.is_sparse() ? here.add(sum) : sum.add(here);
+}
+
+// Refused before anything is added: a step is there as a whole or not at all.
+void check_addable(const at::Tensor& gradient, const std::string& weight) {
+  const bool inference = gradient.is_inference();
+  const bool overlaps =
+      !gradient.is_sparse() && at::has_internal_overlap(gradient) == at::MemOverlap::Yes;
+  if (!inference && !overlaps) return;
+  throw Error(
+      ErrorKind::invalid_argument,
+      fmt::format("[libtorch.train] the gradient of weight '{}' {}, and nothing can be added to "
+                  "it; expected a plain tensor; set it to None, or to a clone",
+                  weight,
+                  inference ? "was made in inference mode" : "has one number in many places"));
 }
 
 }  // namespace
@@ -366,7 +389,7 @@ TorchPipeline::Trained TorchPipeline::train(const std::vector<at::Tensor>& input
   for (const at::Tensor& input : inputs) step.wanted.push_back(input.requires_grad());
   run.training = &step;
   WrittenBuffers buffers(graph_, backend_.weights());
-  BlockGradients blocks(graph_, backend_.weights());
+  BlockGradients blocks(graph_, backend_.weights(), static_cast<bool>(step.loss));
   Trained out;
   try {
     Executor::Result executed =
@@ -374,10 +397,12 @@ TorchPipeline::Trained TorchPipeline::train(const std::vector<at::Tensor>& input
     backend_.wait_for_workers(run);
     for (std::size_t m = 0; m < step.losses.size(); ++m) {
       const double share = step.shares[m];
+      if (share == 0.0 && out.loss.defined()) continue;  // it may be a mean of nothing
       out.loss = sum_of(out.loss, share == 1.0 ? step.losses[m] : step.losses[m].mul(share));
     }
     out.input_gradients = input_gradients(step, run);
     if (record) out.timeline = make_timeline(std::move(executed.events), run);
+    poll_interrupt_now();  // whoever wants no step is heard before it counts
     add_gradients(step, blocks.take());
   } catch (...) {
     buffers.restore();
@@ -418,6 +443,10 @@ void TorchPipeline::add_gradients(const TrainingStep& step, const std::vector<We
     at::Tensor sum;
     for (const WeightLeaf* leaf : leaves) sum = sum_of(sum, leaf->tensor.grad());
     sums.emplace_back(tensor, sum.to(tensor.device(), tensor.scalar_type()));
+  }
+  for (const auto& [weight, leaves] : by_weight) {
+    const at::Tensor& gradient = backend_.weights().original(weight).grad();
+    if (gradient.defined()) check_addable(gradient, graph_.weights()[weight].names[0]);
   }
   for (auto& [weight, sum] : sums) {
     at::Tensor& gradient = weight.mutable_grad();
