@@ -75,7 +75,7 @@ class OwnBackwards:
         """A Blame for every hook that was registered on a module."""
         for path, module in self._model.named_modules():
             for hook, how in _hooks(module, _MODULE_HOOKS):
-                reason = f"it has the backward hook {_name(hook)} ({how})"
+                reason = f"it has the backward hook {hook_name(hook)} ({how})"
                 yield Blame(path, location_of(hook), "", reason)
 
     def _note(self, reason):
@@ -158,20 +158,26 @@ def check_hooks(model):
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         for hook, how in _hooks(tensor, _TENSOR_HOOKS):
             raise ExportError(
-                f"[trace] weight '{name}' has the hook {_name(hook)} ({how}){_at(hook)}; expected "
-                "gradients that no hook changes, because a pipeline computes them in parts; "
-                "remove the hook, and change the gradient after the step",
+                f"[trace] weight '{name}' has the hook {hook_name(hook)} ({how}){_at(hook)}; "
+                "expected gradients that no hook changes, because a pipeline computes them in "
+                "parts; remove the hook, and change the gradient after the step",
                 location=location_of(hook),
                 module=name.rpartition(".")[0],
             )
+    for hook, how in global_backward_hooks():
+        raise ExportError(
+            f"[trace] all modules have the backward hook {hook_name(hook)} ({how}){_at(hook)}; "
+            "expected hooks on single modules; remove it, or register it on the modules that need "
+            "it",
+            location=location_of(hook),
+        )
+
+
+def global_backward_hooks():
+    """``(hook, how it was registered)`` of those that all modules have."""
     for name, how in _MODULE_HOOKS.items():
         for hook in getattr(torch_module, f"_global{name}").values():
-            raise ExportError(
-                f"[trace] all modules have the backward hook {_name(hook)} "
-                f"({how.replace('register_', 'register_module_')}){_at(hook)}; expected hooks on "
-                "single modules; remove it, or register it on the modules that need it",
-                location=location_of(hook),
-            )
+            yield hook, how.replace("register_", "register_module_")
 
 
 def _hooks(holder, names):
@@ -181,7 +187,7 @@ def _hooks(holder, names):
             yield hook, how
 
 
-def _name(hook):
+def hook_name(hook):
     hook = inspect.unwrap(hook)
     return f"'{getattr(hook, '__qualname__', type(hook).__qualname__)}'"
 

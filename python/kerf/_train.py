@@ -7,6 +7,7 @@ import torch
 from kerf import _core, _pytree
 from kerf._arguments import found as shown_kind
 from kerf._arguments import shown
+from kerf._backward import global_backward_hooks, hook_name
 from kerf._call import module_finder
 from kerf._errors import warn
 from kerf._opaque import covers
@@ -149,6 +150,12 @@ def weights_of(weight, targets):
 def refuse_hooks(graph, weights, model):
     """Gradients are added to a parameter at once, when the step is over, and modules do not run as
     such outside of blocks: hooks would miss them. Those there at the trace made blocks."""
+    for hook, how in global_backward_hooks():
+        raise ValueError(
+            f"[kerf.train_step] all modules have the backward hook {hook_name(hook)} ({how}), "
+            "which a pipeline would not call; expected none; remove it, or register it on the "
+            "modules that need it and trace the model again"
+        )
     for number, tensor in enumerate(weights):
         hooked = tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None)
         if tensor.requires_grad and hooked:

@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a training step takes and refuses: losses, targets, weights, hooks, tensors of no module."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import kerf
+
+pytestmark = pytest.mark.filterwarnings("ignore::kerf.KerfWarning", "ignore::UserWarning")
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 5)).train()
+
+
+def batch(size=8):
+    torch.manual_seed(1)
+    return torch.randn(size, 6), torch.randint(0, 5, (size,))
+
+
+def pipeline(model, example, n_microbatches=4, **options):
+    graph = kerf.trace(model, example)
+    plan = kerf.plan(
+        graph, ["cpu:0", "cpu:1"], n_microbatches=n_microbatches, training=True, method="even"
+    )
+    return kerf.Pipeline(model, plan, **options)
+
+
+def test_backward_hooks_on_all_modules_are_refused():
+    model, (x, y) = net(), batch()
+    module = torch.nn.modules.module
+    with pipeline(model, x) as pipe:
+        for register in ("full_backward_hook", "full_backward_pre_hook"):
+            hook = getattr(module, f"register_module_{register}")(lambda *given: None)
+            try:
+                with pytest.raises(ValueError, match=rf"all modules .*_module_{register}\).*none"):
+                    pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
+            finally:
+                hook.remove()
+        pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
