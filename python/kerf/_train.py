@@ -25,6 +25,8 @@ class Loss:
 
     def __init__(self, graph, loss_fn, loss, reduction, weighted, n_microbatches, independent):
         self._output = None if loss_fn is not None else _output_number(graph, loss)
+        if loss_fn is None:
+            _check_real(_dtype_of(graph.outputs[self._output]), f"output '{loss}'")
         self._targets, self._ignored = [], 0
         if n_microbatches > 1 and not graph.is_static:
             path = "" if loss_fn is not None else loss
@@ -52,7 +54,10 @@ class Loss:
 
         def loss(leaves, microbatch, batch):
             value = result.build(leaves, batch=batch, model=model, given=given)
-            return loss_fn(value, targets[microbatch])
+            made = loss_fn(value, targets[microbatch])
+            if isinstance(made, torch.Tensor):
+                _check_real(str(made.dtype), "what loss_fn gave")
+            return made
 
         return loss
 
@@ -66,6 +71,18 @@ def _output_number(graph, loss):
         f"[kerf.train_step] the model has no output {loss!r}; expected the one that is its loss, "
         f"of {names}; name it with loss=, or give loss_fn= and target="
     )
+
+
+def _dtype_of(output):
+    return output["value"]["dtype"] if output["kind"] == "value" else ""
+
+
+def _check_real(dtype, what):
+    if "complex" in dtype:
+        raise ValueError(
+            f"[kerf.train_step] {what} is {dtype.removeprefix('torch.')}; expected a real loss; "
+            "take its absolute value or its real part"
+        )
 
 
 def _say(verdict, n_microbatches, independent):

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from training import gradients
 
 import kerf
 
@@ -42,3 +43,28 @@ def test_backward_hooks_on_all_modules_are_refused():
             finally:
                 hook.remove()
         pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
+
+
+class ComplexLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+
+    def forward(self, x):
+        x = self.first(x)
+        return {"loss": x.mean() * 1j, "out": x}
+
+
+@pytest.mark.parametrize("n_microbatches", [1, 2])
+def test_a_complex_loss_is_refused_as_backward_does(n_microbatches):
+    torch.manual_seed(0)
+    model, (x, _) = ComplexLoss().train(), batch()
+    with pytest.raises(RuntimeError, match="only for real"):
+        model(x)["loss"].backward()
+    with pipeline(model, x, n_microbatches, batch_independent=True) as pipe:
+        with pytest.raises(ValueError, match="output 'loss' is complex64; expected a real loss"):
+            pipe.train_step(x)
+        with pytest.raises(ValueError, match="what loss_fn gave is complex64; expected a real"):
+            pipe.train_step(x, loss_fn=lambda result, target: result["loss"])
+        pipe.train_step(x, loss_fn=lambda result, target: result["loss"].abs())
+    assert gradients(model)
