@@ -219,8 +219,9 @@ class Pipeline:
         target     any nesting of tensors, cut along their first dimensions as the batch is
         loss       the name of the model's output that is its loss
         reduction  "mean": micro-batches count by their samples, or by ``weight``; "sum": added up
-        weight     what micro-batches count: a list of numbers, or a function of a micro-batch's
-                   target (``weight=lambda y: (y != -100).sum()`` for means over tokens)
+        weight     what micro-batches count in a "mean": a list of numbers, or a function of a
+                   micro-batch's target (``weight=lambda y: (y != -100).sum()`` for means over
+                   tokens)
 
         When anything fails, gradients and buffers are as they were.
         """
@@ -230,7 +231,7 @@ class Pipeline:
                 "[kerf.train_step] the plan is one of inference; expected one of training; make it "
                 "with kerf.plan(graph, ..., training=True), from a trace of model.train()"
             )
-        _train.check_reduction(reduction)
+        _train.check_reduction(reduction, weight)
         if loss_fn is None and target is not None:
             kwargs["target"] = target  # the model's own argument
         inputs, given = self._signature.inputs(args, kwargs)

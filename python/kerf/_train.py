@@ -101,11 +101,16 @@ def _say(verdict, n_microbatches, independent):
         )
 
 
-def check_reduction(reduction):
+def check_reduction(reduction, weight):
     if reduction not in _REDUCTIONS:
         raise ValueError(
             f"[kerf.train_step] reduction is {shown(reduction)}; expected 'mean', where "
             "micro-batches count by their samples or by weight=, or 'sum'"
+        )
+    if reduction == "sum" and weight is not None:
+        raise ValueError(
+            "[kerf.train_step] weight is given, and reduction is 'sum', which adds micro-batches "
+            "up as they are; expected weight= with 'mean'; leave it out, or multiply in loss_fn"
         )
 
 

@@ -68,3 +68,14 @@ def test_a_complex_loss_is_refused_as_backward_does(n_microbatches):
             pipe.train_step(x, loss_fn=lambda result, target: result["loss"])
         pipe.train_step(x, loss_fn=lambda result, target: result["loss"].abs())
     assert gradients(model)
+
+
+def test_a_sum_takes_no_weights():
+    model, (x, y) = net(), batch()
+    with pipeline(model, x) as pipe:
+        for weight in ([1, 2, 3, 4], len):
+            with pytest.raises(ValueError, match="weight is given, and reduction is 'sum'.*leave"):
+                pipe.train_step(
+                    x, target=y, loss_fn=F.cross_entropy, reduction="sum", weight=weight
+                )
+    assert not gradients(model)
