@@ -8,7 +8,17 @@ import weakref
 
 import torch
 
-from kerf import _classes, _core, _opaque, _pytree, _stream, _torch, _train
+from kerf import (
+    _check_train,
+    _classes,
+    _core,
+    _opaque,
+    _pytree,
+    _stream,
+    _targets,
+    _torch,
+    _train,
+)
 from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
@@ -243,7 +253,7 @@ class Pipeline:
         count = self.plan.n_microbatches
         asked = self._loss(loss_fn, loss, reduction, weight is not None, count)
         sizes = _train.micro_batches(self.plan, inputs, _core.input_dims(self.graph))
-        targets = _train.cut_target(target, sizes)
+        targets = _targets.cut_target(target, sizes)
         if weight is None and len(sizes) > 1:
             asked.check_targets(self.graph, inputs)
         value, gradients, timeline = runner.train(
@@ -251,7 +261,7 @@ class Pipeline:
             count,
             asked.call(loss_fn, self._result, self._model, given, targets),
             reduction,
-            _train.weights_of(weight, targets),
+            _targets.weights_of(weight, targets),
             bool(self.record),
         )
         if timeline is not None:
@@ -276,7 +286,7 @@ class Pipeline:
         numbers than the model's own: check a model without it, or with ``p=0``. Micro-batches are
         those of the plan for both. Gradients, buffers, attributes and random numbers are restored.
         """
-        return _train.check(self, self._model, tolerance, args, kwargs)
+        return _check_train.check(self, self._model, tolerance, args, kwargs)
 
     @checked("kerf.Pipeline.check")
     def check(self, *args, tolerance=1e-3, **kwargs):
