@@ -43,7 +43,7 @@ def _model_step(
     inputs, _ = signature.inputs(args, kwargs)
     dims = _core.input_dims(graph)
     sizes = micro_batches(pipe.plan, inputs, dims)
-    targets = cut_target(target if loss_fn is not None else None, sizes)
+    targets = cut_target(target if loss_fn is not None else None, sizes, pipe._factors)
     shares = weights_of(weight, targets) or [float(size) for size in sizes]
     total = sum(shares)
     value, done = 0.0, 0

@@ -105,6 +105,7 @@ class Pipeline:
         self._weights = Weights(model, self._signature, graph)
         self._pure = graph.is_pure and self._separate is None
         self._losses = {}  # by how a loss was asked for
+        self._factors = _targets.rows_per_sample(graph) if plan.training else set()
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
         for note in self.notes:
@@ -253,7 +254,7 @@ class Pipeline:
         count = self.plan.n_microbatches
         asked = self._loss(loss_fn, loss, reduction, weight is not None, count)
         sizes = _train.micro_batches(self.plan, inputs, _core.input_dims(self.graph))
-        targets = _targets.cut_target(target, sizes)
+        targets = _targets.cut_target(target if loss_fn is not None else None, sizes, self._factors)
         if weight is None and len(sizes) > 1:
             asked.check_targets(self.graph, inputs)
         value, gradients, timeline = runner.train(

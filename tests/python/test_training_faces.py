@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training step takes and refuses: losses, targets, weights, hooks, tensors of no module."""
 
+import re
+
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -79,3 +82,54 @@ def test_a_sum_takes_no_weights():
                     x, target=y, loss_fn=F.cross_entropy, reduction="sum", weight=weight
                 )
     assert not gradients(model)
+
+
+@pytest.mark.parametrize(
+    ("target", "refusal"),
+    [
+        (torch.zeros(5), "target is (5,) and the batch has 8 samples; expected its first"),
+        (torch.zeros(16), "target is (16,) and the batch has 8 samples; expected its first"),
+        (torch.tensor(1.0), "target is () and the batch has 8 samples; expected its first"),
+        ({"y": torch.zeros(3, 8)}, "target.y is (3, 8) and the batch has 8 samples"),
+        (numpy.zeros(8), "target is a ndarray; expected tensors"),
+        ({"y": [numpy.zeros(8)]}, "target.y.0 is a ndarray; expected tensors"),
+        (object(), "target is a object; expected tensors"),
+        ([0, 1, 2, 3, 4, 0, 1, 2], "target is a list of 8 values that are no tensors"),
+        ([0, 1, 2], "target is a list of 3 values that are no tensors"),
+        ([[0, 1]] * 8, "target is a list of 8 values that are no tensors"),
+        ({"y": ("a",) * 8}, "target.y is a tuple of 8 values that are no tensors"),
+    ],
+)
+def test_targets_that_cannot_be_cut_are_refused_by_name(target, refusal):
+    model, (x, _) = net(), batch()
+    with pipeline(model, x) as pipe:
+        with pytest.raises(ValueError, match=r"^\[kerf.train_step\] " + re.escape(refusal)):
+            pipe.train_step(x, target=target, loss_fn=lambda out, t: out.mean())
+    assert not gradients(model)
+
+
+def test_one_micro_batch_is_given_any_target_and_all_are_given_what_is_no_batch():
+    model, (x, y) = net(), batch()
+    seen = []
+
+    def loss_fn(result, target):
+        seen.append(target)
+        return result.mean()
+
+    with pipeline(model, x, n_microbatches=1) as pipe:
+        pipe.train_step(x, target=[1, 2, 3], loss_fn=loss_fn)
+        assert seen == [[1, 2, 3]]
+    with pipeline(model, x, n_microbatches=2) as pipe:
+        pipe.train_step(x, target=(y, 0.5, (3, 4), {"kind": "a"}), loss_fn=loss_fn)
+        assert [t[1:] for t in seen[1:]] == [(0.5, (3, 4), {"kind": "a"})] * 2
+
+
+def test_a_target_may_have_as_many_rows_as_a_result():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 10), nn.Unflatten(1, (2, 5)), nn.Flatten(0, 1)).train()
+    (x, _), (_, y) = batch(4), batch(8)
+    with pipeline(model, x, 2) as pipe:
+        assert pipe.check_train(x, target=y, loss_fn=F.cross_entropy) < 1e-5
+        refusal = r"target is \(12,\) and the batch has 4 .*unflatten\(0, \(4, -1\)\)"
+        with pytest.raises(ValueError, match=refusal):
+            pipe.train_step(x, target=y.repeat(2)[:12], loss_fn=F.cross_entropy)
