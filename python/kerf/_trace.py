@@ -143,6 +143,7 @@ class Tracer:
         self.learning = Learning(model) if model.training else None
         if self.learning is not None:
             self.exporter.learning = self.learning.watched
+        self.learning_loose = {}  # name of a constant -> where the code finds it
         self.notes = []
         self.globals = {}  # name -> value, described: what the code could read, before it ran
         self.gradients = {}  # attributes that say what the graph depends on
@@ -212,6 +213,7 @@ class Tracer:
                 graph = self._lower(self._export())
                 if self.state.settled(graph, self._hide_state, self._second_call):
                     _check_loose_writes(graph)
+                    self._check_loose_gradients(graph)
                     return graph
             except UnknownSize as error:
                 if free_unbacked_symbols(error.expression):
@@ -367,6 +369,23 @@ class Tracer:
                 f"{otherwise}, so that it runs as one opaque block, or remove it",
             )
         self.blocks.add(path)
+
+    def _check_loose_gradients(self, graph):
+        """Raises ExportError for a tensor that would get a gradient and is no module's: the graph
+        holds its numbers, and nobody would look for its gradient there."""
+        for node in graph.nodes if self.learning is not None else ():
+            for name in node["inputs"] if node["grad_enabled"] else ():
+                if name in self.learning_loose:
+                    raise ExportError(
+                        f"[trace] {_owner(node['scope'])}{_at(node['source'])} uses the tensor "
+                        f"'{self.learning_loose[name]}', which requires a gradient and which no "
+                        "module has registered; expected in train mode parameters of modules, "
+                        "since others would get no gradient; register it (an attribute that is an "
+                        "nn.Parameter, nn.ParameterList, nn.ModuleList), or, if it does not learn, "
+                        "set requires_grad_(False) or use it under torch.no_grad()",
+                        location=node["source"],
+                        module=node["scope"],
+                    )
 
     def _check_chance(self, error, blame):
         """Raises ExportError when it was a random number that a trace could not get past."""
@@ -596,6 +615,9 @@ class Tracer:
         loose = []
         for node, name, tensor in unnamed:
             found = [path for path, p in places.items() if one_memory(p.tensor, tensor)]
+            self.learning_loose.update(
+                (name, path) for path in reversed(found) if places[path].tensor.requires_grad
+            )
             tied = (g for g in groups.values() if g[1] != "constant" and one_memory(g[0], tensor))
             entry = next(tied, None)
             if entry is None:
@@ -784,17 +806,25 @@ def _attribute(model, name):
 
 def _refused(blame, found, expected, advice):
     """The ExportError for what a line of the model's code does."""
-    owner = f"module '{blame.module}'" if blame.module else "the model's own forward"
     line = f" (`{blame.line}`)" if blame.line else ""
+    where = f"{_owner(blame.module)}{_where(blame)}{line}"
     return ExportError(
-        f"[trace] {owner}{_where(blame)}{line} {found}; expected {expected}; {advice}",
+        f"[trace] {where} {found}; expected {expected}; {advice}",
         location=blame.location,
         module=blame.module,
     )
 
 
+def _owner(path):
+    return f"module '{path}'" if path else "the model's own forward"
+
+
 def _where(blame):
-    return f" at {blame.location}" if blame.location else ""
+    return _at(blame.location)
+
+
+def _at(location):
+    return f" at {location}" if location else ""
 
 
 def _or_whole(blame):

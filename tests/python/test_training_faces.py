@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import gradients
+from training import assert_same, gradients
 
 import kerf
 
@@ -133,3 +133,70 @@ def test_a_target_may_have_as_many_rows_as_a_result():
         refusal = r"target is \(12,\) and the batch has 4 .*unflatten\(0, \(4, -1\)\)"
         with pytest.raises(ValueError, match=refusal):
             pipe.train_step(x, target=y.repeat(2)[:12], loss_fn=F.cross_entropy)
+
+
+loose_scale = torch.ones(5, requires_grad=True)
+
+
+class Loose(nn.Module):
+    """Uses tensors that require a gradient and that no module has registered."""
+
+    def __init__(self, use):
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.held = [nn.Parameter(torch.ones(5))]
+        self.layers = [nn.Linear(5, 5)]
+        self.own = torch.ones(5, requires_grad=True)
+        self.tied = [self.first.bias]
+        self.use = use
+
+    def forward(self, x):
+        return self.use(self, self.first(x))
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda m, x: x * m.held[0], "held.0"),
+        (lambda m, x: x * loose_scale, ".*loose_scale"),
+        (lambda m, x: m.layers[0](x), "layers.0.weight"),
+        (lambda m, x: x * m.held[0].detach() + m.held[0], "held.0"),
+    ],
+)
+def test_tensors_of_no_module_that_learn_are_refused_by_name(use, name):
+    model, (x, _) = Loose(use).train(), batch()
+    refusal = rf"faces.py:\d+ uses the tensor '{name}', which requires a gradient.*register it"
+    with pytest.raises(kerf.ExportError, match=refusal) as raised:
+        kerf.trace(model, x)
+    assert raised.value.location.startswith("test_training_faces.py:")
+    with torch.no_grad():
+        kerf.trace(model, x)
+    kerf.trace(model.eval(), x)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, x: x * m.own,
+        lambda m, x: x * m.tied[0],
+        lambda m, x: x * without_gradients(m.held[0]),
+    ],
+)
+def test_tensors_that_modules_have_or_that_do_not_learn_are_taken(use):
+    torch.manual_seed(0)
+    model, (x, y) = Loose(use).train(), batch()
+    F.cross_entropy(model(x), y).backward()
+    expected = [gradients(model), model.own.grad, model.held[0].grad]
+    model.zero_grad()
+    model.own.grad = None
+    with pipeline(model, x, 1) as pipe:
+        pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
+    assert_same(gradients(model), expected[0])
+    for found, wanted in zip((model.own.grad, model.held[0].grad), expected[1:], strict=True):
+        assert (found is None) == (wanted is None)
+        assert found is None or torch.equal(found, wanted)
+
+
+def without_gradients(tensor):
+    with torch.no_grad():
+        return tensor * 2
