@@ -63,6 +63,8 @@ class OwnBackwards:
             stack.enter_context(_functions_seen(self._see_function))
             hooks = autograd_graph.saved_tensors_hooks
             stack.enter_context(_method_seen(hooks, "__enter__", self._see_saving))
+            mode = torch.inference_mode
+            stack.enter_context(_method_seen(mode, "__enter__", self._see_inference))
             for name in _REGISTERING:
                 stack.enter_context(_method_seen(torch.nn.Module, name, self._see_registering))
             yield
@@ -93,6 +95,11 @@ class OwnBackwards:
     def _see_saving(self, name, context):
         if not isinstance(context, autograd_graph.save_on_cpu):  # which changes no gradient
             self._note("it packs what autograd saves (saved_tensors_hooks)")
+
+    def _see_inference(self, name, context):
+        # Operators are recorded as if it were not there, and would have gradients.
+        if context.mode:
+            self._note("it enters torch.inference_mode, where torch.no_grad would be kept")
 
     def _see_call(self, function, args, kwargs):
         self._note(f"it {_CALLS[function]}")

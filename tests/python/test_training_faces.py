@@ -200,3 +200,45 @@ def test_tensors_that_modules_have_or_that_do_not_learn_are_taken(use):
 def without_gradients(tensor):
     with torch.no_grad():
         return tensor * 2
+
+
+class Inferring(nn.Module):
+    """Makes a part of its result in inference mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.frozen = nn.Linear(6, 5), nn.Linear(5, 5)
+
+    def forward(self, x):
+        x = self.first(x)
+        with torch.inference_mode():
+            more = self.frozen(x.detach())
+        return x + more.clone()
+
+
+class Decorated(Inferring):
+    @torch.inference_mode()
+    def more(self, x):
+        return self.frozen(x.detach())
+
+    def forward(self, x):
+        x = self.first(x)
+        return x + self.more(x).clone()
+
+
+@pytest.mark.parametrize("kind", [Inferring, Decorated])
+def test_inference_mode_in_a_forward_that_learns(kind):
+    torch.manual_seed(0)
+    model, (x, y) = kind().train(), batch()
+    with pytest.raises(kerf.ExportError, match=r"faces.py:\d+ .*it enters torch.inference_mode"):
+        kerf.trace(model, x)
+    kerf.trace(model.eval(), x)
+    model = nn.Sequential(model, nn.Linear(5, 5)).train()  # as one block
+    F.cross_entropy(model(x), y).backward()
+    expected = gradients(model)
+    assert "0.frozen.weight" not in expected
+    model.zero_grad()
+    with pipeline(model, x, 1) as pipe:
+        assert any("enters torch.inference_mode" in note for note in pipe.graph.notes)
+        pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
+    assert_same(gradients(model), expected)
