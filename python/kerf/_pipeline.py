@@ -25,6 +25,7 @@ from kerf._errors import warn
 from kerf._restore import attributes_restored, buffers_restored, numbers_restored
 from kerf._separate import separate_samples
 from kerf._surroundings import Surroundings
+from kerf._undo import Undo
 from kerf._watch import ModelWatch
 from kerf._weights import Weights, device_types, move_weights
 
@@ -257,14 +258,16 @@ class Pipeline:
         targets = _targets.cut_target(target if loss_fn is not None else None, sizes, self._factors)
         if weight is None and len(sizes) > 1:
             asked.check_targets(self.graph, inputs)
-        value, gradients, timeline = runner.train(
-            inputs,
-            count,
-            asked.call(loss_fn, self._result, self._model, given, targets),
-            reduction,
-            _targets.weights_of(weight, targets),
-            bool(self.record),
-        )
+        weights = _targets.weights_of(weight, targets)
+        undo = Undo()
+        call = asked.call(loss_fn, self._result, self._model, given, targets, undo)
+        try:
+            value, gradients, timeline = runner.train(
+                inputs, count, call, reduction, weights, bool(self.record)
+            )
+        except BaseException:
+            undo.restore()
+            raise
         if timeline is not None:
             self.timeline = timeline
         _train.pass_on(inputs, gradients)

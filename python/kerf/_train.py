@@ -10,6 +10,7 @@ from kerf._backward import global_backward_hooks, hook_name
 from kerf._errors import warn
 from kerf._opaque import covers
 from kerf._separate import batch_of
+from kerf._undo import learning_leaves, nodes_of
 
 _REDUCTIONS = ("mean", "sum")
 
@@ -44,16 +45,21 @@ class Loss:
                     "train_step(..., weight=[...]) or weight=lambda target: ..."
                 )
 
-    def call(self, loss_fn, result, model, given, targets):
-        """What C++ calls with the results of a micro-batch; or the number of an output."""
+    def call(self, loss_fn, result, model, given, targets, undo):
+        """What C++ calls with the results of a micro-batch; or the number of an output.
+
+        Gradients that the loss itself adds to (penalties, a head of its own) are kept in ``undo``.
+        """
         if loss_fn is None:
             return self._output
 
         def loss(leaves, microbatch, batch):
+            known = nodes_of(leaves)
             value = result.build(leaves, batch=batch, model=model, given=given)
             made = loss_fn(value, targets[microbatch])
             if isinstance(made, torch.Tensor):
                 _check_real(str(made.dtype), "what loss_fn gave")
+                undo.keep_gradients(learning_leaves([made], known))
             return made
 
         return loss

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import assert_same, gradients
+from training import assert_same, buffers, gradients
 
 import kerf
 
@@ -242,3 +242,40 @@ def test_inference_mode_in_a_forward_that_learns(kind):
         assert any("enters torch.inference_mode" in note for note in pipe.graph.notes)
         pipe.train_step(x, target=y, loss_fn=F.cross_entropy)
     assert_same(gradients(model), expected)
+
+
+class Failing(Exception):
+    pass
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_loss_with_parameters_of_its_own_leaves_no_gradients_when_it_fails(before):
+    model, (x, y) = net(), batch()
+    head = nn.Linear(5, 5)
+    calls, last = [], 4
+
+    def loss_fn(out, target):
+        calls.append(1)
+        if len(calls) == last:
+            raise Failing
+        penalty = sum((p**2).sum() for p in model.parameters())
+        return F.cross_entropy(head(out.add_(head.bias)), target) + 0.1 * penalty
+
+    with pipeline(model, x) as pipe:
+        if before:
+            last = 0
+            pipe.train_step(x, target=y, loss_fn=loss_fn)
+            last = len(calls) + 4
+        kept, kept_head, left = gradients(model), gradients(head), buffers(model)
+        tensors = [p.grad for p in [*model.parameters(), *head.parameters()]]
+        assert bool(kept) == bool(kept_head) == before
+        with pytest.raises(Failing):
+            pipe.train_step(x, target=y, loss_fn=loss_fn)
+        assert_same(gradients(model), kept)
+        assert_same(gradients(head), kept_head)
+        assert_same(buffers(model), left)
+        now = [p.grad for p in [*model.parameters(), *head.parameters()]]
+        assert all(a is b for a, b in zip(now, tensors, strict=True))
+        last = 0
+        pipe.train_step(x, target=y, loss_fn=loss_fn)
+    assert gradients(head)

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a training step puts back when it fails, beyond what C++ does: gradients that autograd adds
+while a step runs or after it, in the loss and in what made the inputs."""
+
+import torch
+
+_ACCUMULATES = "torch::autograd::AccumulateGrad"
+
+
+class Undo:
+    """Gradients and numbers as they were. Autograd adds in place, so that they are copied."""
+
+    def __init__(self):
+        self._gradients = {}  # id of a tensor -> (it, its gradient, the gradient's numbers)
+        self._numbers = []
+
+    def keep_gradients(self, tensors):
+        """Those of tensors that it has not yet."""
+        for tensor in tensors:
+            if id(tensor) not in self._gradients:
+                gradient = tensor.grad
+                copy = None if gradient is None else gradient.detach().clone()
+                self._gradients[id(tensor)] = (tensor, gradient, copy)
+
+    def keep_numbers(self, tensors):
+        self._numbers += [(tensor, tensor.detach().clone()) for tensor in tensors]
+
+    def restore(self):
+        with torch.no_grad():
+            for tensor, gradient, copy in self._gradients.values():
+                if gradient is not None:
+                    gradient.detach().copy_(copy)
+                tensor.grad = gradient
+            for tensor, copy in self._numbers:
+                tensor.detach().copy_(copy)
+
+
+def nodes_of(tensors):
+    """Where they stand in autograd's graph now; those that need no gradient are left out."""
+    learning = (t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad)
+    return [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in learning]
+
+
+def learning_leaves(tensors, known=()):
+    """The leaves to whose gradients a backward from these tensors adds, without those that it
+    reaches by nodes that are known."""
+    seen, found = set(known), {}
+    todo = nodes_of(tensors)
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == _ACCUMULATES:
+            found[id(node.variable)] = node.variable
+        todo.extend(function for function, _ in node.next_functions)
+    return list(found.values())
