@@ -106,6 +106,7 @@ class Pipeline:
         self._weights = Weights(model, self._signature, graph)
         self._pure = graph.is_pure and self._separate is None
         self._losses = {}  # by how a loss was asked for
+        self._steps = _torch.Turns()
         self._factors = _targets.rows_per_sample(graph) if plan.training else set()
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
@@ -235,7 +236,9 @@ class Pipeline:
                    micro-batch's target (``weight=lambda y: (y != -100).sum()`` for means over
                    tokens)
 
-        When anything fails, gradients and buffers are as they were.
+        When anything fails, gradients and buffers are as they were. Where an input requires a
+        gradient that takes copies of the gradients that are there before the step, since what made
+        the input may fail in its backward.
         """
         runner = self._open_runner()
         if not self.plan.training:
@@ -261,16 +264,18 @@ class Pipeline:
         weights = _targets.weights_of(weight, targets)
         undo = Undo()
         call = asked.call(loss_fn, self._result, self._model, given, targets, undo)
-        try:
-            value, gradients, timeline = runner.train(
-                inputs, count, call, reduction, weights, bool(self.record)
-            )
-        except BaseException:
-            undo.restore()
-            raise
+        with _torch.Turn(self._steps):  # what is put back is not what another step has added
+            try:
+                _train.keep_for_inputs(undo, inputs, self._weights.tensors(), self.graph)
+                value, gradients, timeline = runner.train(
+                    inputs, count, call, reduction, weights, bool(self.record)
+                )
+                _train.pass_on(inputs, gradients)
+            except BaseException:
+                undo.restore()
+                raise
         if timeline is not None:
             self.timeline = timeline
-        _train.pass_on(inputs, gradients)
         return value
 
     def _loss(self, loss_fn, loss, reduction, weighted, count):

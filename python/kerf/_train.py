@@ -155,6 +155,16 @@ def micro_batches(plan, inputs, dims):
     return _core.micro_batch_sizes(batch, count) if batch and count > 1 else [batch]
 
 
+def keep_for_inputs(undo, inputs, weights, graph):
+    """What made the inputs runs backward when the step is over, and may fail."""
+    learning = [tensor for tensor in inputs if tensor.requires_grad]
+    if learning:
+        undo.keep_gradients(t for t in weights if t.requires_grad)
+        undo.keep_gradients(learning_leaves(learning))
+        records = zip(weights, graph.weights, strict=True)
+        undo.keep_numbers(tensor for tensor, record in records if record["written"])
+
+
 def pass_on(inputs, gradients):
     """Gradients of inputs, to where these come from."""
     pairs = [(t, g) for t, g in zip(inputs, gradients, strict=True) if g is not None]

@@ -279,3 +279,28 @@ def test_a_loss_with_parameters_of_its_own_leaves_no_gradients_when_it_fails(bef
         last = 0
         pipe.train_step(x, target=y, loss_fn=loss_fn)
     assert gradients(head)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_failure_in_what_made_an_input_leaves_everything_as_it_was(before):
+    model, (x, y) = net(), batch()
+    maker, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    leaf = torch.randn(8, 6, requires_grad=True)
+    modules = nn.ModuleList([model, maker, second])
+    with pipeline(model, x) as pipe:
+        made = maker(x)
+        pipe.train_step(made, target=y, loss_fn=F.cross_entropy)
+        if not before:
+            modules.zero_grad()
+        kept, left = gradients(modules), buffers(model)
+        tensors = [p.grad for p in modules.parameters()]
+        for given in (made, second(x + leaf) + made):
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                pipe.train_step(given, target=y, loss_fn=F.cross_entropy)
+            assert_same(gradients(modules), kept)
+            assert_same(buffers(model), left)
+            assert leaf.grad is None
+            now = [p.grad for p in modules.parameters()]
+            assert all(a is b for a, b in zip(now, tensors, strict=True))
+        pipe.train_step(second(x + leaf), target=y, loss_fn=F.cross_entropy)
+    assert leaf.grad is not None
