@@ -289,11 +289,14 @@ class Pipeline:
 
     def check_train(self, *args, tolerance=1e-3, **kwargs):
         """Runs ``train_step`` with these arguments, and the same step on the model itself; returns
-        the largest difference of loss and gradients, relative to the largest number of each.
+        the largest difference of loss and gradients, those of inputs too. A gradient's is relative
+        to the largest gradient of its module, or to a thousandth of the largest of all if that is
+        more: what is zero but for rounding, as that of a bias before a batch norm, is no measure.
 
         Raises RuntimeError that names the worst if it is above ``tolerance``. Dropout draws other
         numbers than the model's own: check a model without it, or with ``p=0``. Micro-batches are
-        those of the plan for both. Gradients, buffers, attributes and random numbers are restored.
+        those of the plan for both. Gradients (of parameters, inputs, and what the loss uses),
+        buffers, attributes and random numbers are restored.
         """
         return _check_train.check(self, self._model, tolerance, args, kwargs)
 

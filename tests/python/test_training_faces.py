@@ -304,3 +304,52 @@ def test_a_failure_in_what_made_an_input_leaves_everything_as_it_was(before):
             assert all(a is b for a, b in zip(now, tensors, strict=True))
         pipe.train_step(second(x + leaf), target=y, loss_fn=F.cross_entropy)
     assert leaf.grad is not None
+
+
+@pytest.mark.parametrize("n_microbatches", [1, 4])
+def test_check_train_does_not_measure_by_what_is_zero_but_for_rounding(n_microbatches):
+    torch.manual_seed(0)
+    norms = [nn.BatchNorm1d(8), nn.BatchNorm1d(8)]  # the first has no gradient but for rounding
+    model = nn.Sequential(nn.Linear(6, 8), *norms, nn.Tanh(), nn.Linear(8, 5)).train()
+    x, y = batch(32)
+    with pipeline(model, x, n_microbatches) as pipe:
+        assert pipe.check_train(x, target=y, loss_fn=F.cross_entropy) < 1e-4
+    assert not gradients(model)
+
+
+def test_check_train_finds_what_differs_in_one_small_gradient():
+    model, (x, y) = net(), batch(32)
+    calls, extra = [], [0.0]
+
+    def loss_fn(out, target):
+        calls.append(1)
+        loss = F.cross_entropy(out, target)
+        return loss if len(calls) <= 4 else loss + extra[0] * model[0].bias.sum()
+
+    with pipeline(model, x) as pipe:
+        for extra[0] in (1e-3, float("nan")):
+            calls.clear()
+            with pytest.raises(RuntimeError, match=r"(0\.bias|loss) differs from the model's by"):
+                pipe.check_train(x, target=y, loss_fn=loss_fn)
+
+
+def test_check_train_leaves_the_gradients_of_all_that_takes_part():
+    model, (x, _) = net(), batch()
+    maker, head = nn.Linear(6, 6), nn.Linear(5, 5)
+    leaf, soft = x.clone().requires_grad_(True), torch.rand(8, 5, requires_grad=True)
+
+    def loss_fn(out, target):
+        return F.cross_entropy(head(out), target.softmax(1)) + (maker.weight**2).sum()
+
+    with pipeline(model, x) as pipe:
+        made = maker(x)
+        for given in (leaf, made, made):
+            assert pipe.check_train(given, target=soft, loss_fn=loss_fn) < 1e-4
+            assert leaf.grad is soft.grad is None
+            assert not gradients(nn.ModuleList([model, maker, head]))
+        pipe.train_step(leaf, target=soft, loss_fn=loss_fn)
+        kept = [leaf.grad, soft.grad, head.weight.grad]
+        numbers = [gradient.clone() for gradient in kept]
+        pipe.check_train(leaf, target=soft, loss_fn=loss_fn)
+        assert leaf.grad is kept[0] and soft.grad is kept[1] and head.weight.grad is kept[2]
+        assert all(torch.equal(a, b) for a, b in zip(kept, numbers, strict=True))
