@@ -7,7 +7,7 @@ import torch
 from kerf import _classes, _core, _pytree
 from kerf._call import module_finder
 from kerf._restore import attributes_restored, buffers_restored
-from kerf._targets import cut_target, weights_of
+from kerf._targets import cut_target
 from kerf._train import micro_batches, output_number
 from kerf._undo import Undo, learning_leaves
 
@@ -51,7 +51,9 @@ def _model_step(pipe, model, args, kwargs):
     dims = _core.input_dims(graph)
     sizes = micro_batches(pipe.plan, inputs, dims)
     targets = cut_target(target if loss_fn is not None else None, sizes, pipe._factors)
-    shares = weights_of(options.get("weight"), targets) or [float(size) for size in sizes]
+    weight, count = options.get("weight"), pipe.plan.n_microbatches
+    asked = pipe._loss(loss_fn, loss, reduction, weight is not None, count)
+    shares = asked.weights(weight, inputs, sizes, targets) or [float(size) for size in sizes]
     total = sum(shares)
     value, done = 0.0, 0
     for part, (size, one) in enumerate(zip(sizes, targets, strict=True)):

@@ -234,7 +234,7 @@ class Pipeline:
         reduction  "mean": micro-batches count by their samples, or by ``weight``; "sum": added up
         weight     what micro-batches count in a "mean": a list of numbers, or a function of a
                    micro-batch's target (``weight=lambda y: (y != -100).sum()`` for means over
-                   tokens)
+                   tokens); for a model's own loss, of its input that holds the targets
 
         When anything fails, gradients and buffers are as they were. Where an input requires a
         gradient that takes copies of the gradients that are there before the step, since what made
@@ -261,7 +261,7 @@ class Pipeline:
         targets = _targets.cut_target(target if loss_fn is not None else None, sizes, self._factors)
         if weight is None and len(sizes) > 1:
             asked.check_targets(self.graph, inputs)
-        weights = _targets.weights_of(weight, targets)
+        weights = asked.weights(weight, inputs, sizes, targets)
         undo = Undo()
         call = asked.call(loss_fn, self._result, self._model, given, targets, undo)
         with _torch.Turn(self._steps):  # what is put back is not what another step has added

@@ -10,6 +10,7 @@ from kerf._backward import global_backward_hooks, hook_name
 from kerf._errors import warn
 from kerf._opaque import covers
 from kerf._separate import batch_of
+from kerf._targets import weights_of
 from kerf._undo import learning_leaves, nodes_of
 
 _REDUCTIONS = ("mean", "sum")
@@ -26,6 +27,7 @@ class Loss:
         if loss_fn is None:
             _check_real(_dtype_of(graph.outputs[self._output]), f"output '{loss}'")
         self._targets, self._ignored = [], 0
+        self._graph = graph
         if n_microbatches > 1 and not graph.is_static:
             path = "" if loss_fn is not None else loss
             verdict, self._targets, self._ignored = _core.check_trained_batch(
@@ -41,9 +43,39 @@ class Loss:
                 raise ValueError(
                     f"[kerf.train_step] input '{path}' holds targets that are ignored "
                     f"({self._ignored}), so that micro-batches count by their other targets; "
-                    "expected weight=, a function that gives a micro-batch's number of them: "
-                    "train_step(..., weight=[...]) or weight=lambda target: ..."
+                    "expected weight=, the number of them for each micro-batch: a list, or a "
+                    f"function of its '{path}', weight=lambda y: (y != {self._ignored}).sum()"
                 )
+
+    def weights(self, weight, inputs, sizes, targets):
+        """What each micro-batch counts: ``weight`` for its target, which is an input where the
+        model makes its own loss."""
+        if self._output is not None and callable(weight):
+            targets = self._cut_labels(inputs, sizes) if len(sizes) > 1 else [None]
+            weight = weight if len(sizes) > 1 else None  # one counts as it is
+        return weights_of(weight, targets)
+
+    def _cut_labels(self, inputs, sizes):
+        graph, found = self._graph, self._label_inputs()
+        if len(found) != 1:
+            names = ", ".join(repr(graph.inputs[i]["path"]) for i in found) or "none"
+            raise ValueError(
+                "[kerf.train_step] weight is a function of a micro-batch's target, and the model "
+                "makes its own loss; expected one input that is known to hold the targets, found "
+                f"{names}; give a list of one number for each micro-batch"
+            )
+        dim, factor = _core.input_dims(graph)[found[0]]
+        return inputs[found[0]].split([size * factor for size in sizes], dim)
+
+    def _label_inputs(self):
+        """The inputs whose targets the model's own loss is a mean over; [] if that is not known."""
+        try:
+            path = self._graph.outputs[self._output]["path"]
+            found = _core.check_trained_batch(self._graph, path, "mean", False, False)[1]
+        except (ValueError, NotImplementedError):
+            return []
+        dims = _core.input_dims(self._graph)
+        return [i for i in found if dims[i][0] >= 0]
 
     def call(self, loss_fn, result, model, given, targets, undo):
         """What C++ calls with the results of a micro-batch; or the number of an output.

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import assert_same, buffers, gradients
+from training import assert_close, assert_same, buffers, gradients
 
 import kerf
 
@@ -353,3 +353,50 @@ def test_check_train_leaves_the_gradients_of_all_that_takes_part():
         pipe.check_train(leaf, target=soft, loss_fn=loss_fn)
         assert leaf.grad is kept[0] and soft.grad is kept[1] and head.weight.grad is kept[2]
         assert all(torch.equal(a, b) for a, b in zip(kept, numbers, strict=True))
+
+
+class OwnLoss(nn.Module):
+    def __init__(self, mean=True):
+        super().__init__()
+        self.first, self.mean = nn.Linear(6, 5), mean
+
+    def forward(self, x, labels):
+        x = self.first(x)
+        if self.mean:
+            return {"loss": F.cross_entropy(x.view(-1, 5), labels.view(-1), ignore_index=-100)}
+        return {"loss": (x * labels.unsqueeze(-1)).mean()}
+
+
+def test_weights_of_a_models_own_loss_are_a_function_of_its_labels():
+    torch.manual_seed(0)
+    model, x, y = OwnLoss().train(), torch.randn(8, 3, 6), torch.randint(0, 5, (8, 3))
+    y[1, 1:] = y[6, 0] = y[7] = -100
+    seen = []
+
+    def weight(labels):
+        seen.append(labels)
+        return (labels != -100).sum()
+
+    loss = model(x, y)["loss"]
+    loss.backward()
+    expected = gradients(model)
+    model.zero_grad()
+    with pipeline(model, (x, y)) as pipe:
+        with pytest.raises(ValueError, match=r"of its 'args.1', weight=lambda y: \(y != -100\)"):
+            pipe.train_step(x, y)
+        found = pipe.train_step(x, y, weight=weight)
+        assert torch.equal(torch.cat(seen), y) and len(seen) == 4
+        assert_close(gradients(model), expected)
+        assert torch.allclose(found, loss)
+        assert pipe.check_train(x, y, weight=weight) < 1e-5
+    with pipeline(model, (x, y), 1) as pipe:
+        pipe.train_step(x, y, weight=weight)
+
+
+def test_a_function_of_targets_that_are_not_known_is_refused():
+    torch.manual_seed(0)
+    model, (x, y) = OwnLoss(mean=False).train(), batch()
+    with pipeline(model, (x, y)) as pipe:
+        with pytest.raises(ValueError, match="known to hold the targets, found none; give a list"):
+            pipe.train_step(x, y, weight=lambda labels: len(labels))
+        pipe.train_step(x, y, weight=[2, 2, 2, 2])
