@@ -138,9 +138,12 @@ void check_names(const Graph& graph, const std::map<std::string, std::string>& r
   }
 }
 
-std::set<std::string> names_of(const std::map<std::string, std::string>& reduce) {
-  std::set<std::string> out;
-  for (const auto& [path, how] : reduce) out.insert(path);
+// Of all but the first micro-batch's nothing is used.
+JudgedOutputs judged(const std::map<std::string, std::string>& reduce) {
+  JudgedOutputs out;
+  for (const auto& [path, how] : reduce) {
+    if (how == "first") out.left_out.insert(path);
+  }
   return out;
 }
 
@@ -205,7 +208,7 @@ std::vector<OutputRule> output_rules(const Graph& graph,
                                      const std::map<std::string, std::string>& reduce) {
   check_names(graph, reduce);
   const BatchFlow flow = analyse_batch(graph);
-  refuse_mixing(graph, judge_batch(graph, flow, names_of(reduce)));
+  refuse_mixing(graph, judge_batch(graph, flow, judged(reduce)));
   std::vector<OutputRule> out;
   for (const GraphOutput& output : graph.outputs()) {
     const auto* id = output.leaf.find<ValueId>();
@@ -216,9 +219,9 @@ std::vector<OutputRule> output_rules(const Graph& graph,
 
 namespace {
 
-BatchVerdict judge(const Graph& graph, const BatchFlow& flow, const std::set<std::string>& reduced,
+BatchVerdict judge(const Graph& graph, const BatchFlow& flow, const JudgedOutputs& which,
                    bool batch_independent) {
-  BatchVerdict verdict = judge_batch(graph, flow, reduced);
+  BatchVerdict verdict = judge_batch(graph, flow, which);
   refuse_mixing(graph, verdict);
   if (verdict.kind == Independence::opaque && !batch_independent) {
     refuse(fmt::format("{} is computed by a block whose treatment of samples is not known: {}",
@@ -250,7 +253,7 @@ ValueId find_loss(const Graph& graph, const std::string& path) {
 BatchVerdict check_samples_are_separate(const Graph& graph,
                                         const std::map<std::string, std::string>& reduce,
                                         bool batch_independent) {
-  return judge(graph, analyse_batch(graph, blocks_are(batch_independent)), names_of(reduce),
+  return judge(graph, analyse_batch(graph, blocks_are(batch_independent)), judged(reduce),
                batch_independent);
 }
 
@@ -260,9 +263,12 @@ TrainedBatch check_trained_batch(const Graph& graph, const std::string& loss,
   const BatchFlow flow = analyse_batch(graph, blocks_are(batch_independent));
   if (loss.empty()) return {judge(graph, flow, {}, batch_independent), std::nullopt};
   const ValueId value = find_loss(graph, loss);
-  std::set<std::string> unused;
-  for (const GraphOutput& output : graph.outputs()) unused.insert(output.path);
-  TrainedBatch out{judge(graph, flow, unused, batch_independent), std::nullopt};
+  JudgedOutputs which;  // the loss alone is used
+  for (const GraphOutput& output : graph.outputs()) {
+    if (output.path != loss) which.left_out.insert(output.path);
+  }
+  if (weighted) which.weighed.insert(loss);
+  TrainedBatch out{judge(graph, flow, which, batch_independent), std::nullopt};
   if (batch_independent || weighted) return out;
   const LossShape shape = loss_shape(graph, flow, value);
   if (shape.kind == LossKind::weighted_mean && reduction == "mean") {

@@ -302,7 +302,7 @@ void init_graph(py::module_& m) {
           "batch_independence",
           [](const Graph& g, const std::set<std::string>& reduced, bool batch_independent) {
             const auto blocks = batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
-            return NamedVerdict{g, judge_batch(g, analyse_batch(g, blocks), reduced)};
+            return NamedVerdict{g, judge_batch(g, analyse_batch(g, blocks), {reduced, {}})};
           },
           py::arg("reduced") = std::set<std::string>(), py::arg("batch_independent") = false,
           "Whether samples are treated separately: proved, unknown, opaque or mixes.")

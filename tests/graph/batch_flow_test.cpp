@@ -21,9 +21,9 @@ Graph batch_graph(const std::string& lines, bool training = false) {
                      "weight @w: f32[4, 4] = parameter \"w\"\n" + lines);
 }
 
-std::string verdict_of(const std::string& lines, const std::set<std::string>& reduced = {}) {
+std::string verdict_of(const std::string& lines, const JudgedOutputs& which = {}) {
   const Graph graph = batch_graph(lines);
-  const BatchVerdict verdict = judge_batch(graph, analyse_batch(graph), reduced);
+  const BatchVerdict verdict = judge_batch(graph, analyse_batch(graph), which);
   return std::string(to_string(verdict.kind)) +
          (verdict.by.valid() ? " " + graph.node(verdict.by).name : "");
 }
@@ -73,7 +73,7 @@ output "y" = %y
 output "y" = %y
 output "norm" = %n
 )",
-                       {"norm"}),
+                       {{"norm"}, {}}),
             "proved");
 }
 
@@ -232,6 +232,51 @@ TEST(ALoss, IsAMeanASumOrAWeightedMean) {
   }
   EXPECT_EQ(loss_of(doubled + "output \"loss\" = %s100\n"), LossKind::unknown);  // and ends
   EXPECT_EQ(loss_of("%s: f32[] = aten.mean.default(%x)\n%y: f32[] = aten.exp.default(%s)\n" + end),
+            LossKind::unknown);
+}
+
+TEST(ALoss, OfNumbersThatSamplesMakeTogetherMixes) {
+  const std::string pairs = "%s: f32[B] = aten.sum.dim_IntList(%x, [1, 2])\n"
+                            "%p: f32[B, B] = aten.outer.default(%s, %s)\n";
+  const std::string end = "output \"loss\" = %y\n";
+  for (const std::string loss :
+       {"aten.cross_entropy_loss.default(%p, %p)", "aten.mse_loss.default(%p, %p)",
+        "aten.binary_cross_entropy_with_logits.default(%p, %p)", "aten.mean.default(%p)"}) {
+    const std::string lines = pairs + "%y: f32[] = " + loss + "\n" + end;
+    EXPECT_EQ(verdict_of(lines), "mixes p") << loss;
+    EXPECT_EQ(verdict_of(lines, {{}, {"loss"}}), "mixes p") << loss;
+    EXPECT_EQ(verdict_of(lines, {{"loss"}, {}}), "proved") << loss;
+    EXPECT_EQ(loss_of(lines), LossKind::unknown) << loss;
+  }
+  EXPECT_EQ(verdict_of("%n: f32[B] = aten.sum.dim_IntList(%x, [1, 2])\n"
+                       "%s: f32[B, 1] in %n = aten.unsqueeze.default(~%n, 1)\n"
+                       "%y: f32[] = aten.mse_loss.default(%s, %n)\n" +
+                       end),
+            "mixes y");
+}
+
+TEST(ALoss, WhoseWeightsAddUpToOneIsForTheUserToWeigh) {
+  const std::string lines = R"(%s: f32[B] = aten.sum.dim_IntList(%x, [1, 2])
+%a: f32[] = aten.sum.default(%s)
+%n: f32[B] = aten.div.Tensor(%s, %a)
+%y: f32[] = aten.sum.default(%n)
+output "loss" = %y
+)";
+  EXPECT_EQ(verdict_of(lines), "mixes a");
+  EXPECT_EQ(verdict_of(lines, {{}, {"loss"}}), "proved");
+}
+
+TEST(ALoss, CarriesSamplesInAnyDimensionButThatOfTheClasses) {
+  const std::string end = "output \"loss\" = %y\n";
+  const std::string last = "%l: f32[3, 4, B] = aten.permute.default(%x, [1, 2, 0])\n";
+  const std::string middle = "%l: f32[3, B, 4] = aten.permute.default(%x, [1, 0, 2])\n";
+  EXPECT_EQ(loss_of(last + "%y: f32[] = aten.cross_entropy_loss.default(%l, %l)\n" + end),
+            LossKind::mean);
+  EXPECT_EQ(verdict_of(last + "%y: f32[] = aten.cross_entropy_loss.default(%l, %l)\n" + end),
+            "proved");
+  EXPECT_EQ(verdict_of(middle + "%y: f32[] = aten.cross_entropy_loss.default(%l, %l)\n" + end),
+            "mixes y");
+  EXPECT_EQ(loss_of(middle + "%y: f32[] = aten.cross_entropy_loss.default(%l, %l)\n" + end),
             LossKind::unknown);
 }
 

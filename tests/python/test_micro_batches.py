@@ -231,6 +231,68 @@ def test_a_mean_over_what_counts_is_not_a_mean_over_samples(name, how):
     assert "test_micro_batches.py:" in str(caught.value)
 
 
+def own(h):
+    return torch.arange(h.shape[0])
+
+
+def clip(h, t):
+    logits = h @ t.T
+    return (F.cross_entropy(logits, own(h)) + F.cross_entropy(logits.T, own(h))) / 2
+
+
+# Samples are compared with each other before they are put together.
+CONTRASTIVE = {
+    "other": lambda h, t: F.cross_entropy(h @ t.T, own(h)),
+    "itself": lambda h, t: F.cross_entropy(h @ h.T, own(h)),
+    "both ways": clip,
+    "nll": lambda h, t: F.nll_loss(F.log_softmax(h @ t.T, -1), own(h)),
+    "mse": lambda h, t: F.mse_loss(h @ t.T, t @ h.T),
+    "binary": lambda h, t: F.binary_cross_entropy_with_logits(h @ t.T, (t @ t.T).sigmoid()),
+    "einsum": lambda h, t: F.cross_entropy(torch.einsum("bd,cd->bc", h, t), own(h)),
+    "bmm": lambda h, t: F.cross_entropy(torch.bmm(h[None], t.T[None])[0], own(h)),
+    "cosine": lambda h, t: F.cross_entropy(
+        F.cosine_similarity(h[:, None], t[None], dim=-1), own(h)
+    ),
+    "broadcast": lambda h, t: F.l1_loss((h[:, None] * t[None]).sum(-1), (t[:, None] * t).sum(-1)),
+    "broadcast in the loss": lambda h, t: F.mse_loss(h[:, :1], t[:, 0]),
+    "hard negatives": lambda h, t: (h @ t.T).logsumexp(1).mean(),
+    "distances": lambda h, t: F.relu(1 - torch.cdist(h, t)).mean(),
+    "centred": lambda h, t: F.mse_loss(h - h.mean(0), t),
+    "classes are samples": lambda h, t: F.cross_entropy(h.T, t.T.softmax(1)),
+    "with another": lambda h, t: F.cross_entropy(h, t.argmax(1), ignore_index=3) + clip(h, t),
+}
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_loss_that_compares_samples_is_refused(name):
+    x, t = torch.randn(4, 8), torch.randn(4, 8)
+    model = Layer(lambda h, t: {"loss": CONTRASTIVE[name](h, t), "h": h})
+    found = kerf.trace(model.eval(), (x, t)).batch_independence()
+    assert found.verdict == "mixes" and found.reaches == "output 'loss'", found
+    for how in ("mean", "sum"):
+        with pytest.raises(NotImplementedError, match="output 'loss' mixes samples") as caught:
+            pipeline(model, x, t, reduce={"loss": how})
+        assert "test_micro_batches.py:" in str(caught.value)
+    graph = kerf.trace(model.train(), (x, t))
+    plan = kerf.plan(graph, ["cpu:0"], n_microbatches=2, training=True)
+    for said in (False, True):
+        pipe = kerf.Pipeline(model, plan, batch_independent=said)
+        with pytest.raises(NotImplementedError, match="output 'loss' mixes samples"):
+            pipe.train_step(x, t)
+    if name != "centred":  # there it is the user's word what a micro-batch counts
+        with pytest.raises(NotImplementedError, match="output 'loss' mixes samples"):
+            pipe.train_step(x, t, weight=[1, 2])
+
+
+def test_a_loss_of_what_cannot_be_followed_is_said_to_be_unknown():
+    model = Layer(lambda h: {"loss": F.mse_loss(h.sort(0).values, h.sort(0).values * 2)}).train()
+    x = torch.randn(4, 8)
+    plan = kerf.plan(kerf.trace(model, (x,)), ["cpu:0"], n_microbatches=2, training=True)
+    with pytest.warns(kerf.KerfWarning, match="could not prove .* sorts across the samples"):
+        kerf.Pipeline(model, plan).train_step(x)
+
+
 def test_reduce_names_outputs_without_a_batch_dimension():
     model = Layer(lambda h: {"loss": h.mean(), "h": h}).eval()
     x = torch.randn(4, 8)

@@ -6,7 +6,7 @@
 // operator has a rule that says what becomes of the dimension that holds the samples.
 //
 //   const BatchFlow flow = analyse_batch(graph);
-//   const BatchVerdict verdict = judge_batch(graph, flow, {"loss"});
+//   const BatchVerdict verdict = judge_batch(graph, flow);
 //   if (verdict.kind == Independence::mixes) refuse(verdict.reason);
 //
 // "Proved" is meant: the values of a sample are the same beside any other samples, at any place in
@@ -52,10 +52,15 @@ struct BatchVerdict {
   std::vector<std::string> batch_norms;
 };
 
-// On the results of one batch: outputs in `reduced` are put together as the user said, and those
-// without a batch dimension are not judged (runtime/batching.h asks for `reduce`). State that
-// micro-batches may leave as something else counts as mixing (batch_flow/state_writes.h).
+// On the results of one batch. Those without a batch dimension are judged by what they are made of:
+// a mean of numbers that the samples have for themselves is proved, and runtime/batching.h asks how
+// to put it together. State that micro-batches may leave as something else counts as mixing
+// (batch_flow/state_writes.h).
+struct JudgedOutputs {
+  std::set<std::string> left_out;  // by path
+  std::set<std::string> weighed;   // the user says what micro-batches count: Sources::direct
+};
 BatchVerdict judge_batch(const Graph& graph, const BatchFlow& flow,
-                         const std::set<std::string>& reduced = {});
+                         const JudgedOutputs& which = {});
 
 }  // namespace kerf

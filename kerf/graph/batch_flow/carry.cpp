@@ -15,7 +15,7 @@ BatchState join_operand(const Call& call, const BatchState& so_far, const Operan
   const BatchState& state = call.state(operand.value);
   const auto dim = static_cast<std::size_t>(state.dim);
   const int to = dim < operand.to.size() ? operand.to[dim] : kNotFollowed;
-  if (to == kRunOver) return call.mixed("runs over the dimension that holds the samples");
+  if (to == kRunOver) return call.mixed(kRunsOverSamples);
   if (to < 0) return call.unknown("has no rule for the batch in this dimension");
   BatchState moved = state;
   moved.dim = to;
@@ -72,8 +72,7 @@ BatchState held_to_shape(const Call& call, ValueId result, BatchState state) {
   return state;
 }
 
-BatchState carry(const Call& call, const std::vector<Operand>& operands, ValueId result,
-                 Moves moves) {
+BatchState joined(const Call& call, const std::vector<Operand>& operands, Moves moves) {
   std::vector<ValueId> values;
   for (const Operand& operand : operands) values.push_back(operand.value);
   if (const BatchState* lost = first_lost(call, values)) return *lost;
@@ -93,7 +92,12 @@ BatchState carry(const Call& call, const std::vector<Operand>& operands, ValueId
     }
   }
   if (out.is_batched() && call.node().random) out.rows = BatchRows::own;
-  return held_to_shape(call, result, out);
+  return out;
+}
+
+BatchState carry(const Call& call, const std::vector<Operand>& operands, ValueId result,
+                 Moves moves) {
+  return held_to_shape(call, result, joined(call, operands, moves));
 }
 
 std::vector<int> straight(int rank) {

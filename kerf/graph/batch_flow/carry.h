@@ -16,6 +16,8 @@ namespace kerf {
 
 inline constexpr int kRunOver = -1;
 inline constexpr int kNotFollowed = -2;  // the rule says nothing about this dimension
+inline constexpr std::string_view kRunsOverSamples =
+    "runs over the dimension that holds the samples";
 
 // Where the dimensions of an operand go: to[d] is a dimension of the result, kRunOver or
 // kNotFollowed.
@@ -31,6 +33,9 @@ enum class Moves : bool { no, yes };  // are elements only copied, their numbers
 // dimension to the wrong place gives "unknown" where shapes can tell.
 BatchState carry(const Call& call, const std::vector<Operand>& operands, ValueId result,
                  Moves moves = Moves::no);
+
+// The same of a result that no tensor holds, since the operator reduces it at once.
+BatchState joined(const Call& call, const std::vector<Operand>& operands, Moves moves = Moves::no);
 
 // Mixed before unknown, else nothing: what operands that are lost make of a result.
 const BatchState* first_lost(const Call& call, const std::vector<ValueId>& values);

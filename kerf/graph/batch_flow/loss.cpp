@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "kerf/graph/batch_flow/call.h"
 
@@ -12,9 +13,6 @@ namespace {
 
 constexpr int kMostSteps = 200;  // from a result back to the samples
 constexpr std::int64_t kUsualIgnoreIndex = -100;
-
-constexpr std::array<std::string_view, 4> kClassLosses{"cross_entropy_loss", "nll_loss",
-                                                       "nll_loss_nd", "nll_loss2d"};
 
 template <std::size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
@@ -53,6 +51,7 @@ class Walk {
     const auto x = call.tensor(0, "self");
     if (!x) return {};
     if (!call.state(*x).is_batched()) return shape(*x);
+    if (call.state(*x).rows == BatchRows::numbers) return {};
     return {name == "mean" ? LossKind::mean : LossKind::sum, call.id()};
   }
 
@@ -82,24 +81,16 @@ class Walk {
   }
 
   LossShape loss(const Call& call, std::string_view name) const {
-    static constexpr std::array<std::string_view, 6> kElementwise{
-        "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "kl_div"};
-    if (is_one_of(name, kElementwise)) return by_number(call, call.integer(2, "reduction"));
-    if (name == "binary_cross_entropy") return by_number(call, call.integer(3, "reduction"));
-    if (name == "binary_cross_entropy_with_logits") {
-      return by_number(call, call.integer(4, "reduction"));
-    }
-    if (!is_one_of(name, kClassLosses)) return {};
-    const LossShape plain = by_number(call, call.integer(3, "reduction"));
-    return plain.kind == LossKind::mean && !counts_alike(call)
-               ? LossShape{LossKind::weighted_mean, call.id()}
-               : plain;
-  }
-
-  static LossShape by_number(const Call& call, std::optional<std::int64_t> reduction) {
-    const std::int64_t number = reduction.value_or(kMeanReduction);
-    if (number == kMeanReduction) return {LossKind::mean, call.id()};
-    return number == kSumReduction ? LossShape{LossKind::sum, call.id()} : LossShape{};
+    const auto reduction = loss_reduction(call);
+    if (!reduction) return {};
+    // What could not be followed up to here is said of the values that it came from.
+    const BatchState each = unreduced_loss(call);
+    const bool lost_here = each.is_lost() && each.by == call.id();
+    if (each.kind == BatchState::Kind::mixed || lost_here) return {};
+    if (*reduction == kSumReduction) return {LossKind::sum, call.id()};
+    if (*reduction != kMeanReduction) return {};
+    const bool alike = !is_class_loss(name) || counts_alike(call);
+    return {alike ? LossKind::mean : LossKind::weighted_mean, call.id()};
   }
 
   // One target a sample, none of them set aside, no class weighed: the mean over targets is the
@@ -125,10 +116,39 @@ LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value) {
   return Walk(graph, flow).shape(value);
 }
 
+BatchState lost_source(const Graph& graph, const BatchFlow& flow, ValueId value, Sources sources) {
+  BatchState found;
+  const auto consider = [&](const BatchState& state) {
+    const bool mixed = state.kind == BatchState::Kind::mixed;
+    const bool worse = found.is_fixed() || (mixed && found.kind != BatchState::Kind::mixed);
+    if (worse || (state.kind == found.kind && state.by < found.by)) found = state;
+  };
+  std::vector<ValueId> open{value};
+  std::set<ValueId> seen{value};
+  while (!open.empty()) {
+    const Value& at = graph.value(open.back());
+    const BatchState& state = flow.states[open.back().index()];
+    open.pop_back();
+    if (!state.is_lost()) continue;
+    const bool here = sources == Sources::all || state.by == at.producer;
+    if (at.depends_on_batch() && here) consider(state);
+    if (at.origin != Origin::node) continue;
+    const Call call(graph, at.producer, flow.states);
+    if (loss_reduction(call)) {
+      const BatchState each = unreduced_loss(call);
+      if (each.is_lost() && each.by == at.producer) consider(each);
+    }
+    for (const ValueId from : graph.inputs_of(at.producer)) {
+      if (seen.insert(from).second) open.push_back(from);
+    }
+  }
+  return found;
+}
+
 std::optional<LossTargets> loss_targets(const Graph& graph, const BatchFlow& flow, NodeId loss) {
   const Call call(graph, loss, flow.states);
   const auto target = call.tensor(1, "target");
-  if (!is_one_of(operator_name(call.node().op), kClassLosses)) return std::nullopt;
+  if (!is_class_loss(operator_name(call.node().op))) return std::nullopt;
   if (!target || call.tensor(2, "weight")) return std::nullopt;
   // Each sample loses or gains as much by these as any other.
   static constexpr std::array<std::string_view, 13> kAlike{

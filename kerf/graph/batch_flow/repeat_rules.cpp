@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators that repeat what there is: expand, repeat, repeat_interleave.
+#include <algorithm>
+
 #include "kerf/graph/batch_flow/carry.h"
 #include "kerf/graph/batch_flow/rules.h"
 
@@ -15,6 +17,10 @@ BatchState expanded(const Call& call, std::optional<ValueId> x, ValueId result) 
   if (from.is_lost()) return from;
   if (!from.is_fixed()) {
     const auto to = aligned(call.rank(*x), call.rank(result));
+    const Sizes& shape = call.value(result).shape;
+    const auto sized = std::count_if(shape.begin(), shape.end(),
+                                     [](const Expr& size) { return !size.is_constant(); });
+    if (sized > 1) return call.mixed("sets every sample beside every other");
     return carry(call, {{*x, to}}, result, Moves::yes);
   }
   const auto out = state_by_shape(call.value(result), BatchRows::same);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kerf/graph/batch_flow/batch_flow.h"
+#include "kerf/graph/batch_flow/loss.h"
 #include "kerf/graph/batch_flow/state_writes.h"
 
 namespace kerf {
@@ -53,18 +54,19 @@ class Judgement {
   BatchVerdict verdict_;
 };
 
-void judge_outputs(const Graph& graph, const BatchFlow& flow, const std::set<std::string>& reduced,
+void judge_outputs(const Graph& graph, const BatchFlow& flow, const JudgedOutputs& which,
                    Judgement& judgement) {
   for (const GraphOutput& output : graph.outputs()) {
     const auto* id = output.leaf.find<ValueId>();
-    if (id == nullptr || reduced.contains(output.path)) continue;
+    if (id == nullptr || which.left_out.contains(output.path)) continue;
     const Value& value = graph.value(*id);
     const BatchState& state = flow.states[id->index()];
     const std::string where = fmt::format("output '{}'", output.path);
     if (state.is_batched() && state.rows == BatchRows::numbers) {
       judgement.add(Independence::mixes, value.producer, "numbers the samples of the batch", where);
     }
-    if (value.depends_on_batch()) judgement.add(state, where);
+    const auto sources = which.weighed.contains(output.path) ? Sources::direct : Sources::all;
+    judgement.add(value.depends_on_batch() ? state : lost_source(graph, flow, *id, sources), where);
   }
 }
 
@@ -110,11 +112,10 @@ std::string_view to_string(Independence kind) {
   return "unknown";
 }
 
-BatchVerdict judge_batch(const Graph& graph, const BatchFlow& flow,
-                         const std::set<std::string>& reduced) {
+BatchVerdict judge_batch(const Graph& graph, const BatchFlow& flow, const JudgedOutputs& which) {
   if (graph.is_static()) return {};  // nothing is cut
   Judgement judgement(graph, flow);
-  judge_outputs(graph, flow, reduced, judgement);
+  judge_outputs(graph, flow, which, judgement);
   judge_memory(graph, flow, judgement);
   return judgement.finish();
 }
