@@ -257,24 +257,50 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
                batch_independent);
 }
 
+std::vector<LossTarget> reduced_targets(const Graph& graph,
+                                        const std::map<std::string, std::string>& reduce) {
+  const BatchFlow flow = analyse_batch(graph);
+  std::vector<LossTarget> out;
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto said = reduce.find(output.path);
+    const auto* const id = output.leaf.find<ValueId>();
+    if (id == nullptr || said == reduce.end() || said->second != "mean") continue;
+    const LossShape shape = loss_shape(graph, flow, *id);
+    if (shape.kind != LossKind::mean) continue;
+    const auto found = loss_targets(graph, flow, shape).value_or(std::vector<LossTarget>{});
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
 TrainedBatch check_trained_batch(const Graph& graph, const std::string& loss,
                                  const std::string& reduction, bool weighted,
                                  bool batch_independent) {
   const BatchFlow flow = analyse_batch(graph, blocks_are(batch_independent));
-  if (loss.empty()) return {judge(graph, flow, {}, batch_independent), std::nullopt};
+  if (loss.empty()) return {judge(graph, flow, {}, batch_independent), {}};
   const ValueId value = find_loss(graph, loss);
   JudgedOutputs which;  // the loss alone is used
   for (const GraphOutput& output : graph.outputs()) {
     if (output.path != loss) which.left_out.insert(output.path);
   }
   if (weighted) which.weighed.insert(loss);
-  TrainedBatch out{judge(graph, flow, which, batch_independent), std::nullopt};
+  TrainedBatch out{judge(graph, flow, which, batch_independent), {}};
   if (batch_independent || weighted) return out;
   const LossShape shape = loss_shape(graph, flow, value);
-  if (shape.kind == LossKind::weighted_mean && reduction == "mean") {
-    out.targets = loss_targets(graph, flow, shape.by);
+  const auto targets = loss_targets(graph, flow, shape);
+  if (reduction == "mean" && targets && !shape.counting.empty()) {
+    out.targets = *targets;
+    return out;
   }
-  if (out.targets) return out;
+  if (reduction == "mean" && shape.kind == LossKind::mean && !targets) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[runtime.batching] output '{}' is a mean over targets that the model "
+                            "makes itself, and {} may ignore some of them; expected targets that "
+                            "are inputs, which every call looks at; say what micro-batches count "
+                            "with weight=, or, if none is ever ignored, pass "
+                            "kerf.Pipeline(..., batch_independent=True)",
+                            loss, graph.describe(shape.counting[0])));
+  }
   if (shape.kind == LossKind::unknown) {
     refuse(fmt::format("output '{}' is not known to be a mean or a sum over samples", loss),
            fmt::format("{}, or, if it is one, say so: kerf.Pipeline(..., batch_independent=True)",

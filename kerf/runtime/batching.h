@@ -64,13 +64,18 @@ BatchVerdict check_samples_are_separate(const Graph& graph,
                                         const std::map<std::string, std::string>& reduce,
                                         bool batch_independent);
 
+// The inputs that may hold no target that is ignored, since `reduce` calls an output that is a mean
+// over targets a mean over samples. Targets that the model makes itself are up to the user.
+std::vector<LossTarget> reduced_targets(const Graph& graph,
+                                        const std::map<std::string, std::string>& reduce);
+
 // The same before a batch is cut for a training step, whose results go into the loss and nowhere
 // else.
 struct TrainedBatch {
   BatchVerdict verdict;
-  // The model's own loss is a mean over targets: right as long as these inputs hold no target that
-  // is ignored.
-  std::optional<LossTargets> targets;
+  // The model's own loss is a mean over targets: right as long as these inputs hold none that is
+  // ignored.
+  std::vector<LossTarget> targets;
 };
 // `loss`: the path of the output that is the loss, or empty where the caller makes one of all
 // results. `weighted`: the caller says what each micro-batch counts. Throws as above, and

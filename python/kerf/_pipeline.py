@@ -23,7 +23,7 @@ from kerf._arguments import checked
 from kerf._call import Result, Signature
 from kerf._errors import warn
 from kerf._restore import attributes_restored, buffers_restored, numbers_restored
-from kerf._separate import separate_samples
+from kerf._separate import batch_of, refuse_ignored, separate_samples
 from kerf._surroundings import Surroundings
 from kerf._undo import Undo
 from kerf._watch import ModelWatch
@@ -129,6 +129,8 @@ class Pipeline:
         self._separate = separate_samples(
             graph, self._reduce, plan.n_microbatches, self._batch_independent
         )
+        cut = plan.n_microbatches > 1 and not graph.is_static
+        self._targets = _core.reduced_targets(graph, self._reduce) if cut else []
         self._samples_looked_at = True
 
     def _open_runner(self):
@@ -170,6 +172,16 @@ class Pipeline:
         if not self._weights.unchanged():
             self._check_model()  # says more about a weight that is gone
             self._replace_weights(runner)
+        if self._targets and batch_of(inputs, _core.input_dims(self.graph)) > 1:
+            refuse_ignored(
+                self.graph,
+                self._targets,
+                inputs,
+                "[pipeline]",
+                "expected none, since the result is called a mean over samples; run with "
+                "n_microbatches=1, or let the model return the sum and the count and divide after "
+                "the call",
+            )
         if self._separate is not None:
             self._separate.check(runner, inputs, self.plan.n_microbatches, self._weights.tensors())
         return inputs, given

@@ -55,6 +55,18 @@ def separate_samples(graph, reduce, n_microbatches, batch_independent):
     return SeparateSamples(graph, frozenset(reduce))
 
 
+def refuse_ignored(graph, targets, inputs, where, remedy):
+    """Raises ValueError where a mean over targets would not be one over samples. ``targets`` are
+    pairs (number of the input, the target in it that is ignored)."""
+    for i, ignored in targets:
+        if bool((inputs[i] == ignored).any()):
+            path = graph.inputs[i]["path"]
+            raise ValueError(
+                f"{where} input '{path}' holds targets that are ignored ({ignored}), so that "
+                f"micro-batches count by their other targets; {remedy}"
+            )
+
+
 class SeparateSamples:
     """Evidence, for one pipeline, that a batch may be cut into micro-batches.
 

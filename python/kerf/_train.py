@@ -9,7 +9,7 @@ from kerf._arguments import shown
 from kerf._backward import global_backward_hooks, hook_name
 from kerf._errors import warn
 from kerf._opaque import covers
-from kerf._separate import batch_of
+from kerf._separate import batch_of, refuse_ignored
 from kerf._targets import weights_of
 from kerf._undo import learning_leaves, nodes_of
 
@@ -26,26 +26,25 @@ class Loss:
         self._output = None if loss_fn is not None else output_number(graph, loss)
         if loss_fn is None:
             _check_real(_dtype_of(graph.outputs[self._output]), f"output '{loss}'")
-        self._targets, self._ignored = [], 0
+        self._targets = []
         self._graph = graph
         if n_microbatches > 1 and not graph.is_static:
             path = "" if loss_fn is not None else loss
-            verdict, self._targets, self._ignored = _core.check_trained_batch(
+            verdict, self._targets = _core.check_trained_batch(
                 graph, path, reduction, weighted, independent
             )
             _say(verdict, n_microbatches, independent)
 
     def check_targets(self, graph, inputs):
         """Raises ValueError where a mean over targets would not be one over samples."""
-        for i in self._targets:
-            if bool((inputs[i] == self._ignored).any()):
-                path = graph.inputs[i]["path"]
-                raise ValueError(
-                    f"[kerf.train_step] input '{path}' holds targets that are ignored "
-                    f"({self._ignored}), so that micro-batches count by their other targets; "
-                    "expected weight=, the number of them for each micro-batch: a list, or a "
-                    f"function of its '{path}', weight=lambda y: (y != {self._ignored}).sum()"
-                )
+        refuse_ignored(
+            graph,
+            self._targets,
+            inputs,
+            "[kerf.train_step]",
+            "expected weight=, the number of them for each micro-batch: a list, or a function of "
+            "its targets, weight=lambda y: (y != -100).sum()",
+        )
 
     def weights(self, weight, inputs, sizes, targets):
         """What each micro-batch counts: ``weight`` for its target, which is an input where the
@@ -75,7 +74,7 @@ class Loss:
         except (ValueError, NotImplementedError):
             return []
         dims = _core.input_dims(self._graph)
-        return [i for i in found if dims[i][0] >= 0]
+        return sorted({i for i, _ in found if dims[i][0] >= 0})
 
     def call(self, loss_fn, result, model, given, targets, undo):
         """What C++ calls with the results of a micro-batch; or the number of an output.

@@ -9,6 +9,16 @@
 
 namespace kerf::bindings {
 
+namespace {
+
+std::vector<std::pair<std::size_t, std::int64_t>> pairs_of(const std::vector<LossTarget>& targets) {
+  std::vector<std::pair<std::size_t, std::int64_t>> out;
+  for (const LossTarget& target : targets) out.emplace_back(target.input, target.ignored);
+  return out;
+}
+
+}  // namespace
+
 void init_runtime(py::module_& m) {
   m.def("check_plan_matches", &check_plan_matches, py::arg("plan"), py::arg("graph"));
   m.def("micro_batch_sizes", &micro_batch_sizes, py::arg("batch"), py::arg("n_microbatches"));
@@ -33,13 +43,18 @@ void init_runtime(py::module_& m) {
          bool batch_independent) {
         const TrainedBatch found =
             check_trained_batch(graph, loss, reduction, weighted, batch_independent);
-        const LossTargets targets = found.targets.value_or(LossTargets{});
-        return py::make_tuple(NamedVerdict{graph, found.verdict}, targets.inputs, targets.ignored);
+        return py::make_tuple(NamedVerdict{graph, found.verdict}, pairs_of(found.targets));
       },
       py::arg("graph"), py::arg("loss"), py::arg("reduction"), py::arg("weighted"),
       py::arg("batch_independent"),
-      "What is known of cutting a batch for training, the inputs that hold targets, and the target "
-      "that is ignored.");
+      "What is known of cutting a batch for training, and (input, the target in it that is "
+      "ignored).");
+  m.def(
+      "reduced_targets",
+      [](const Graph& graph, const std::map<std::string, std::string>& reduce) {
+        return pairs_of(reduced_targets(graph, reduce));
+      },
+      py::arg("graph"), py::arg("reduce"), "(input, the target in it that is ignored).");
 }
 
 }  // namespace kerf::bindings

@@ -235,9 +235,50 @@ TEST(ALoss, IsAMeanASumOrAWeightedMean) {
             LossKind::unknown);
 }
 
+TEST(ALoss, IsAMeanOverSamplesWhereNoTargetIsIgnored) {
+  const auto targets_of = [](const std::string& lines) {
+    const Graph graph = batch_graph(
+        "input %t: i64[B] = \"args.1\"\ninput %u: i64[B] = \"args.2\"\n"
+        "%l: f32[B, 4] = aten.sum.dim_IntList(%x, [1])\n" +
+        lines + "output \"loss\" = %y\n");
+    const BatchFlow flow = analyse_batch(graph);
+    const auto* id = graph.outputs()[0].leaf.find<ValueId>();
+    return loss_targets(graph, flow, loss_shape(graph, flow, *id));
+  };
+  using Targets = std::vector<LossTarget>;
+  EXPECT_EQ(targets_of("%y: f32[] = aten.cross_entropy_loss.default(%l, %t)\n"),
+            (Targets{{1, -100}}));
+  EXPECT_EQ(targets_of("%a: f32[] = aten.cross_entropy_loss.default(%l, %t)\n"
+                       "%b: f32[] = aten.cross_entropy_loss.default(%l, %u, none, 1, 3)\n"
+                       "%y: f32[] = aten.add.Tensor(%a, %b)\n"),
+            (Targets{{2, 3}, {1, -100}}));
+  EXPECT_EQ(targets_of("%i: i64[B] = aten.argmax.default(%l, 1)\n"
+                       "%y: f32[] = aten.cross_entropy_loss.default(%l, %i)\n"),
+            Targets{});
+  EXPECT_EQ(targets_of("%m: i64[B] = aten.sub.Tensor(%t, 1)\n"
+                       "%y: f32[] = aten.cross_entropy_loss.default(%l, %m)\n"),
+            std::nullopt);
+  EXPECT_EQ(targets_of("%a: f32[] = aten.cross_entropy_loss.default(%l, %t, @w)\n"
+                       "%b: f32[] = aten.cross_entropy_loss.default(%l, %u, none, 1, 3)\n"
+                       "%y: f32[] = aten.add.Tensor(%b, %a)\n"),
+            std::nullopt);
+}
+
+TEST(ALoss, OfAMeanAndASumIsNeither) {
+  EXPECT_EQ(loss_of("%l: f32[B, 4] = aten.sum.dim_IntList(%x, [1])\n"
+                    "%a: f32[] = aten.cross_entropy_loss.default(%l, %t, none, 1, 0)\n"
+                    "%b: f32[] = aten.sum.default(%x)\n%y: f32[] = aten.add.Tensor(%a, %b)\n"
+                    "output \"loss\" = %y\n"),
+            LossKind::unknown);
+  EXPECT_EQ(loss_of("%a: f32[] = aten.mean.default(%x)\n%y: f32[] = aten.add.Tensor(%a, B)\n"
+                    "output \"loss\" = %y\n"),
+            LossKind::unknown);
+}
+
 TEST(ALoss, OfNumbersThatSamplesMakeTogetherMixes) {
-  const std::string pairs = "%s: f32[B] = aten.sum.dim_IntList(%x, [1, 2])\n"
-                            "%p: f32[B, B] = aten.outer.default(%s, %s)\n";
+  const std::string pairs =
+      "%s: f32[B] = aten.sum.dim_IntList(%x, [1, 2])\n"
+      "%p: f32[B, B] = aten.outer.default(%s, %s)\n";
   const std::string end = "output \"loss\" = %y\n";
   for (const std::string loss :
        {"aten.cross_entropy_loss.default(%p, %p)", "aten.mse_loss.default(%p, %p)",

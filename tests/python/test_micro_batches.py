@@ -231,6 +231,21 @@ def test_a_mean_over_what_counts_is_not_a_mean_over_samples(name, how):
     assert "test_micro_batches.py:" in str(caught.value)
 
 
+def test_labels_that_are_ignored_are_refused_when_a_call_has_them():
+    model = Layer(lambda h, t: {"loss": F.cross_entropy(h, t), "h": h}).eval()
+    x, t = torch.randn(4, 8), torch.tensor([1, 2, 3, 4])
+    pipe = pipeline(model, x, t, reduce={"loss": "mean"})
+    with torch.no_grad():
+        assert_close(pipe(x, t), model(x, t))
+        t[0] = -100
+        with pytest.raises(ValueError, match=r"'args.1' holds targets that are ignored \(-100\)"):
+            pipe(x, t)
+        with pytest.raises(ValueError, match="ignored"):
+            list(pipe.stream([(x, t)]))
+        assert_close(pipe(x[:1], t[1:2]), model(x[:1], t[1:2]))
+        assert_close(pipe(x[:1], t[:1])["h"], model(x[:1], t[:1])["h"])  # nothing is cut
+
+
 def own(h):
     return torch.arange(h.shape[0])
 

@@ -281,6 +281,81 @@ def test_the_models_own_loss():
             pipe.train_step(ids, labels=ids, loss="cost")
 
 
+class Classes(nn.Module):
+    def __init__(self, loss):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(6, 5)
+        self.loss = loss
+
+    def forward(self, x, *labels):
+        y = self.layer(x)
+        return {"loss": self.loss(y, *labels), "y": y}
+
+
+def own_step(model, *inputs, weight=None, **options):
+    """A step of three micro-batches, and the model's own loss and gradients."""
+    plan = kerf.plan(kerf.trace(model, inputs), ["cpu:0"], n_microbatches=3, training=True)
+    model.zero_grad()
+    loss = kerf.Pipeline(model, plan, **options).train_step(*inputs, weight=weight)
+    found = gradients(model)
+    model.zero_grad()
+    expected = model(*inputs)["loss"]
+    expected.backward()
+    return (loss, found), (expected.detach(), gradients(model))
+
+
+CLASSES = {
+    "labels": F.cross_entropy,
+    "a view": lambda y, t: F.cross_entropy(y, t[:, None].squeeze(1).to(torch.int64)),
+    "nll": lambda y, t: F.nll_loss(y.log_softmax(1), t),
+    "scaled": lambda y, t: 0.5 * F.cross_entropy(y, t) + y.pow(2).mean(),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_one_label_a_sample_may_not_be_ignored_without_weight(name):
+    model, x = Classes(CLASSES[name]).train(), torch.randn(6, 6)
+    t = torch.tensor([1, 2, 0, 4, 3, 1])
+    for found, expected in zip(*own_step(model, x, t), strict=True):
+        torch.testing.assert_close(found, expected)
+    t[:1] = -100
+    with pytest.raises(ValueError, match="'args.1' holds targets that are ignored .* weight="):
+        own_step(model, x, t)
+    if name != "scaled":
+        for found, expected in zip(*own_step(model, x, t, weight=[1, 2, 2]), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_labels_of_every_part_of_a_loss_are_looked_at():
+    def two(y, a, b):
+        return F.cross_entropy(y, a) + F.cross_entropy(y, b, ignore_index=4)
+
+    model, x, t = Classes(two).train(), torch.randn(6, 6), torch.tensor([1, 2, 0, 0, 3, 1])
+    own_step(model, x, t, t)
+    for a, b in ((-100, 0), (0, 4)):
+        with pytest.raises(ValueError, match=rf"'args.{1 if a else 2}' holds .* \({a or b}\)"):
+            own_step(model, x, t.where(t > 0, a), t.where(t > 0, b))
+
+
+def test_labels_that_the_model_makes():
+    def hidden(y, t):
+        return F.cross_entropy(y, t.masked_fill(t == 0, -100))
+
+    def guessed(y):
+        return F.cross_entropy(y, y.detach().argmax(1)) + F.cross_entropy(y, (y > 0)[:, 0].long())
+
+    def all_one(y):
+        return F.cross_entropy(y, y.new_ones(y.shape[0], dtype=torch.int64))
+
+    x, t = torch.randn(6, 6), torch.tensor([0, 2, 0, 4, 3, 1])
+    with pytest.raises(ValueError, match="makes itself.*weight=.*batch_independent=True"):
+        own_step(Classes(hidden).train(), x, t)
+    for loss in (guessed, all_one):
+        for found, expected in zip(*own_step(Classes(loss).train(), x), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
 def test_tied_weights_in_three_stages_are_one_sum():
     class Tied(nn.Module):
         def __init__(self):

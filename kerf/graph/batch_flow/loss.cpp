@@ -19,6 +19,44 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, N>& nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::int64_t ignored_target(const Call& call) {
+  return call.integer(4, "ignore_index").value_or(kUsualIgnoreIndex);
+}
+
+// Is it weighted by nothing but the targets that its own loss ignores?
+bool counts_targets(const LossShape& shape) {
+  return std::find(shape.counting.begin(), shape.counting.end(), shape.by) != shape.counting.end();
+}
+
+struct TargetOrigin {
+  std::optional<std::size_t> input;  // whose elements they are
+  bool never_negative = false;       // numbers of places, truth values
+};
+
+TargetOrigin origin_of_targets(const Graph& graph, const BatchFlow& flow, ValueId target) {
+  // Each sample loses or gains as much by these as any other.
+  static constexpr std::array<std::string_view, 18> kAlike{
+      "view",     "reshape", "contiguous", "clone",     "alias",  "to",
+      "_to_copy", "slice",   "unsqueeze",  "squeeze",   "detach", "pad",
+      "select",   "flatten", "permute",    "transpose", "t",      "constant_pad_nd"};
+  ValueId at = target;
+  for (int steps = 0; steps < kMostSteps; ++steps) {
+    const Value& value = graph.value(at);
+    if (value.storage.valid() && graph.is_written(value.storage)) return {};
+    if (value.dtype == DType::boolean) return {{}, true};
+    if (value.origin == Origin::input) return {value.position, false};
+    if (value.origin != Origin::node) return {};
+    const Call made(graph, value.producer, flow.states);
+    const std::string_view name = operator_name(made.node().op);
+    if (name == "argmax" || name == "argmin") return {{}, true};
+    const auto from = made.tensor(0, "self");
+    if (!from || !is_one_of(name, kAlike)) return {};
+    if (is_floating(graph.value(*from).dtype)) return {};  // rounds
+    at = *from;
+  }
+  return {};
+}
+
 class Walk {
  public:
   Walk(const Graph& graph, const BatchFlow& flow) : graph_(graph), flow_(flow) {}
@@ -26,7 +64,7 @@ class Walk {
   LossShape shape(ValueId id) {
     const Value& value = graph_.value(id);
     const BatchState& state = flow_.states[id.index()];
-    if (state.is_fixed()) return {LossKind::constant, {}};
+    if (state.is_fixed()) return {LossKind::constant, {}, {}};
     const bool written = value.storage.valid() && graph_.is_written(value.storage);
     if (state.is_batched() || value.origin != Origin::node || written || steps_-- <= 0) return {};
     const Call call(graph_, value.producer, flow_.states);
@@ -44,7 +82,7 @@ class Walk {
  private:
   LossShape of_operand(const Call& call, std::size_t position) {
     const auto id = call.tensor(position, position == 0 ? "self" : "other");
-    return id ? shape(*id) : LossShape{LossKind::constant, {}};
+    return id ? shape(*id) : LossShape{LossKind::constant, {}, {}};
   }
 
   LossShape reduced(const Call& call, std::string_view name) {
@@ -52,28 +90,41 @@ class Walk {
     if (!x) return {};
     if (!call.state(*x).is_batched()) return shape(*x);
     if (call.state(*x).rows == BatchRows::numbers) return {};
-    return {name == "mean" ? LossKind::mean : LossKind::sum, call.id()};
+    return {name == "mean" ? LossKind::mean : LossKind::sum, call.id(), {}};
   }
 
   LossShape added(const Call& call) {
     const LossShape a = of_operand(call, 0);
     const LossShape b = of_operand(call, 1);
-    if (a.kind == LossKind::weighted_mean) return a;
-    if (b.kind == LossKind::weighted_mean || b.kind == a.kind) return b;
-    if (a.kind == LossKind::mean && b.kind == LossKind::constant) return a;
-    if (b.kind == LossKind::mean && a.kind == LossKind::constant) return b;
-    return {};
+    if (call.has_batch_number()) return {};
+    if (is_mean(a) && b.kind == LossKind::constant) return a;
+    if (is_mean(b) && a.kind == LossKind::constant) return b;
+    if (is_mean(a) && is_mean(b)) return both_means(a, b);
+    return a.kind == b.kind ? a : LossShape{};
+  }
+
+  static bool is_mean(const LossShape& shape) {
+    return shape.kind == LossKind::mean || shape.kind == LossKind::weighted_mean;
+  }
+
+  // Of two reasons why it is weighted, the one that no look at targets can take away.
+  static LossShape both_means(LossShape a, LossShape b) {
+    const bool swap =
+        b.kind == LossKind::weighted_mean && (a.kind == LossKind::mean || counts_targets(a));
+    if (swap) std::swap(a, b);
+    a.counting.insert(a.counting.end(), b.counting.begin(), b.counting.end());
+    return a;
   }
 
   LossShape scaled(const Call& call, std::string_view name) {
     const LossShape a = of_operand(call, 0);
     if (name == "div" && call.tensor(1, "other") &&
         !call.state(*call.tensor(1, "other")).is_fixed()) {
-      return {LossKind::weighted_mean, call.id()};
+      return {LossKind::weighted_mean, call.id(), {}};
     }
     if (const auto number = call.size(1, "other"); number && !number->is_constant()) {
       const bool by_count = name == "div" && a.kind == LossKind::sum && batch_factor(*number);
-      return by_count ? LossShape{LossKind::mean, call.id()} : LossShape{};
+      return by_count ? LossShape{LossKind::mean, call.id(), {}} : LossShape{};
     }
     const LossShape b = of_operand(call, 1);
     if (a.kind == LossKind::constant) return name == "mul" ? b : LossShape{};
@@ -87,22 +138,27 @@ class Walk {
     const BatchState each = unreduced_loss(call);
     const bool lost_here = each.is_lost() && each.by == call.id();
     if (each.kind == BatchState::Kind::mixed || lost_here) return {};
-    if (*reduction == kSumReduction) return {LossKind::sum, call.id()};
+    if (*reduction == kSumReduction) return {LossKind::sum, call.id(), {}};
     if (*reduction != kMeanReduction) return {};
-    const bool alike = !is_class_loss(name) || counts_alike(call);
-    return {alike ? LossKind::mean : LossKind::weighted_mean, call.id()};
+    return is_class_loss(name) ? class_mean(call) : LossShape{LossKind::mean, call.id(), {}};
   }
 
-  // One target a sample, none of them set aside, no class weighed: the mean over targets is the
-  // mean over samples. Targets of a sequence are set aside by ignore_index where it is padded.
-  bool counts_alike(const Call& call) const {
+  // Without weights of classes, and if no target is ignored, a mean over samples. One label a
+  // sample is rarely ignored; those of a sequence are where it is padded.
+  LossShape class_mean(const Call& call) const {
     const auto target = call.tensor(1, "target");
-    if (!target || call.tensor(2, "weight")) return false;
+    if (!target || call.tensor(2, "weight")) return {LossKind::weighted_mean, call.id(), {}};
     const Value& value = call.value(*target);
-    if (is_floating(value.dtype)) return true;  // probabilities: none can be set aside
-    const bool usual =
-        call.integer(4, "ignore_index").value_or(kUsualIgnoreIndex) == kUsualIgnoreIndex;
-    return usual && value.shape.size() == 1 && value.shape[0] == Expr::batch();
+    const BatchState& state = call.state(*target);
+    const bool same = state.is_batched() && state.rows == BatchRows::same;
+    if (is_floating(value.dtype) || same) return {LossKind::mean, call.id(), {}};
+    const std::int64_t ignored = ignored_target(call);
+    const bool one = value.shape.size() == 1 && value.shape[0] == Expr::batch();
+    if (one && ignored < 0 && origin_of_targets(graph_, flow_, *target).never_negative) {
+      return {LossKind::mean, call.id(), {}};
+    }
+    const bool usual = one && ignored == kUsualIgnoreIndex;
+    return {usual ? LossKind::mean : LossKind::weighted_mean, call.id(), {call.id()}};
   }
 
   const Graph& graph_;
@@ -145,30 +201,19 @@ BatchState lost_source(const Graph& graph, const BatchFlow& flow, ValueId value,
   return found;
 }
 
-std::optional<LossTargets> loss_targets(const Graph& graph, const BatchFlow& flow, NodeId loss) {
-  const Call call(graph, loss, flow.states);
-  const auto target = call.tensor(1, "target");
-  if (!is_class_loss(operator_name(call.node().op))) return std::nullopt;
-  if (!target || call.tensor(2, "weight")) return std::nullopt;
-  // Each sample loses or gains as much by these as any other.
-  static constexpr std::array<std::string_view, 13> kAlike{
-      "view",      "reshape", "contiguous", "clone", "alias",          "to", "_to_copy", "slice",
-      "unsqueeze", "squeeze", "detach",     "pad",   "constant_pad_nd"};
-  ValueId at = *target;
-  for (int steps = 0; steps < kMostSteps; ++steps) {
-    const Value& value = graph.value(at);
-    if (value.storage.valid() && graph.is_written(value.storage)) return std::nullopt;
-    if (value.origin == Origin::input) {
-      return LossTargets{{value.position},
-                         call.integer(4, "ignore_index").value_or(kUsualIgnoreIndex)};
-    }
-    if (value.origin != Origin::node) return std::nullopt;
-    const Call made(graph, value.producer, flow.states);
-    const auto from = made.tensor(0, "self");
-    if (!from || !is_one_of(operator_name(made.node().op), kAlike)) return std::nullopt;
-    at = *from;
+std::optional<std::vector<LossTarget>> loss_targets(const Graph& graph, const BatchFlow& flow,
+                                                    const LossShape& shape) {
+  if (shape.kind == LossKind::weighted_mean && !counts_targets(shape)) return std::nullopt;
+  std::vector<LossTarget> out;
+  for (const NodeId loss : shape.counting) {
+    const Call call(graph, loss, flow.states);
+    const TargetOrigin origin = origin_of_targets(graph, flow, *call.tensor(1, "target"));
+    const LossTarget found{origin.input.value_or(0), ignored_target(call)};
+    if (origin.never_negative && found.ignored < 0) continue;
+    if (!origin.input) return std::nullopt;
+    if (std::find(out.begin(), out.end(), found) == out.end()) out.push_back(found);
   }
-  return std::nullopt;
+  return out;
 }
 
 }  // namespace kerf

@@ -34,6 +34,9 @@ enum class LossKind : std::uint8_t {
 struct LossShape {
   LossKind kind = LossKind::unknown;
   NodeId by;  // the operator that makes a mean weighted
+  // Losses among its parts that take the mean over the targets that they do not ignore: a part of
+  // a mean over samples only where none is ignored.
+  std::vector<NodeId> counting;
 };
 
 LossShape loss_shape(const Graph& graph, const BatchFlow& flow, ValueId value);
@@ -50,14 +53,17 @@ enum class Sources : std::uint8_t {
 // Linear in the nodes that `value` is made by.
 BatchState lost_source(const Graph& graph, const BatchFlow& flow, ValueId value, Sources sources);
 
-// Where the targets of a weighted mean come from: as long as none of them is `ignored` in the
-// inputs, every sample has as many as any other, and the mean is one over samples.
-struct LossTargets {
-  std::vector<std::size_t> inputs;  // of the graph
+// The elements of an input of the graph become targets, of which those that are `ignored` count for
+// nothing.
+struct LossTarget {
+  std::size_t input = 0;
   std::int64_t ignored = 0;
+  friend bool operator==(const LossTarget&, const LossTarget&) = default;
 };
-// Of `loss`, LossShape::by of a weighted mean; nothing where classes are weighed, or something else
-// than views and padding lies between the inputs and the targets.
-std::optional<LossTargets> loss_targets(const Graph& graph, const BatchFlow& flow, NodeId loss);
+// As long as none of these is ignored, every sample has as many targets as any other, and a mean or
+// weighted mean is one over samples. Nothing where the inputs do not tell: a mean that is weighted
+// by something else, or targets that the model makes with more than views and padding.
+std::optional<std::vector<LossTarget>> loss_targets(const Graph& graph, const BatchFlow& flow,
+                                                    const LossShape& shape);
 
 }  // namespace kerf
