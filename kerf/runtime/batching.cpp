@@ -38,6 +38,13 @@ void check_reduction_fits(const Graph& graph, const BatchFlow& flow, const std::
                           const std::string& how, ValueId id) {
   if (how != "mean" && how != "sum") return;
   const LossShape found = loss_shape(graph, flow, id);
+  if (found.kind == LossKind::constant && how == "sum") {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[runtime.batching] reduce says 'sum' for output '{}', which no input "
+                            "that is cut has a part in: each micro-batch makes all of it; expected "
+                            "'mean', or 'first' where nothing is trained; {}",
+                            path, kOne));
+  }
   std::string_view wrong;
   if (found.kind == LossKind::weighted_mean) {
     wrong =
@@ -237,6 +244,46 @@ OpaqueBlocks blocks_are(bool batch_independent) {
   return batch_independent ? OpaqueBlocks::separate : OpaqueBlocks::unknown;
 }
 
+// The inputs that a value is made of.
+std::vector<const GraphInput*> inputs_behind(const Graph& graph, ValueId value) {
+  std::vector<ValueId> open{value};
+  std::set<ValueId> seen{value};
+  std::vector<const GraphInput*> out;
+  while (!open.empty()) {
+    const Value& at = graph.value(open.back());
+    open.pop_back();
+    if (at.origin == Origin::input) out.push_back(&graph.inputs()[at.position]);
+    if (at.origin != Origin::node) continue;
+    for (const ValueId from : graph.inputs_of(at.producer)) {
+      if (seen.insert(from).second) open.push_back(from);
+    }
+  }
+  return out;
+}
+
+// A result of an input that holds the samples but whose batch the model fixed: each micro-batch has
+// all of it, next to targets of its own samples only. Another tensor that all samples share is
+// known by its size, which is not that of the example's batch.
+void refuse_whole_results(const Graph& graph, const BatchFlow& flow) {
+  const Expr batch(graph.data().example_batch);
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto* const id = output.leaf.find<ValueId>();
+    if (id == nullptr || !flow.states[id->index()].is_fixed()) continue;
+    for (const GraphInput* input : inputs_behind(graph, *id)) {
+      const Sizes& shape = graph.value(input->value).shape;
+      if (shape.empty() || !(shape[0] == batch)) continue;
+      throw Error(
+          ErrorKind::unsupported_operator,
+          fmt::format("[runtime.batching] output '{}' is made of input '{}', whose batch is "
+                      "fixed to {}, and other inputs are cut: loss_fn would get all of it "
+                      "with the targets of each micro-batch; expected results that are cut "
+                      "as targets are; {}, or, if that is no batch, pass "
+                      "kerf.Pipeline(..., batch_independent=True)",
+                      output.path, input->path, batch.str(), kOne));
+    }
+  }
+}
+
 ValueId find_loss(const Graph& graph, const std::string& path) {
   for (const GraphOutput& output : graph.outputs()) {
     const auto* const id = output.leaf.find<ValueId>();
@@ -277,7 +324,10 @@ TrainedBatch check_trained_batch(const Graph& graph, const std::string& loss,
                                  const std::string& reduction, bool weighted,
                                  bool batch_independent) {
   const BatchFlow flow = analyse_batch(graph, blocks_are(batch_independent));
-  if (loss.empty()) return {judge(graph, flow, {}, batch_independent), {}};
+  if (loss.empty()) {
+    if (!batch_independent) refuse_whole_results(graph, flow);
+    return {judge(graph, flow, {}, batch_independent), {}};
+  }
   const ValueId value = find_loss(graph, loss);
   JudgedOutputs which;  // the loss alone is used
   for (const GraphOutput& output : graph.outputs()) {

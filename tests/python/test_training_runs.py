@@ -356,6 +356,54 @@ def test_labels_that_the_model_makes():
             torch.testing.assert_close(found, expected)
 
 
+class HalfFixed(nn.Module):
+    """``len`` fixes the batch of x; ``table`` is for all samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x, k, table):
+        y = self.layer(x)
+        return {"loss": y.sum() / len(y), "y": y, "k": self.layer(k), "table": self.layer(table)}
+
+
+def test_a_batch_that_is_fixed_for_one_input_only():
+    torch.manual_seed(0)
+    model, x, k, table = HalfFixed().train(), torch.randn(6, 6), torch.randn(6, 6), torch.ones(4, 6)
+    graph = kerf.trace(model, (x, k, table))
+    assert graph.inputs[0]["shape"] == [6, 6] and graph.inputs[1]["shape"] == ["B", 6]
+    plan = kerf.plan(graph, ["cpu:0"], n_microbatches=3, training=True)
+    pipe = kerf.Pipeline(model, plan)
+    loss = pipe.train_step(x, k, table)
+    found = gradients(model)
+    model.zero_grad()
+    expected = model(x, k, table)["loss"]
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach())
+    assert_close(found, gradients(model))
+    with pytest.raises(ValueError, match="'sum' for output 'loss', which no input that is cut"):
+        pipe.train_step(x, k, table, reduction="sum")
+    with pytest.raises(NotImplementedError, match="'loss' is made of input 'args.0', whose batch"):
+        pipe.train_step(x, k, table, target=k, loss_fn=lambda out, t: F.mse_loss(out["k"], t))
+
+
+def test_a_result_that_all_samples_share_goes_to_the_loss_whole():
+    class Table(HalfFixed):
+        def forward(self, x, table):
+            return self.layer(x), self.layer(table)
+
+    def loss_fn(result, target):
+        return F.cross_entropy(result[0] @ result[1].T, target)
+
+    torch.manual_seed(0)
+    model, x, table = Table().train(), torch.randn(6, 6), torch.randn(4, 6)
+    target = torch.tensor([0, 1, 2, 3, 0, 1])
+    plan = kerf.plan(kerf.trace(model, (x, table)), ["cpu:0"], n_microbatches=3, training=True)
+    loss = kerf.Pipeline(model, plan).train_step(x, table, target=target, loss_fn=loss_fn)
+    torch.testing.assert_close(loss, loss_fn(model(x, table), target).detach())
+
+
 def test_tied_weights_in_three_stages_are_one_sum():
     class Tied(nn.Module):
         def __init__(self):
