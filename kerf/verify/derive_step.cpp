@@ -50,6 +50,7 @@ Walked walk(const Flow& flow, const Traffic& traffic, const Moves& moves, const 
     const std::size_t device = stage.device.index();
     double now = free[device];
     for (const Incoming& move : moves.incoming[task.stage]) {
+      if (!move.first) continue;  // stages of a micro-batch run in their order
       now = std::max(now, moments.at(move.row, task.microbatch)) + move.time;
     }
     for (const StageId before : flow.after[task.stage]) {

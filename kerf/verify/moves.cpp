@@ -44,8 +44,12 @@ Moves read_moves(const Flow& flow, const Traffic& traffic) {
         time = 0;
         wire = false;
       }
-      moves.incoming[delivery.first.index()].push_back({row, time, wire});
-      wait_for(moves, row, from, delivery.first);
+      for (const StageId user : delivery.users) {
+        const bool first = user == delivery.users.front();
+        moves.incoming[user.index()].push_back({row, time, wire, moves.num_fetches, first});
+      }
+      wait_for(moves, row, from, delivery.users.front());
+      ++moves.num_fetches;
     }
   }
   return moves;

@@ -15,11 +15,14 @@
 
 namespace kerf::derive {
 
-// Before a stage runs: its device waits for the moment, and is busy for a while then.
+// Before a stage runs: its device waits for the moment, and is busy for a while then. A tensor that
+// several stages of a device need is fetched once for a micro-batch, by whichever runs first.
 struct Incoming {
   std::size_t row = 0;
   double time = 0;
   bool wire = false;
+  std::size_t fetch = 0;  // the same for all of those stages
+  bool first = false;     // the first of them by number
 };
 
 // After a stage has run, one after the other: each takes a while, and its end is the row's moment.
@@ -37,6 +40,8 @@ struct Moves {
   // By row: the clocks from the moment to the last stage that waits for it. Rows 0 .. stages - 1
   // are the stages' ends.
   std::vector<std::size_t> wait;
+
+  std::size_t num_fetches = 0;
 
   std::size_t num_rows() const { return wait.size(); }
 };

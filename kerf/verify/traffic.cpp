@@ -18,18 +18,18 @@ double link_time(const Link& link, double bytes) {
 Shipment ship(const Plan& plan, bool staged, ValueId value, StageId from, double bytes,
               const std::vector<StageId>& users) {
   const DeviceId source = plan.stage(from).device;
-  std::map<DeviceId, StageId> first;  // users come in ascending order
-  for (const StageId user : users) first.try_emplace(plan.stage(user).device, user);
-  first.erase(source);
+  std::map<DeviceId, std::vector<StageId>> there;
+  for (const StageId user : users) there[plan.stage(user).device].push_back(user);
+  there.erase(source);
   Shipment shipment{value, from, 0, {}};
-  for (const auto& [to, stage] : first) {
+  for (const auto& [to, stages] : there) {
     const Link& link = plan.cluster.link(source, to);
     const double time = link_time(link, bytes);
     if (staged && !plan.cluster.device(source).host) {
       shipment.upload = std::max(shipment.upload, time);
     }
     const bool free = staged && plan.cluster.device(to).host;
-    shipment.deliveries.push_back({to, stage, free ? 0 : time, link.shared});
+    shipment.deliveries.push_back({to, stages, free ? 0 : time, link.shared});
   }
   return shipment;
 }

@@ -14,9 +14,9 @@ namespace kerf::derive {
 
 struct Delivery {
   DeviceId to;
-  StageId first;      // the stage there that needs it first, for which it is fetched
-  double time = 0;    // spent by the receiver; overlapped: by the maker
-  bool wire = false;  // over the shared wire
+  std::vector<StageId> users;  // stages there, ascending; fetched for the one that runs first
+  double time = 0;             // spent by the receiver; overlapped: by the maker
+  bool wire = false;           // over the shared wire
 };
 
 struct Shipment {

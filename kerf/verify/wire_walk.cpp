@@ -28,6 +28,7 @@ class WireWalk {
         overlapped_(traffic.overlapped),
         order_(std::move(order)),
         moments_(moves.num_rows() * order_.n_microbatches(), kNotYet),
+        fetched_(moves.num_fetches * order_.n_microbatches()),
         workers_(plan.cluster.num_devices()),
         senders_(plan.cluster.num_devices()),
         queued_(2 * plan.cluster.num_devices()),
@@ -87,6 +88,10 @@ class WireWalk {
     return moments_[row * order_.n_microbatches() + microbatch];
   }
 
+  std::vector<bool>::reference fetched(const Incoming& move, std::size_t microbatch) {
+    return fetched_[move.fetch * order_.n_microbatches() + microbatch];
+  }
+
   void wake(std::size_t actor) {
     if (queued_[actor]) return;
     const std::optional<Turn> turn = turn_of(actor);
@@ -122,6 +127,7 @@ class WireWalk {
     };
     // Under `overlapped` nothing is fetched: all has to be there.
     for (std::size_t i = worker.move; i < incoming.size(); ++i) {
+      if (fetched(incoming[i], task.microbatch)) continue;
       if (!wait_for(incoming[i].row)) return std::nullopt;
       if (overlapped_) continue;
       return Turn{incoming[i].wire ? std::max(start, wire_free_) : start, device, device};
@@ -136,8 +142,12 @@ class WireWalk {
     Worker& worker = workers_[turn.device];
     const Task task = order_.of_device(turn.device)[worker.position];
     const std::vector<Incoming>& incoming = moves_.incoming[task.stage];
+    while (worker.move < incoming.size() && fetched(incoming[worker.move], task.microbatch)) {
+      ++worker.move;
+    }
     if (!overlapped_ && worker.move < incoming.size()) {
       const Incoming& move = incoming[worker.move++];
+      fetched(move, task.microbatch) = true;
       worker.free = turn.start + move.time;
       if (move.wire) wire_free_ = worker.free;
       return;
@@ -177,6 +187,7 @@ class WireWalk {
   bool overlapped_;
   TaskOrder order_;
   std::vector<double> moments_;  // by row and micro-batch
+  std::vector<bool> fetched_;    // by fetch and micro-batch: not overlapped
   std::vector<Worker> workers_;  // by device
   std::vector<Sender> senders_;  // by device
   double wire_free_ = 0;

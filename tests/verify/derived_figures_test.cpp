@@ -53,9 +53,10 @@ Problem random_setting(std::uint64_t seed, const Shape& shape) {
   return problem;
 }
 
-// A piece goes to the last stage of those it depends on, or to the one after: stages wait for each
-// other in no circle, and most are no interval of the order.
-std::vector<std::size_t> random_stages(const Graph& graph, Rng& rng) {
+// A piece goes to the last stage of those it depends on, or to one of the `spread` - 1 after it:
+// stages wait for each other in no circle, and most are no interval of the order. With a spread of
+// more than two many do not depend on the stage before them and may run ahead of it.
+std::vector<std::size_t> random_stages(const Graph& graph, std::uint64_t spread, Rng& rng) {
   std::vector<std::size_t> stage(graph.num_nodes());
   std::size_t n = 0;
   for (const std::size_t end : pieces_of(graph)) {
@@ -65,16 +66,16 @@ std::vector<std::size_t> random_stages(const Graph& graph, Rng& rng) {
         last = std::max(last, stage[before.index()]);
       }
     }
-    last += rng.below(2);
+    last += rng.below(spread);
     for (; n < end; ++n) stage[n] = last;
   }
   return stage;
 }
 
-Plan random_plan(const Problem& problem, std::uint64_t seed) {
+Plan random_plan(const Problem& problem, std::uint64_t seed, std::uint64_t spread = 2) {
   Rng rng(seed + 17);
-  std::vector<std::vector<NodeId>> stages(problem.graph.num_nodes() + 1);
-  const std::vector<std::size_t> stage_of = random_stages(problem.graph, rng);
+  std::vector<std::vector<NodeId>> stages((spread - 1) * problem.graph.num_nodes() + 1);
+  const std::vector<std::size_t> stage_of = random_stages(problem.graph, spread, rng);
   for (std::size_t n = 0; n < stage_of.size(); ++n) stages[stage_of[n]].emplace_back(n);
   std::vector<DeviceId> devices;
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -145,6 +146,15 @@ TEST(DerivedFigures, AreTheEnginesOnThousandsOfTrainingPlans) {
   EXPECT_GT(returned, 3000);
   EXPECT_GT(seen.several, 1000);
   EXPECT_EQ(seen.settings.size(), comm_model_names().size() * schedule_names().size());
+}
+
+// Two stages of a device need one tensor, and the one with the higher number runs first.
+TEST(DerivedFigures, FetchATensorForTheStageThatRunsFirst) {
+  const std::uint64_t seed = 953;
+  const Problem problem =
+      random_setting(seed, {.nodes = 6 + seed % 20, .devices = 1 + seed % 5, .training = true});
+  const Plan plan = random_plan(problem, seed, 4);
+  expect_agreement(problem, plan, seed);
 }
 
 TEST(DerivedFigures, AreTheEnginesOnThousandsOfPlans) {
