@@ -298,17 +298,12 @@ class WrittenBuffers {
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
 };
 
-// Opaque blocks use the model's own parameters, a loss may (a penalty), and autograd adds to their
-// gradients while a step runs. What was there is put aside: it comes back with the step's success,
-// or without it.
+// Opaque blocks use the model's own parameters, and autograd adds to their gradients while a step
+// runs. What was there is put aside: it comes back with the step's success, or without it.
 class BlockGradients {
  public:
-  // `with_loss`: of all weights.
-  BlockGradients(const Graph& graph, const WeightStore& weights, bool with_loss) {
+  BlockGradients(const Graph& graph, const WeightStore& weights) {
     std::map<std::size_t, NodeId> users;  // by weight: the last
-    for (std::size_t w = 0; with_loss && w < graph.weights().size(); ++w) {
-      users[w] = NodeId{graph.num_nodes()};
-    }
     for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
       if (graph.node(NodeId{n}).op != "opaque") continue;
       for (const ValueId id : graph.inputs_of(NodeId{n})) {
@@ -389,7 +384,7 @@ TorchPipeline::Trained TorchPipeline::train(const std::vector<at::Tensor>& input
   for (const at::Tensor& input : inputs) step.wanted.push_back(input.requires_grad());
   run.training = &step;
   WrittenBuffers buffers(graph_, backend_.weights());
-  BlockGradients blocks(graph_, backend_.weights(), static_cast<bool>(step.loss));
+  BlockGradients blocks(graph_, backend_.weights());
   Trained out;
   try {
     Executor::Result executed =
