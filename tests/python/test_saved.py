@@ -289,3 +289,19 @@ def test_operators_keep_what_pytorch_keeps(name, trainable):
     args = (torch.rand(16, 8),)
     graph = kerf.trace(model, args)
     assert predicted_bytes(graph) == kept_bytes(model, args, {})
+
+
+def test_rms_norms_scale_is_kept_as_pytorch_keeps_it():
+    layers = [
+        nn.Linear(16, 16),
+        nn.RMSNorm(16),
+        nn.Linear(16, 16),
+        nn.RMSNorm(16),
+        nn.Linear(16, 1),
+    ]
+    model = nn.Sequential(*layers).train()
+    args = (torch.randn(12, 16),)
+    graph = kerf.trace(model, args)
+    assert predicted_bytes(graph) == kept_bytes(model, args, {})
+    memory = kerf.memory(graph, device_kind="cpu")
+    assert memory.saved == kept_bytes(model, args, {}) - args[0].nbytes

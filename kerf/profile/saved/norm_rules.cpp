@@ -10,45 +10,76 @@
 namespace kerf {
 namespace {
 
-// Statistics of halves are single numbers; those of doubles are doubles.
-DType statistics_dtype(const Value& input) {
-  return element_size(input.dtype) < 4 ? DType::f32 : input.dtype;
-}
+// What halves are computed in; doubles are computed in doubles.
+DType wide_dtype(DType dtype) { return element_size(dtype) < 4 ? DType::f32 : dtype; }
 
-void keep_statistics(SavedCall& call, ValueId input, std::int64_t groups, int number) {
-  for (int i = 0; i < number; ++i) call.keep_own(groups, statistics_dtype(call.value(input)));
+// Mean and deviation of each group. On the host those of halves are halves, unless the scale is
+// of single numbers.
+void keep_statistics(SavedCall& call, ValueId input, ValueId weight, std::int64_t groups) {
+  DType dtype = wide_dtype(call.value(input).dtype);
+  if (!call.on_accelerator()) dtype = call.value(weight.valid() ? weight : input).dtype;
+  call.keep_own(groups, dtype);
+  call.keep_own(groups, dtype);
 }
 
 void batch_norm(SavedCall& call) {
   const ValueId input = call.tensor(0, "input");
   call.keep(input);
-  call.keep(call.tensor(1, "weight"));
+  const ValueId weight = call.tensor(1, "weight");
+  call.keep(weight);
   const ValueId mean = call.tensor(3, "running_mean");
   call.keep(mean);
   call.keep(call.tensor(4, "running_var"));
   const bool training = call.flag(5, "training", true) || !mean.valid();
-  if (training) keep_statistics(call, input, call.size(input, 1), 2);
+  if (training) keep_statistics(call, input, weight, call.size(input, 1));
 }
 
-void layer_norm(SavedCall& call) {
-  const ValueId input = call.tensor(0, "input");
-  call.keep(input);
-  call.keep(call.tensor(2, "weight"));
-  call.keep(call.tensor(3, "bias"));
+// That are made normal one by one.
+std::int64_t num_rows(const SavedCall& call, ValueId input) {
   const Argument* const shape = call.argument(1, "normalized_shape");
   const auto* const sizes = shape == nullptr ? nullptr : shape->find<Argument::List>();
   const int normalised = sizes == nullptr ? 1 : static_cast<int>(sizes->size());
   std::int64_t rows = 1;
   for (int dim = 0; dim < call.rank(input) - normalised; ++dim) rows *= call.size(input, dim);
-  keep_statistics(call, input, rows, 2);
+  return rows;
+}
+
+void layer_norm(SavedCall& call) {
+  const ValueId input = call.tensor(0, "input");
+  call.keep(input);
+  const ValueId weight = call.tensor(2, "weight");
+  call.keep(weight);
+  call.keep(call.tensor(3, "bias"));
+  keep_statistics(call, input, weight, num_rows(call, input));
+}
+
+// An accelerator has a kernel for it, which keeps one number a row. On the host it is made of
+// others: halves are made single first, and a scale needs the rows before it.
+void rms_norm(SavedCall& call) {
+  const ValueId input = call.tensor(0, "input");
+  const ValueId weight = call.tensor(2, "weight");
+  const std::int64_t rows = num_rows(call, input);
+  const DType dtype = wide_dtype(call.value(input).dtype);
+  if (call.on_accelerator()) {
+    call.keep(input);
+    call.keep(weight);
+    return call.keep_own(rows, dtype);
+  }
+  if (call.needs(input)) {
+    dtype == call.value(input).dtype ? call.keep(input) : call.keep_own(call.numel(input), dtype);
+    call.keep_own(rows, dtype);
+    call.keep(weight);
+  }
+  if (call.needs(weight)) call.keep_own(call.numel(input), dtype);
 }
 
 void group_norm(SavedCall& call) {
   const ValueId input = call.tensor(0, "input");
   call.keep(input);
-  call.keep(call.tensor(2, "weight"));
+  const ValueId weight = call.tensor(2, "weight");
+  call.keep(weight);
   const auto groups = static_cast<std::int64_t>(call.number(1, "num_groups", 1));
-  keep_statistics(call, input, call.size(input, 0) * groups, 2);
+  keep_statistics(call, input, weight, call.size(input, 0) * groups);
 }
 
 }  // namespace
@@ -56,6 +87,7 @@ void group_norm(SavedCall& call) {
 void add_saved_norm_rules(SavedRules& rules) {
   rules.add({"batch_norm"}, batch_norm);
   rules.add({"layer_norm"}, layer_norm);
+  rules.add({"rms_norm"}, rms_norm);
   rules.add({"group_norm"}, group_norm);
 }
 
