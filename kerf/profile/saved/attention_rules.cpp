@@ -72,12 +72,16 @@ void fused(SavedCall& call, const Attention& a) {
   const std::int64_t rows = call.size(a.q, -2);
   const bool in_groups = call.on_accelerator() && element_size(call.value(a.q).dtype) == 4;
   const std::int64_t written = in_groups ? (rows + 31) / 32 * 32 : rows;
-  call.keep_own(call.size(a.q, 0) * call.size(a.q, 1) * written, DType::f32);
+  const bool is_double = call.value(a.q).dtype == DType::f64;
+  call.keep_own(call.size(a.q, 0) * call.size(a.q, 1) * written,
+                is_double ? DType::f64 : DType::f32);
 }
 
 // softmax(q k^T) v, operator by operator: q and k are scaled first, so both are kept as copies.
 void plain(SavedCall& call, const Attention& a) {
-  const DType dtype = call.value(a.q).dtype;
+  // The host computes halves as single numbers, of copies.
+  const bool is_widened = !call.on_accelerator() && element_size(call.value(a.q).dtype) == 2;
+  const DType dtype = is_widened ? DType::f32 : call.value(a.q).dtype;
   const std::int64_t stack = num_matrices(call);
   const std::int64_t scores = stack * call.size(a.q, -2) * call.size(a.k, -2);
   const bool to_scores = call.needs(a.q) || call.needs(a.k) || call.needs(a.mask);
@@ -89,8 +93,8 @@ void plain(SavedCall& call, const Attention& a) {
     if (call.needs(a.v)) call.keep_own(scores, dtype);
   }
   if (!to_scores) return;
-  if (a.grouped && !same_sizes(call, a.q, a.v, 1)) {
-    call.keep_own(stack * call.size(a.v, -2) * call.size(a.v, -1), dtype);  // heads repeated
+  if (is_widened || (a.grouped && !same_sizes(call, a.q, a.v, 1))) {
+    call.keep_own(stack * call.size(a.v, -2) * call.size(a.v, -1), dtype);
   } else {
     keep_stack(call, a.v);
   }

@@ -24,6 +24,16 @@ void index_add(SavedCall& call) {
   call.keep(source);
 }
 
+void index_copy(SavedCall& call) {
+  third_argument(call);
+  const ValueId source = call.tensor(3, "source");
+  if (call.needs(source)) call.keep(source);
+}
+
+void scatter(SavedCall& call) {
+  if (call.needs(call.tensor(0, "self")) || call.needs(call.tensor(3, "src"))) third_argument(call);
+}
+
 void gather(SavedCall& call) {
   call.keep(call.tensor(0, "self"));
   third_argument(call);
@@ -35,6 +45,11 @@ void list_of_indices(SavedCall& call) {
 }
 
 void second_result(SavedCall& call) { call.keep(call.result(1)); }
+
+void input_and_second_result(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  call.keep(call.result(1));
+}
 
 // Along a dimension the indices are a second result; over all elements, or of two tensors, the
 // operands and the result are compared again.
@@ -50,12 +65,15 @@ void extremum(SavedCall& call) {
 void add_saved_index_rules(SavedRules& rules) {
   rules.add({"embedding"}, second_argument);
   rules.add({"gather"}, gather);
-  rules.add({"index_select", "scatter", "index_copy"}, third_argument);
+  rules.add({"index_select", "index_fill"}, third_argument);
+  rules.add({"scatter"}, scatter);
+  rules.add({"index_copy"}, index_copy);
   rules.add({"scatter_add"}, scatter_add);
   rules.add({"index_add"}, index_add);
   rules.add({"index", "index_put", "_unsafe_index"}, list_of_indices);
-  rules.add({"sort", "topk", "kthvalue", "median", "cummax", "cummin"}, second_result);
-  rules.add({"max", "min", "amax", "amin"}, extremum);
+  rules.add({"sort", "topk", "kthvalue", "mode"}, second_result);
+  rules.add({"cummax", "cummin"}, input_and_second_result);
+  rules.add({"max", "min", "amax", "amin", "median", "nanmedian"}, extremum);
 }
 
 }  // namespace kerf

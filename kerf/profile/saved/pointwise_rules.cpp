@@ -16,6 +16,18 @@ void of_input_or_result(SavedCall& call) {
   call.keep(call.in_place() ? call.result() : call.tensor(0, "self"));
 }
 
+// Bounds that are tensors are compared again.
+void bounded(SavedCall& call) {
+  of_input(call);
+  call.keep(call.tensor(1, "min"));
+  call.keep(call.tensor(2, "max"));
+}
+
+void bounded_above(SavedCall& call) {
+  of_input(call);
+  call.keep(call.tensor(1, "max"));
+}
+
 // Factors that are plain numbers are no tensors.
 void product(SavedCall& call) {
   const ValueId a = call.tensor(0, "self");
@@ -84,7 +96,7 @@ void dropout(SavedCall& call) {
   const ValueId x = call.tensor(0, "input");
   const double p = call.number(1, "p", 0.5);
   if (p == 0 || !call.flag(2, "train", true) || call.numel(x) == 0) return;
-  if (p == 1) return;  // the input times the number zero
+  if (p == 1) return call.keep_own(1, call.value(x).dtype);  // the input times a zero
   if (call.on_accelerator() && !call.in_place()) {
     call.keep_own(call.numel(x), DType::boolean);
   } else {
@@ -104,15 +116,28 @@ void softmax(SavedCall& call) { call.keep(call.result()); }
 }  // namespace
 
 void add_saved_pointwise_rules(SavedRules& rules) {
-  rules.add(
-      {"abs",       "acos",      "asin",     "atan",        "celu",      "clamp",
-       "clamp_max", "clamp_min", "clip",     "cos",         "cosh",      "erf",
-       "erfc",      "gelu",      "glu",      "hardsigmoid", "hardswish", "lgamma",
-       "log",       "log10",     "log1p",    "log2",        "mish",      "silu",
-       "sin",       "sinh",      "softplus", "softshrink",  "square",    "threshold_backward"},
-      of_input);
-  rules.add({"exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid", "sqrt", "tan",
-             "tanh", "threshold"},
+  rules.add({"abs",         "acos",
+             "acosh",       "asin",
+             "asinh",       "atan",
+             "atanh",       "celu",
+             "cos",         "cosh",
+             "digamma",     "erf",
+             "erfc",        "gelu",
+             "glu",         "hardshrink",
+             "hardsigmoid", "hardswish",
+             "lgamma",      "log",
+             "log10",       "log1p",
+             "log2",        "logit",
+             "mish",        "nan_to_num",
+             "silu",        "sin",
+             "sinc",        "sinh",
+             "softplus",    "softshrink",
+             "square",      "threshold_backward"},
+            of_input);
+  rules.add({"clamp", "clamp_min", "clip"}, bounded);
+  rules.add({"clamp_max"}, bounded_above);
+  rules.add({"erfinv", "exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid",
+             "special_expit", "sqrt", "tan", "tanh", "threshold"},
             of_result);
   rules.add({"hardtanh", "relu6", "leaky_relu", "elu", "selu"}, of_input_or_result);
   rules.add({"log_sigmoid"}, log_sigmoid);

@@ -9,11 +9,13 @@ namespace {
 
 void nothing(SavedCall& /*call*/) {}
 
-// Modes that mirror or repeat edges know the input; zeros and other numbers do not.
+// Modes that mirror or repeat edges know the input; numbers, and copies of slices, do not.
 void pad(SavedCall& call) {
   const Argument* const mode = call.argument(2, "mode");
   const auto* const name = mode == nullptr ? nullptr : mode->find<std::string>();
-  if (name != nullptr && *name != "constant") call.keep(call.tensor(0, "self"));
+  if (name != nullptr && *name != "constant" && *name != "circular") {
+    call.keep(call.tensor(0, "self"));
+  }
 }
 
 // By a number it is a view that is copied; by a tensor it picks rows.
@@ -38,7 +40,12 @@ void add_saved_view_rules(SavedRules& rules) {
              "contiguous",
              "copy",
              "detach",
+             "block_diag",
+             "diag",
+             "diag_embed",
              "diagonal",
+             "meshgrid",
+             "rot90",
              "expand",
              "expand_as",
              "fill",
@@ -119,7 +126,20 @@ void add_saved_view_rules(SavedRules& rules) {
              "upsample_bilinear2d",
              "upsample_bicubic2d",
              "upsample_trilinear3d",
-             "_upsample_nearest_exact2d"},
+             "_upsample_nearest_exact1d",
+             "_upsample_nearest_exact2d",
+             "_upsample_nearest_exact3d",
+             "_upsample_bilinear2d_aa",
+             "_upsample_bicubic2d_aa",
+             "affine_grid_generator",
+             "col2im",
+             "deg2rad",
+             "diff",
+             "floor_divide",
+             "frac",
+             "im2col",
+             "rad2deg",
+             "trace"},
             nothing);
 }
 

@@ -9,10 +9,37 @@
 namespace kerf {
 namespace {
 
+// padding="same" that is not the same on both sides: the input is padded by one on one side.
+bool keep_padded(SavedCall& call, ValueId input, ValueId weight) {
+  const Argument* const padding = call.argument(4, "padding");
+  const auto* const mode = padding == nullptr ? nullptr : padding->find<std::string>();
+  if (mode == nullptr || *mode != "same") return false;
+  const int spatial = call.rank(weight) - 2;
+  const Argument* const dilation = call.argument(5, "dilation");
+  const auto* const steps = dilation == nullptr ? nullptr : dilation->find<Argument::List>();
+  std::int64_t elements = call.numel(input);
+  bool is_padded = false;
+  for (int dim = -spatial; dim < 0; ++dim) {
+    std::int64_t step = 1;
+    if (steps != nullptr && !steps->empty()) {
+      const std::size_t at = steps->size() == 1 ? 0 : static_cast<std::size_t>(dim + spatial);
+      if (const auto* number = (*steps)[at].find<Expr>()) step = number->eval(call.batch());
+    }
+    if (step * (call.size(weight, dim) - 1) % 2 == 0) continue;
+    const std::int64_t size = std::max<std::int64_t>(call.size(input, dim), 1);
+    elements = elements / size * (size + 1);
+    is_padded = true;
+  }
+  if (is_padded) call.keep_own(elements, call.value(input).dtype);
+  return is_padded;
+}
+
 // One formula gives all three gradients, and takes both whichever is asked for.
 void convolution(SavedCall& call) {
-  call.keep(call.tensor(0, "input"));
-  call.keep(call.tensor(1, "weight"));
+  const ValueId input = call.tensor(0, "input");
+  const ValueId weight = call.tensor(1, "weight");
+  if (!keep_padded(call, input, weight)) call.keep(input);
+  call.keep(weight);
 }
 
 void max_pool(SavedCall& call) {
