@@ -18,6 +18,7 @@ const SavedRules& SavedRules::all() {
     add_saved_norm_rules(rules);
     add_saved_window_rules(rules);
     add_saved_index_rules(rules);
+    add_saved_recurrent_rules(rules);
     add_saved_attention_rules(rules);
     return rules;
   }();

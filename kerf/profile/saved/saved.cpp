@@ -62,9 +62,9 @@ class Finder {
     } else {
       const SavedRule rule = rules_.find(node.op);
       if (rule != nullptr) rule(call);
-      if (rule != nullptr && !call.gave_up()) return;
-      without_rule_.insert(node.op);
-      keep_all(call);
+      const bool is_known = rule != nullptr && !call.gave_up();
+      if (!is_known || call.estimated()) without_rule_.insert(node.op);
+      if (!is_known) keep_all(call);
     }
   }
 

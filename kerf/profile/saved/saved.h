@@ -31,8 +31,8 @@ struct SavedTensor {
 struct SavedSets {
   std::vector<std::uint32_t> starts{0};  // of each node's row in `tensors`, and the end
   std::vector<SavedTensor> tensors;
-  // Operators that keep something and have no rule, ascending: they are taken to keep all their
-  // differentiable inputs and outputs.
+  // Operators that keep something no rule says exactly, ascending: fused recurrent layers, of which
+  // an estimate is counted; others are taken to keep all their differentiable inputs and outputs.
   std::vector<std::string> ops_without_rule;
 
   std::span<const SavedTensor> of(NodeId node) const;

@@ -60,6 +60,9 @@ class SavedCall {
   // For arguments that the rule was not made for: the call counts as one without a rule.
   void give_up() { gave_up_ = true; }
   bool gave_up() const { return gave_up_; }
+  // What was kept is a guess: the call is listed with those without a rule.
+  void estimate() { estimated_ = true; }
+  bool estimated() const { return estimated_; }
 
  private:
   const Graph& graph_;
@@ -69,6 +72,7 @@ class SavedCall {
   std::vector<SavedTensor>& kept_;
   std::size_t first_;  // of this call's row
   bool gave_up_ = false;
+  bool estimated_ = false;
 };
 
 }  // namespace kerf
