@@ -38,9 +38,12 @@ StepMemory memory(const Graph& graph, std::int64_t batch, bool training,
 
 py::dict at_peak(const StepMemory& memory) {
   py::dict out;
+  Bytes sum;
+  for (const Bytes bytes : memory.at_peak) sum += bytes;
   for (std::size_t k = 0; k < kNumMemoryKinds; ++k) {
     out[py::str(std::string(to_string(static_cast<MemoryKind>(k))))] = memory.at_peak[k].count;
   }
+  out["rounding"] = (memory.peak - sum).count;
   return out;
 }
 
@@ -68,14 +71,17 @@ void init_memory(py::module_& m) {
           "Bytes that PyTorch's allocator takes from an accelerator, at most; 0 on a host.")
       .def_property_readonly("at_peak", &at_peak,
                              "Bytes at the peak: weights, gradients, optimizer, saved, "
-                             "temporaries, inputs, results, workspace.")
+                             "temporaries, inputs, results, workspace; and rounding, what the "
+                             "allocator of an accelerator adds to them. Their sum is the peak.")
       .def_readonly("phase", &StepMemory::phase, "Of the peak: forward, backward or optimizer.")
       .def_readonly("node", &StepMemory::node, "That runs at the peak; empty in the optimizer.")
       .def_property_readonly(
           "saved", [](const StepMemory& s) { return s.saved.count; },
           "Bytes that forward leaves for backward.")
       .def_readonly("ops_without_rule", &StepMemory::ops_without_rule,
-                    "Operators that are taken to keep all they see for backward.")
+                    "Operators of which no rule says exactly what they keep for backward: fused "
+                    "recurrent layers, of which an estimate is counted; others are taken to keep "
+                    "all they see.")
       .def_property_readonly("blocks", &blocks_of,
                              "With blocks=True: every block of the step in its order, as (made or "
                              "given up, number, bytes, node that ran); -1 for blocks from before "

@@ -84,6 +84,16 @@ def test_the_allocator_reserves_more_than_is_used(graph):
     assert memory.reserved % (2 << 20) == 0
 
 
+def test_kinds_add_up_to_the_peak_on_an_accelerator(graph):
+    memory = kerf.memory(graph, batch=7)
+    assert memory.at_peak["rounding"] >= 0
+    assert sum(memory.at_peak.values()) == memory.peak
+    odd = _core.parse_graph(MODEL.replace("1024", "1000"))
+    memory = kerf.memory(odd, batch=7)
+    assert memory.at_peak["rounding"] > 0
+    assert sum(memory.at_peak.values()) == memory.peak
+
+
 def test_the_table_names_what_there_is(graph):
     text = str(kerf.memory(graph, optimizer="adamw"))
     for word in ("peak", "reserved", "weights", "gradients", "optimizer", "inputs", "workspace"):
