@@ -92,7 +92,7 @@ void set_saved(Profile& profile, const Graph& graph, const DeviceKind& kind) {
   for (std::size_t n = 0; n < saved.size(); ++n) profile.nodes[n].saved = saved[n];
   for (const std::string& op : sets.ops_without_rule) {
     profile.notes.push_back(fmt::format(
-        "what {} keeps for its backward is not known: all its inputs and outputs are counted", op));
+        "what {} keeps for its backward is not known exactly: an estimate is counted", op));
   }
 }
 

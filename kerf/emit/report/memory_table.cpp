@@ -27,8 +27,9 @@ std::string memory_table(const StepMemory& memory) {
   if (memory.peak > sum) add("rounding", memory.peak - sum);
   out += table.str();
   if (!memory.ops_without_rule.empty()) {
-    out += fmt::format("no rule says what these keep for backward; all they see is counted: {}\n",
-                       fmt::join(memory.ops_without_rule, ", "));
+    out += fmt::format(
+        "no rule says exactly what these keep for backward; an estimate is counted: {}\n",
+        fmt::join(memory.ops_without_rule, ", "));
   }
   return out;
 }
