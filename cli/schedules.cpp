@@ -17,8 +17,11 @@ void run_schedules() {
   }
   fmt::print(
       "{}\nidle share of a training step of equal stages without transfers, forward, input and "
-      "weight "
-      "gradients\nas long as each other: p devices, m micro-batches, v stages per device\n",
+      "weight gradients\nas long as each other: p devices, m micro-batches, v stages per device. "
+      "The "
+      "figures hold for m >= p: with\nfewer micro-batches devices stand idle longer, and so they "
+      "do, "
+      "by a tick at most, under zero_bubble\nwith v > 1 where m is no multiple of p\n",
       table.str());
 }
 

@@ -192,6 +192,42 @@ TEST(Schedules, StandIdleAndKeepAsPublished) {
   }
 }
 
+// What `kerf schedules` prints, in ticks of a stage: (p-1) / (work + p-1) of the step.
+TEST(Schedules, StandIdleAsListedWhateverTheNumberOfMicroBatches) {
+  for (int p = 2; p <= 5; ++p) {
+    for (int m = p; m <= 4 * p; ++m) {
+      for (int v = 1; v <= 4; ++v) {
+        const auto idle = [&](ScheduleMaker make, bool apart) {
+          const ScheduleRequest request = looped(p, v, m, apart);
+          return run(make(request), request).end - 3 * v * m;
+        };
+        const std::string at =
+            " p=" + std::to_string(p) + " v=" + std::to_string(v) + " m=" + std::to_string(m);
+        EXPECT_EQ(idle(interleaved, false), 3 * (p - 1)) << at;
+        const bool divides = m % p == 0 || v == 1;
+        EXPECT_LE(idle(zero_bubble, true), p - 1 + (divides ? 0 : 1)) << at;
+        if (v > 1) continue;
+        EXPECT_EQ(idle(fill_drain, false), 3 * (p - 1)) << at;
+        EXPECT_EQ(idle(one_forward_one_backward, false), 3 * (p - 1)) << at;
+      }
+    }
+  }
+}
+
+// Of v times as long stages, one a device.
+TEST(Interleaved, IsNeverLongerThanPlainOneForwardOneBackward) {
+  for (int p = 2; p <= 5; ++p) {
+    for (int v = 2; v <= 4; ++v) {
+      for (int m = 1; m <= 3 * p; ++m) {
+        const ScheduleRequest many = looped(p, v, m, false);
+        const ScheduleRequest one = looped(p, 1, m, false);
+        EXPECT_LE(run(interleaved(many), many).end, v * run(one_forward_one_backward(one), one).end)
+            << p << " " << v << " " << m;
+      }
+    }
+  }
+}
+
 // Skips, several stages on a device, stages without a backward, fewer micro-batches than stages.
 TEST(Schedules, NeverDeadlockOnAnyStageGraph) {
   Rng rng(1);

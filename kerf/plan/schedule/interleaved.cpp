@@ -2,15 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Interleaved 1F1B (Narayanan et al., 2021): a device has several stages, looped (stage s on device
-// s mod p), and takes p micro-batches of a stage in turn. It warms up with enough forwards for the
-// first backward to come back, then alternates:
+// s mod p), and takes a group of p micro-batches or a few more of a stage in turn. It warms up with
+// enough forwards for the first backward to come back, then alternates:
 //
 //   stages 0 and 2 on device 0   0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 ...
 //   stages 1 and 3 on device 1       1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 ...
 //
-// Idle time is that of 1f1b divided by the stages per device. Where the stages are not looped, or
-// wait for each other in other ways, a device whose next task could never start takes the first of
-// its list that can: by construction no placement deadlocks.
+// Idle time is that of 1f1b divided by the stages per device, for p micro-batches and more: groups
+// are of p where that divides them, and else as equal as can be (microbatch_groups), so that no
+// last group is too small to keep all devices busy. Where the stages are not looped, or wait for
+// each other in other ways, a device whose next task could never start takes the first of its list
+// that can: by construction no placement deadlocks.
 #include <algorithm>
 #include <tuple>
 
@@ -20,9 +22,26 @@
 namespace kerf {
 namespace {
 
+// By micro-batch: the group that it is in, from 0 on. As many groups as the devices go into the
+// micro-batches, so that none has fewer micro-batches than there are devices; the larger come
+// first.
+std::vector<int> microbatch_groups(int n_microbatches, int devices) {
+  const int groups = std::max(1, n_microbatches / devices);
+  const int least = n_microbatches / groups;
+  const int larger = n_microbatches % groups;  // by one
+  std::vector<int> group_of;
+  for (int group = 0; group < groups; ++group) {
+    const int size = least + (group < larger ? 1 : 0);
+    group_of.insert(group_of.end(), static_cast<std::size_t>(size), group);
+  }
+  return group_of;
+}
+
 // The lists of a looped pipeline, whether they can be run or not.
 Schedule looped_lists(const ScheduleRequest& request) {
   const int devices = count_used(request);
+  const std::vector<int> group_of = microbatch_groups(request.n_microbatches, devices);
+  const auto largest = static_cast<int>(std::count(group_of.begin(), group_of.end(), 0));
   std::vector<std::vector<StageId>> stages(static_cast<std::size_t>(request.num_devices));
   std::vector<int> rank(stages.size(), 0);  // devices by their first stage
   int used = 0;
@@ -46,7 +65,7 @@ Schedule looped_lists(const ScheduleRequest& request) {
       std::sort(tasks.begin(), tasks.end(), [&](const Task& a, const Task& b) {
         const auto turn = [&](const Task& task) {
           const int stage = static_cast<int>(task.stage.index());
-          return std::tuple(task.microbatch / devices,
+          return std::tuple(group_of[static_cast<std::size_t>(task.microbatch)],
                             task.phase == Phase::forward ? stage : -stage, task.microbatch);
         };
         return turn(a) < turn(b);
@@ -56,7 +75,7 @@ Schedule looped_lists(const ScheduleRequest& request) {
     const int behind = devices - 1 - rank[d];
     const int more = static_cast<int>(stages[d].size()) - 1;
     const auto warm_up = std::min<std::size_t>(
-        forwards.size(), static_cast<std::size_t>(more > 0 ? 2 * behind + more * devices : behind));
+        forwards.size(), static_cast<std::size_t>(more > 0 ? 2 * behind + more * largest : behind));
     lists[d].assign(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
     for (std::size_t f = warm_up, b = 0; f < forwards.size() || b < backwards.size(); ++f, ++b) {
       if (f < forwards.size()) lists[d].push_back(forwards[f]);

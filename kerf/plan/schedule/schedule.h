@@ -32,7 +32,9 @@ struct ScheduleKind {
   std::string_view name;
   std::string_view summary;  // one line for people
   // Idle share of a training step of equal stages without transfers, where forward, input and
-  // weight gradients take the same time: p devices, m micro-batches, v stages per device.
+  // weight gradients take the same time: p devices, m >= p micro-batches, v stages per
+  // device; more where m < p. zero_bubble: where v > 1 and p does not divide m, up to a third of a
+  // stage of one micro-batch more.
   std::string_view idle;
   ScheduleMaker make;
   bool apart = false;  // gradients of weights are tasks of their own
