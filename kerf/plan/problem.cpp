@@ -12,6 +12,7 @@
 #include "kerf/graph/train_mode.h"
 #include "kerf/plan/recompute.h"
 #include "kerf/plan/schedule/schedule.h"
+#include "kerf/profile/backward_times.h"
 #include "kerf/profile/optimizer.h"
 
 namespace kerf {
@@ -55,11 +56,7 @@ void check_batch(const Problem& problem) {
 void check_training(const Problem& problem) {
   check_train_mode(problem.graph, "plan.problem");
   optimizer(problem.optimizer);
-  if (!problem.profile.training) {
-    refuse(
-        "the profile has no backward times; expected one made for training; use "
-        "kerf.profile(..., training=True) or kerf.estimate(..., training=True)");
-  }
+  check_backward_times(problem.profile, "plan.problem");
 }
 
 // Sums of times and sizes must be numbers that can be compared: each is sound by itself, and their

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kerf/graph/total_bytes.h"
+#include "kerf/profile/backward_times.h"
 #include "kerf/verify/check_figures.h"
 #include "kerf/verify/flow.h"
 #include "kerf/verify/task_order.h"
@@ -296,6 +297,7 @@ class PlanVerifier {
 }  // namespace
 
 std::vector<Violation> verify_plan(const Graph& graph, const Profile* profile, const Plan& plan) {
+  if (plan.training && profile != nullptr) check_backward_times(*profile, "verify.plan");
   return PlanVerifier(graph, profile, plan).run();
 }
 

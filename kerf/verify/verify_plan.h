@@ -16,7 +16,8 @@
 namespace kerf {
 
 // Empty: the plan is sound. Without a profile the stages' times are taken as given. Never throws on
-// a bad plan; Error(invalid_argument) where a step is too long to be followed.
+// a bad plan; Error(invalid_argument) where a step is too long to be followed, and for a training
+// plan with a profile that has no backward times.
 std::vector<Violation> verify_plan(const Graph& graph, const Profile* profile, const Plan& plan);
 
 // Throws Error(invalid_plan), one line that names the first violations. What comes from a file

@@ -188,3 +188,10 @@ def test_a_measured_profile_plans_training(model, graph):
     profile = kerf.profile(model, graph, (x,), devices=["cpu:0", "cpu:1"], training=True)
     plan = kerf.plan(graph, ["cpu:0", "cpu:1"], n_microbatches=4, training=True, profile=profile)
     assert plan.profile_source == "measured" and all(stage.backward > 0 for stage in plan.stages)
+
+
+def test_a_profile_without_backward_verifies_no_training(graph):
+    plan = train(graph, recompute="none")
+    with pytest.raises(ValueError, match="no backward times.*training=True"):
+        kerf.verify(plan, graph, kerf.estimate(graph, "cuda", 2))
+    assert kerf.verify(plan, graph, kerf.estimate(graph, "cuda", 2, training=True)) == []

@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Training on the command line: the same words as in Python, written as options."""
+
+import subprocess
+
+import pytest
+from test_cli import PROGRAM
+from test_memory import MODEL
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "model.graph").write_text(MODEL + "end\n")
+
+    def call(*arguments, expect=0):
+        done = subprocess.run([PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done
+
+    return call
+
+
+def test_a_profile_without_backward_is_refused_with_the_option(run):
+    run("plan", "model.graph", "--devices", "cpu:0", "--training", "--out", "plan.json")
+    run("estimate", "model.graph", "--out", "profile.json")
+    words = ("--graph", "model.graph", "--profile", "profile.json")
+    done = run("verify", "plan.json", *words, expect=2)
+    assert "no backward times" in done.stderr and "kerf estimate --training" in done.stderr
+
+
+def test_figures_of_schedules_say_when_they_hold(run):
+    assert "m >= p" in run("schedules").stdout
