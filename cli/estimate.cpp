@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/profile/estimate.h"
+#include "kerf/driver/estimate_costs.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ struct EstimateOptions {
 void run_estimate(const EstimateOptions& options) {
   const Graph graph = load_graph(options.graph);
   const Profile profile =
-      estimate(graph, device_kind(options.device_kind), options.batch, options.training);
+      estimate_costs(graph, options.device_kind, options.batch, options.training);
   save_profile(profile, graph, options.out);
   double flops = 0;
   for (const NodeCost& node : profile.nodes) flops += node.flops + node.backward_flops;

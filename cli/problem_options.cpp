@@ -4,36 +4,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "cli/cost_options.h"
-#include "kerf/base/nearest_name.h"
 #include "kerf/device/devices.h"
 #include "kerf/graph/text.h"
-#include "kerf/plan/recompute.h"
 
 namespace kerf::cli {
 namespace {
 
 // The parser makes the largest number there is of any that is larger: that one is out of range too.
 constexpr std::int64_t kMost = std::int64_t{1} << 62;
-
-// A mode, or paths of modules with commas between them. A path that is no mode is a list of one.
-void set_recompute(const std::string& text, ProblemSettings& settings) {
-  const std::vector<std::string> modes = recompute_modes();
-  settings.recompute = text;
-  if (std::find(modes.begin(), modes.end(), text) != modes.end()) return;
-  const bool is_path = text.find_first_of(".,:") != std::string::npos;
-  if (!is_path && !nearest_name(text, modes).empty()) return;  // a slip: whoever reads it says so
-  settings.recompute = "list";
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    settings.scopes.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-}
 
 }  // namespace
 
@@ -102,7 +84,7 @@ Problem load_problem(const ProblemOptions& options, const std::string& verb) {
   ProblemSettings settings = options.settings;
   settings.objective = parse_objective(options.objective);
   settings.comm_model = parse_comm_model(options.comm_model);
-  set_recompute(options.recompute, settings);
+  settings.recompute = parse_recompute(options.recompute);
   std::optional<Profile> profile;
   if (!options.profile.empty()) profile = load_profile(options.profile, graph);
   Problem problem =

@@ -16,13 +16,22 @@
 namespace kerf {
 namespace {
 
+void check_has_gradients(const Graph& graph) {
+  for (const GraphOutput& output : graph.outputs()) {
+    const auto* const value = output.leaf.find<ValueId>();
+    if (value != nullptr && graph.value(*value).requires_grad) return;
+  }
+  throw Error(ErrorKind::invalid_argument,
+              "[driver.make_problem] training of a graph none of whose results requires a "
+              "gradient; expected a trainable parameter; unfreeze one and trace again");
+}
+
 void ask_for_training(const ProblemSettings& settings, Problem& problem) {
   check_train_mode(problem.graph, "driver.make_problem");
+  check_has_gradients(problem.graph);
   problem.training = true;
-  problem.recompute = settings.recompute;
-  std::vector<std::string> names = recomputed_by(problem.graph, settings.recompute);
-  if (settings.recompute == "list") names = settings.scopes;
-  set_recomputed(problem, std::move(names));
+  problem.recompute = settings.recompute.name();
+  set_recomputed(problem, chosen_blocks(problem.graph, settings.recompute));
 }
 
 }  // namespace
@@ -40,8 +49,7 @@ Problem make_problem(Graph graph, Cluster cluster, std::optional<Profile> profil
   problem.stages_per_device = settings.stages_per_device;
   // Words that nobody knows are refused for inference, too, which has no use for them.
   problem.optimizer = optimizer(settings.optimizer).name;
-  recomputed_by(problem.graph, settings.recompute);
-  if (settings.recompute == "list") recompute_blocks(problem.graph, settings.scopes);
+  chosen_blocks(problem.graph, settings.recompute);
   if (settings.training) ask_for_training(settings, problem);
   problem.profile = profile ? with_load(*std::move(profile), cluster, problem.n_microbatches)
                             : estimate(problem.graph, device_kind(profiled_kind(cluster)),

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kerf/plan/problem.h"
+#include "kerf/plan/recompute.h"
 
 namespace kerf {
 
@@ -21,8 +22,7 @@ struct ProblemSettings {
   int stages_per_device = 1;
   bool training = false;
   std::string optimizer = "adamw";
-  std::string recompute = "auto";        // or a mode of plan/recompute.h
-  std::vector<std::string> scopes = {};  // with recompute "list": what is recomputed
+  RecomputeChoice recompute = {};
 };
 
 // The problem as every face poses it. Without a profile the costs are estimated from shapes, for

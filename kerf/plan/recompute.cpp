@@ -68,6 +68,27 @@ std::vector<std::string> layer_names(const Graph& graph) {
   return layers.empty() ? part_of(first_part) : layers;
 }
 
+bool is_mode(std::string_view text) {
+  const std::vector<std::string> modes = recompute_modes();
+  return std::find(modes.begin(), modes.end(), text) != modes.end();
+}
+
+// A name that no block has, among those that some have.
+[[noreturn]] void refuse_block(const Graph& graph, const std::string& name,
+                               std::span<const std::string> known) {
+  constexpr std::size_t kMostNames = 3;
+  std::string hint = nearest_name_hint(name, known);
+  if (is_mode(name)) hint = fmt::format("; for the mode write '{}' without a list", name);
+  if (hint.empty()) {
+    std::vector<std::string> layers = layer_names(graph);
+    if (layers.size() > kMostNames) layers.resize(kMostNames);
+    if (!layers.empty()) hint = fmt::format(", such as {}", fmt::join(layers, ", "));
+  }
+  refuse_recompute(fmt::format("{} to recompute; expected the path of a module of '{}'{}",
+                               name.empty() ? "an empty name" : fmt::format("no module '{}'", name),
+                               graph.name(), hint));
+}
+
 // Is `path` the module at `name`, or inside of it?
 bool is_within(std::string_view path, std::string_view name) {
   if (name.empty()) return true;
@@ -77,15 +98,45 @@ bool is_within(std::string_view path, std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string> recompute_modes() { return {"none", "all", "as_traced", "auto", "list"}; }
+std::vector<std::string> recompute_modes() { return {"auto", "none", "all", "as_traced"}; }
+
+RecomputeChoice parse_recompute(const std::string& text) {
+  if (is_mode(text)) return {text};
+  const bool is_path = text.find_first_of(".,:") != std::string::npos;
+  if (!is_path && !nearest_name(text, recompute_modes()).empty()) return {text};
+  std::vector<std::string> blocks;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    blocks.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return {{}, std::move(blocks)};
+}
 
 std::vector<std::string> recomputed_by(const Graph& graph, std::string_view mode) {
-  if (mode == "none" || mode == "auto" || mode == "list") return {};
+  if (mode == "none" || mode == "auto") return {};
   if (mode == "all") return layer_names(graph);
   if (mode == "as_traced") return region_names(graph);
   const std::vector<std::string> modes = recompute_modes();
-  refuse_recompute(fmt::format("unknown mode '{}'; expected one of {}, or a list of modules{}",
-                               mode, fmt::join(modes, ", "), nearest_name_hint(mode, modes)));
+  const bool is_module = std::any_of(graph.scopes().begin(), graph.scopes().end(),
+                                     [&](const Scope& scope) { return scope.path == mode; });
+  refuse_recompute(fmt::format(
+      "unknown mode '{}'; expected one of {}, or a list of modules{}", mode, fmt::join(modes, ", "),
+      is_module && !mode.empty() ? fmt::format("; for the module of that name write ['{}']", mode)
+                                 : nearest_name_hint(mode, modes)));
+}
+
+std::vector<std::string> chosen_blocks(const Graph& graph, const RecomputeChoice& choice) {
+  if (!choice.blocks) return recomputed_by(graph, choice.mode);
+  recompute_blocks(graph, *choice.blocks);  // refuses names that nothing has
+  std::vector<std::string> chosen;
+  for (const std::string& name : *choice.blocks) {
+    const bool is_there = std::any_of(chosen.begin(), chosen.end(), [&](const std::string& before) {
+      return is_within(name, before);
+    });
+    if (!is_there) chosen.push_back(name);
+  }
+  return chosen;
 }
 
 std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
@@ -100,6 +151,7 @@ std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
   }
   for (std::uint32_t block = 1; block <= names.size(); ++block) {
     const std::string& name = names[block - 1];
+    if (name.empty()) refuse_block(graph, name, known);
     bool found = false;
     if (name.starts_with(kRegion)) {
       const std::string_view wanted = std::string_view(name).substr(kRegion.size());
@@ -116,9 +168,7 @@ std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
     }
     if (found) continue;
     for (const std::string& region : regions) known.push_back(fmt::format("{}{}", kRegion, region));
-    refuse_recompute(
-        fmt::format("no module '{}' to recompute; expected the path of a module of '{}'{}", name,
-                    graph.name(), nearest_name_hint(name, known)));
+    refuse_block(graph, name, known);
   }
   std::vector<std::uint32_t> blocks(graph.num_nodes(), 0);
   for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
@@ -133,15 +183,10 @@ std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
 }
 
 std::vector<RegionNumber> recompute_regions(const Graph& graph,
-                                            std::span<const std::string> recompute) {
-  const std::vector<std::string> modes = recompute_modes();
-  const bool is_mode =
-      recompute.size() == 1 && std::find(modes.begin(), modes.end(), recompute[0]) != modes.end();
-  std::vector<std::string> names(recompute.begin(), recompute.end());
-  if (is_mode) names = recomputed_by(graph, recompute[0]);
+                                            std::span<const std::string> blocks) {
   std::unordered_map<std::uint32_t, RegionNumber> numbers;
   std::vector<RegionNumber> regions;
-  for (const std::uint32_t block : recompute_blocks(graph, names)) {
+  for (const std::uint32_t block : recompute_blocks(graph, blocks)) {
     const auto next = static_cast<RegionNumber>(numbers.size());
     regions.push_back(block == 0 ? kNoRegion : numbers.try_emplace(block, next).first->second);
   }

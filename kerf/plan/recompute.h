@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,20 @@
 
 namespace kerf {
 
-// none, all, as_traced, auto, list.
+// As users say it: a mode, or in its place a list of blocks.
+struct RecomputeChoice {
+  std::string mode = "auto";
+  std::optional<std::vector<std::string>> blocks = {};
+
+  std::string name() const { return blocks ? "list" : mode; }
+};
+
+// The modes by name: auto, none, all, as_traced.
 std::vector<std::string> recompute_modes();
+
+// From one text: a mode, or paths of modules with commas between them. What is neither, and near a
+// mode, stays a mode, for whoever reads it to refuse with the nearest.
+RecomputeChoice parse_recompute(const std::string& text);
 
 // The blocks that a mode names:
 //   none       nothing
@@ -27,17 +40,21 @@ std::vector<std::string> recompute_modes();
 //              there are none, the modules that the model itself has
 //   as_traced  the regions that the model checkpoints
 //   auto       nothing yet: the planner adds what memory asks for
-// Throws Error(invalid_argument) for another mode, with the nearest one.
+// Throws Error(invalid_argument) for another mode, with the nearest one, or with how to write a
+// list where it is a module.
 std::vector<std::string> recomputed_by(const Graph& graph, std::string_view mode);
 
 // By node: 0, or the number of its block from 1 on. The first block that has a node has it. Throws
 // Error(invalid_argument) for a name that the graph does not have, with the nearest one.
 std::vector<std::uint32_t> recompute_blocks(const Graph& graph, std::span<const std::string> names);
 
-// As users say it: one word that is a mode, or names of blocks. The regions that find_saved takes,
-// numbered from 0 in order of first node.
+// The blocks of a choice, each once, and none that lies within one before it. Throws as the two
+// above do.
+std::vector<std::string> chosen_blocks(const Graph& graph, const RecomputeChoice& choice);
+
+// The regions that find_saved takes, numbered from 0 in order of first node.
 std::vector<RegionNumber> recompute_regions(const Graph& graph,
-                                            std::span<const std::string> recompute);
+                                            std::span<const std::string> blocks);
 
 // By storage: is it a weight whose gradient is asked for?
 std::vector<bool> trained_storages(const Graph& graph);

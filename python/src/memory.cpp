@@ -1,39 +1,29 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/plan/recompute.h"
-#include "kerf/simulate/step_memory/step_memory.h"
+#include "kerf/driver/predict_memory.h"
 
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
-#include <variant>
-
 #include "kerf/base/error.h"
-#include "kerf/device/kind.h"
 #include "kerf/emit/report/memory_table.h"
 #include "kerf/simulate/caching_allocator.h"
 #include "python/src/module.h"
+#include "python/src/recompute.h"
 
 namespace kerf::bindings {
 namespace {
 
-using Recompute = std::variant<std::string, std::vector<std::string>>;
-
 StepMemory memory(const Graph& graph, std::int64_t batch, bool training,
-                  const std::string& optimizer_name, const Recompute& recompute,
-                  const std::string& kind, const Profile* profile, bool blocks) {
-  StepRequest request;
-  request.profile = profile;
-  request.list_blocks = blocks;
-  request.batch = batch;
-  request.accelerator = !device_kind(kind).host;
-  const Optimizer& steps = optimizer(optimizer_name);
-  if (training) request.optimizer = &steps;
-  const auto* const word = std::get_if<std::string>(&recompute);
-  request.regions =
-      recompute_regions(graph, word != nullptr ? std::vector<std::string>{*word}
-                                               : std::get<std::vector<std::string>>(recompute));
-  return step_memory(graph, request);
+                  const std::string& optimizer, const Recompute& recompute, const std::string& kind,
+                  const Profile* profile, bool blocks) {
+  return predict_memory(graph, {.batch = batch,
+                                .training = training,
+                                .optimizer = optimizer,
+                                .recompute = to_choice(recompute),
+                                .device_kind = kind,
+                                .profile = profile,
+                                .list_blocks = blocks});
 }
 
 py::dict at_peak(const StepMemory& memory) {

@@ -19,6 +19,7 @@
 #include "kerf/plan/schedule/schedule.h"
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
+#include "python/src/recompute.h"
 
 namespace kerf::bindings {
 namespace {
@@ -32,30 +33,22 @@ Answer answer(Outcome<Plan, Infeasible> outcome) {
 
 // None for a profile: the costs are estimated.
 using Costs = std::optional<Profile>;
-// A mode, or the modules that are to be recomputed.
-using Recompute = std::variant<std::string, std::vector<std::string>>;
 
 // What kerf.plan and kerf.compare ask for alike.
 ProblemSettings settings_of(const std::string& objective, const std::string& comm_model,
                             const std::string& schedule, int n_microbatches, std::int64_t batch,
                             std::uint64_t seed, bool training, const std::string& optimizer,
                             const Recompute& recompute, int stages_per_device) {
-  ProblemSettings settings{.objective = parse_objective(objective),
-                           .comm_model = parse_comm_model(comm_model),
-                           .schedule = schedule,
-                           .n_microbatches = n_microbatches,
-                           .batch = batch,
-                           .seed = seed,
-                           .stages_per_device = stages_per_device,
-                           .training = training,
-                           .optimizer = optimizer};
-  if (const auto* mode = std::get_if<std::string>(&recompute)) {
-    settings.recompute = *mode;
-  } else {
-    settings.recompute = "list";
-    settings.scopes = std::get<std::vector<std::string>>(recompute);
-  }
-  return settings;
+  return {.objective = parse_objective(objective),
+          .comm_model = parse_comm_model(comm_model),
+          .schedule = schedule,
+          .n_microbatches = n_microbatches,
+          .batch = batch,
+          .seed = seed,
+          .stages_per_device = stages_per_device,
+          .training = training,
+          .optimizer = optimizer,
+          .recompute = to_choice(recompute)};
 }
 
 Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& cluster,
@@ -192,7 +185,7 @@ void init_partition(py::module_& m) {
         py::arg("node_to_partition") = std::map<std::string, std::int64_t>{},
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{},
         py::arg("training") = settings.training, py::arg("optimizer") = settings.optimizer,
-        py::arg("recompute") = settings.recompute,
+        py::arg("recompute") = Recompute(settings.recompute.mode),
         py::arg("stages_per_device") = settings.stages_per_device);
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
       .def_readonly("method", &ComparedMethod::method, "The name of the method.")
@@ -230,7 +223,7 @@ void init_partition(py::module_& m) {
         py::arg("seed") = settings.seed, py::arg("time_budget") = options.time_budget,
         py::arg("threads") = options.threads, py::arg("mixed") = options.mixed,
         py::arg("training") = settings.training, py::arg("optimizer") = settings.optimizer,
-        py::arg("recompute") = settings.recompute,
+        py::arg("recompute") = Recompute(settings.recompute.mode),
         py::arg("stages_per_device") = settings.stages_per_device);
   m.def("make_plan", interruptible(&place_by_hand), py::arg("graph"), py::arg("profile"),
         py::arg("cluster"), py::arg("stages"), py::arg("devices"),
@@ -249,7 +242,8 @@ void init_partition(py::module_& m) {
   m.def("methods", &list_methods, "Names and descriptions of all methods.");
   m.def("schedules", &list_schedules,
         "Names, descriptions and idle shares of all schedules: shares of a training step of equal "
-        "stages without transfers, for p devices, m micro-batches, v stages per device.");
+        "stages without transfers, for p devices, m >= p micro-batches, v stages per device; with "
+        "fewer micro-batches devices stand idle longer.");
   m.def("comm_models", &comm_model_names);
 }
 

@@ -8,6 +8,7 @@
 #include <pybind11/stl/filesystem.h>
 
 #include "kerf/base/quantity.h"
+#include "kerf/driver/estimate_costs.h"
 #include "kerf/profile/estimate.h"
 #include "python/src/module.h"
 
@@ -266,7 +267,7 @@ void init_profile(py::module_& m) {
   m.def(
       "estimate",
       [](const Graph& graph, const std::string& kind, std::int64_t batch, bool training) {
-        return estimate(graph, device_kind(kind), batch, training);
+        return estimate_costs(graph, kind, batch, training);
       },
       py::arg("graph"), py::arg("device_kind") = "cpu", py::arg("batch") = 0,
       py::arg("training") = false, py::call_guard<py::gil_scoped_release>(),

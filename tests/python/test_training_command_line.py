@@ -8,6 +8,8 @@ import pytest
 from test_cli import PROGRAM
 from test_memory import MODEL
 
+import kerf
+
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="the program kerf is not built")
 
 
@@ -21,6 +23,15 @@ def run(tmp_path):
         return done
 
     return call
+
+
+def test_modules_have_commas_between_them_for_every_verb(run, tmp_path):
+    graph = kerf.load_graph(tmp_path / "model.graph")
+    blocks = "blocks.0,blocks.1"
+    done = run("memory", "--training", "--recompute", blocks, "model.graph")
+    assert done.stdout == str(kerf.memory(graph, recompute=blocks.split(",")))
+    words = ("--training", "--recompute", blocks)
+    assert "2 blocks (list)" in run("plan", *words, "model.graph", "--devices", "cpu:0").stdout
 
 
 def test_a_profile_without_backward_is_refused_with_the_option(run):

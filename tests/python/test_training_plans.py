@@ -190,8 +190,74 @@ def test_a_measured_profile_plans_training(model, graph):
     assert plan.profile_source == "measured" and all(stage.backward > 0 for stage in plan.stages)
 
 
+class Branching(Model):
+    """Takes a path that a single sample would not, as attention masks do."""
+
+    def forward(self, x):
+        return super().forward(x * 2 if x.shape[0] != 1 else x)
+
+
 def test_a_profile_without_backward_verifies_no_training(graph):
     plan = train(graph, recompute="none")
     with pytest.raises(ValueError, match="no backward times.*training=True"):
         kerf.verify(plan, graph, kerf.estimate(graph, "cuda", 2))
     assert kerf.verify(plan, graph, kerf.estimate(graph, "cuda", 2, training=True)) == []
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda graph: kerf.plan(graph, DEVICES, batch=1, training=True),
+        lambda graph: kerf.memory(graph, batch=1),
+        lambda graph: kerf.estimate(graph, batch=1, training=True),
+    ],
+)
+def test_a_batch_that_the_graph_forbids_is_refused_by_every_verb(verb):
+    graph = kerf.trace(Branching().train(), (torch.zeros(24, 8, 16),))
+    with pytest.raises(ValueError, match="batch of 1.*B != 1"):
+        verb(graph)
+
+
+MODES = "expected one of auto, none, all, as_traced, or a list of modules"
+WRONG_RECOMPUTE = {
+    "no mode": ("list", f"unknown mode 'list'; {MODES}$"),
+    "a module": ("blocks.1", rf"unknown mode 'blocks.1'; {MODES}; .*write \['blocks.1'\]"),
+    "a slip": ("non", "did you mean 'none'"),
+    "a mode in a list": (["all"], "no module 'all'.*for the mode write 'all' without a list"),
+    "nothing near": (["l.99"], "no module 'l.99'.*such as blocks.0, blocks.1, blocks.2"),
+    "no name": ([""], "an empty name.*such as blocks.0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_RECOMPUTE)
+@pytest.mark.parametrize("verb", [train, kerf.memory])
+def test_plans_and_memory_take_the_same_words(graph, verb, case):
+    recompute, message = WRONG_RECOMPUTE[case]
+    with pytest.raises(ValueError, match=message):
+        verb(graph, recompute=recompute)
+
+
+def test_memory_leaves_auto_to_the_planner(graph):
+    with pytest.raises(ValueError, match="recompute 'auto'.*planner"):
+        kerf.memory(graph, recompute="auto")
+
+
+def test_a_block_is_listed_once(graph):
+    assert train(graph, recompute=["blocks.1", "blocks.1"]).recomputed == ["blocks.1"]
+    assert train(graph, recompute=["blocks.1", "blocks.1.up"]).recomputed == ["blocks.1"]
+    assert train(graph, recompute=["blocks.1.up", "blocks.1"]).recomputed == [
+        "blocks.1.up",
+        "blocks.1",
+    ]
+
+
+def test_stages_per_device_need_mixed_placement(graph):
+    with pytest.raises(ValueError, match="stages_per_device=1.*omit mixed=False"):
+        train(graph, stages_per_device=2, mixed=False)
+
+
+@pytest.mark.parametrize("verb", [train, kerf.memory])
+def test_a_frozen_model_is_not_trained(verb):
+    frozen = kerf.trace(Model().train().requires_grad_(False), (torch.zeros(16, 8, 16),))
+    with pytest.raises(ValueError, match="none of whose results requires a gradient.*unfreeze"):
+        verb(frozen)

@@ -177,8 +177,15 @@ void check_budget(const Options& options) {
   }
 }
 
-void check_looped(const Entry& method, const Problem& problem) {
+void check_looped(const Entry& method, const Problem& problem, const Options& options) {
   if (problem.stages_per_device == 1) return;
+  if (!options.mixed) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[partition.plan] {} stages per device, and mixed placement is off, "
+                            "which allows one; expected one of the two; use stages_per_device=1 "
+                            "(--stages-per-device 1), or omit mixed=False (--no-mixed)",
+                            problem.stages_per_device));
+  }
   if (method.name == "chain" || method.name == kDefaultMethod || method.name == "auto") return;
   throw Error(ErrorKind::invalid_argument,
               fmt::format("[partition.plan] method '{}' with {} stages per device; expected chain "
@@ -228,7 +235,7 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
     return method.method != nullptr ? method.method(posed, part)
                                     : split_plan(posed, part, method.name, method.split());
   };
-  check_looped(method, problem);
+  check_looped(method, problem, options);
   const Solve whole = [&](const Problem& posed, const Options& part) {
     const bool chooses = posed.training && posed.recompute == "auto";
     return chooses ? solve_recompute(posed, part, once) : once(posed, part);
