@@ -45,7 +45,7 @@ int run_plan(const PlanOptions& options) {
     return plan(problem, options.method, search);
   }();
   if (!outcome) {
-    fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message());
+    fmt::print(stderr, "kerf: error: {}\n", outcome.reason().message(Wording::command_line));
     return kNo;
   }
   if (!options.out.empty()) save_plan(*outcome, options.out);

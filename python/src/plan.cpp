@@ -233,10 +233,14 @@ void bind_infeasible(py::module_& m) {
       .def_property_readonly(
           "short_by", [](const Infeasible& i) { return i.short_by.count; },
           "Bytes that are missing.")
-      .def_readonly("what_would_help", &Infeasible::what_would_help, "What to change.")
+      .def_property_readonly(
+          "what_would_help", [](const Infeasible& i) { return i.help(); }, "What to change.")
+      .def_property_readonly(
+          "proved", [](const Infeasible& i) { return i.caveat.empty(); },
+          "Whether no plan can fit; False: none was found.")
       .def_readonly("timed_out", &Infeasible::timed_out,
                     "The clock ended something: another run may find a plan.")
-      .def("__str__", &Infeasible::message)
+      .def("__str__", [](const Infeasible& i) { return i.message(); })
       .def("__repr__",
            [](const Infeasible& i) {
              return fmt::format("kerf.Infeasible({}, {} short of {})", i.method, i.device,
@@ -245,8 +249,8 @@ void bind_infeasible(py::module_& m) {
       .def(py::pickle(
           [](const Infeasible& i) {
             return py::make_tuple(i.method, i.tightest.valid(), i.tightest.index(), i.device,
-                                  i.needed.count, i.limit.count, i.short_by.count,
-                                  i.what_would_help, i.timed_out);
+                                  i.needed.count, i.limit.count, i.short_by.count, i.help(),
+                                  i.timed_out, i.caveat);
           },
           [](const py::tuple& s) {
             return Infeasible{s[0].cast<std::string>(),
@@ -256,7 +260,8 @@ void bind_infeasible(py::module_& m) {
                               {s[5].cast<std::int64_t>()},
                               {s[6].cast<std::int64_t>()},
                               s[7].cast<std::string>(),
-                              s[8].cast<bool>()};
+                              s[8].cast<bool>(),
+                              s[9].cast<std::string>()};
           }));
 }
 

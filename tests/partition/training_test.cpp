@@ -292,7 +292,7 @@ TEST(Advice, SaysWhatWouldFitOrHowMuchIsMissing) {
     }
     const auto outcome = partition::solve(problem, "chain");
     if (outcome) continue;
-    const std::string& help = outcome.reason().what_would_help;
+    const std::string help = outcome.reason().help();
     EXPECT_THAT(help, ::testing::AnyOf(::testing::HasSubstr("what would fit: "),
                                        ::testing::HasSubstr("not enough: ")));
     if (help.find("what would fit: recompute='all'") == std::string::npos) continue;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the command line: the same words as in Python, written as options."""
 
+import re
 import subprocess
 
 import pytest
@@ -32,6 +33,14 @@ def test_modules_have_commas_between_them_for_every_verb(run, tmp_path):
     assert done.stdout == str(kerf.memory(graph, recompute=blocks.split(",")))
     words = ("--training", "--recompute", blocks)
     assert "2 blocks (list)" in run("plan", *words, "model.graph", "--devices", "cpu:0").stdout
+
+
+def test_advice_is_given_as_options(run):
+    limits = "cpu:0=11MB,cpu:1=11MB"
+    words = ("--devices", limits, "--training", "--batch", "512", "--optimizer", "sgd")
+    done = run("plan", "model.graph", *words, "--recompute", "none", expect=1)
+    assert re.search(r"--(recompute all|schedule 1f1b|n-microbatches \d+)", done.stderr)
+    assert "='" not in done.stderr and "n_microbatches" not in done.stderr
 
 
 def test_a_profile_without_backward_is_refused_with_the_option(run):

@@ -197,6 +197,17 @@ class Branching(Model):
         return super().forward(x * 2 if x.shape[0] != 1 else x)
 
 
+def test_advice_keeps_the_conditions_of_the_graph():
+    graph = kerf.trace(Branching().train(), (torch.zeros(24, 8, 16),))
+    words = dict(n_microbatches=4, training=True, schedule="1f1b", recompute="none")
+    plan = kerf.plan(graph, DEVICES, **words)
+    limits = {device.name: int(0.93 * device.predicted_bytes) for device in plan.devices}
+    with pytest.raises(kerf.InfeasibleError, match="n_microbatches=8") as caught:
+        kerf.plan(graph, DEVICES, limits, **words)
+    assert "not proved impossible" in str(caught.value) and not caught.value.infeasible.proved
+    assert kerf.plan(graph, DEVICES, limits, **{**words, "n_microbatches": 8}).training
+
+
 def test_a_profile_without_backward_verifies_no_training(graph):
     plan = train(graph, recompute="none")
     with pytest.raises(ValueError, match="no backward times.*training=True"):

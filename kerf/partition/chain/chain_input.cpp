@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/lower/contiguous.h"
 #include "kerf/partition/raise/finish.h"
@@ -32,9 +30,7 @@ Infeasible explain_shortage(Infeasible reason) {
 }
 
 Infeasible unproved(Infeasible reason) {
-  constexpr std::string_view kStopped =
-      " (the search was stopped early; this is not proved impossible)";
-  if (!reason.what_would_help.ends_with(kStopped)) reason.what_would_help += kStopped;
+  reason.caveat = "the search was stopped early; this is not proved impossible";
   return reason;
 }
 

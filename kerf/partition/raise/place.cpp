@@ -3,7 +3,6 @@
 #include "kerf/partition/raise/place.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -49,14 +48,6 @@ Plan place_units(const Problem& problem, const SplitModel& model, std::span<cons
   const bool other_too_large = find_overflow(other).has_value();
   if (too_large != other_too_large) return too_large ? other : plan;
   return is_better(other, plan) ? other : plan;
-}
-
-Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome) {
-  constexpr std::string_view kUnproved = " (none was found; this is not proved impossible)";
-  if (outcome) return outcome;
-  Infeasible reason = outcome.reason();
-  if (!reason.what_would_help.ends_with(kUnproved)) reason.what_would_help += kUnproved;
-  return reason;
 }
 
 bool BestPlan::accepts(const Plan& plan) const {

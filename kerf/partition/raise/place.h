@@ -19,9 +19,6 @@ namespace kerf::partition {
 Plan place_units(const Problem& problem, const SplitModel& model, std::span<const DeviceId> device,
                  const std::string& method, bool mixed = true);
 
-// What a heuristic did not find need not be impossible.
-Outcome<Plan, Infeasible> say_not_proved(Outcome<Plan, Infeasible> outcome);
-
 // The best plan seen: least objective, then least step time, then fewest stages; and of those that
 // do not fit the one that is least short of memory.
 class BestPlan {

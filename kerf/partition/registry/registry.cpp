@@ -10,6 +10,7 @@
 
 #include "kerf/base/stop_clock.h"
 #include "kerf/partition/baseline/baseline.h"
+#include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/chain/chain.h"
 #include "kerf/partition/fx/methods.h"
 #include "kerf/partition/raise/finish.h"
@@ -194,6 +195,49 @@ void check_looped(const Entry& method, const Problem& problem, const Options& op
                           method.name, problem.stages_per_device));
 }
 
+// Searches stop when their time is over; for all that comes with them there is a little more.
+double with_a_little_more(double time_budget) {
+  constexpr double kMoreOfIt = 0.2;
+  constexpr double kMoreAtLeast = 0.07;  // seconds
+  return time_budget + std::max(time_budget * kMoreOfIt, kMoreAtLeast);
+}
+
+// With what is computed again as it is in the problem.
+Outcome<Plan, Infeasible> solve_once(const Problem& problem, const Options& options,
+                                     const Entry& method) {
+  const DeadlineScope deadline(with_a_little_more(options.time_budget));
+  Outcome<Plan, Infeasible> outcome =
+      problem.stages_per_device > 1 ? looped_plan(problem, options)
+      : method.method != nullptr    ? method.method(problem, options)
+                                    : split_plan(problem, options, method.name, method.split());
+  if (outcome) {
+    outcome->timed_out = deadline.timed_out();
+    return outcome;
+  }
+  Infeasible reason = outcome.reason();
+  reason.timed_out = deadline.timed_out();
+  return reason;
+}
+
+Outcome<Plan, Infeasible> solve_whole(const Problem& problem, const Options& options,
+                                      const Entry& method) {
+  if (!problem.training || problem.recompute != "auto") return solve_once(problem, options, method);
+  return solve_recompute(problem, options, [&](const Problem& posed, const Options& part) {
+    return solve_once(posed, part, method);
+  });
+}
+
+// The weights alone do not fit, whatever is done with the rest.
+bool is_proved_impossible(const Problem& problem) {
+  Problem by_memory = problem;
+  by_memory.objective = Objective::memory;
+  const double needed = best_lower_bound(by_memory).value;
+  const std::vector<Device>& devices = problem.cluster.devices;
+  return std::all_of(devices.begin(), devices.end(), [&](const Device& device) {
+    return device.memory_limited && needed > static_cast<double>(device.memory.count);
+  });
+}
+
 // A method that knows nothing of one stage per device may have given more.
 void check_unmixed(std::string_view method, const Plan& plan) {
   if (!has_mixed_stages(plan)) return;
@@ -225,29 +269,17 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
                             "there is nothing to plan",
                             problem.graph.name()));
   }
-  // Searches stop when their time is over; for all that comes with them there is a little more.
-  constexpr double kMoreOfIt = 0.2;
-  constexpr double kMoreAtLeast = 0.07;  // seconds
-  const double more = std::max(options.time_budget * kMoreOfIt, kMoreAtLeast);
-  const DeadlineScope deadline(options.time_budget + more);
-  const Solve once = [&](const Problem& posed, const Options& part) -> Outcome<Plan, Infeasible> {
-    if (posed.stages_per_device > 1) return looped_plan(posed, part);
-    return method.method != nullptr ? method.method(posed, part)
-                                    : split_plan(posed, part, method.name, method.split());
-  };
   check_looped(method, problem, options);
-  const Solve whole = [&](const Problem& posed, const Options& part) {
-    const bool chooses = posed.training && posed.recompute == "auto";
-    return chooses ? solve_recompute(posed, part, once) : once(posed, part);
-  };
-  Outcome<Plan, Infeasible> outcome = whole(problem, options);
-  if (!outcome && problem.training) outcome = advise(problem, options, whole, outcome.reason());
+  Outcome<Plan, Infeasible> outcome = solve_whole(problem, options, method);
   if (!outcome) {
     Infeasible reason = outcome.reason();
-    reason.timed_out = deadline.timed_out();
-    return reason;
+    if (is_proved_impossible(problem)) reason.caveat.clear();
+    if (!problem.training) return reason;
+    const Solve again = [&](const Problem& posed, const Options& part) {
+      return solve_whole(posed, part, method);
+    };
+    return advise(problem, options, again, std::move(reason));
   }
-  outcome->timed_out = deadline.timed_out();
   if (!options.mixed) check_unmixed(method.name, *outcome);
   if (!options.saturate_host) return outcome;
   return saturate_host(problem, std::move(*outcome));

@@ -27,7 +27,7 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   const SplitModel model =
       search.is_restricted() ? make_split_model(problem, ModelUse::search) : search.model();
   if (!is_enumerable(model)) {
-    return say_not_proved(std::move(best).answer("exact", bound(), search.truncated()));
+    return std::move(best).answer("exact", bound(), search.truncated());
   }
   EnumerateLimits limits;
   if (options.work_limit > 0) limits.work = options.work_limit;
@@ -37,7 +37,10 @@ Outcome<Plan, Infeasible> exact(const Problem& problem, const Options& options) 
   const bool all_seen = by_cuts && complete && best.plan().has_value();
   const LowerBound proved = all_seen ? tried_all(*best.plan()) : bound();
   auto outcome = std::move(best).answer("exact", proved, !complete);
-  return complete ? outcome : say_not_proved(std::move(outcome));
+  if (outcome || !complete) return outcome;
+  Infeasible reason = outcome.reason();
+  reason.caveat.clear();  // all splits were seen
+  return reason;
 }
 
 }  // namespace kerf::partition

@@ -217,7 +217,7 @@ Outcome<Plan, Infeasible> search_throughput(const Problem& problem, const Option
     const LowerBound bound = tried_all(*best.plan());
     return std::move(best).answer(method.name, bound, false);
   }
-  return say_not_proved(std::move(best).answer(method.name, search.busiest_bound(), cut_short));
+  return std::move(best).answer(method.name, search.busiest_bound(), cut_short);
 }
 
 Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options& options,
@@ -249,8 +249,8 @@ Outcome<Plan, Infeasible> search_objective(const Problem& problem, const Options
                         .clock = clock.left(),
                         .seed = problem.seed});
   if (method.wide) try_all(problem, search, options, clock, best, cut_short);
-  return say_not_proved(std::move(best).answer(
-      method.name, objective_bound(problem, search.busiest_bound()), cut_short));
+  return std::move(best).answer(method.name, objective_bound(problem, search.busiest_bound()),
+                                cut_short);
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ Outcome<Plan, Infeasible> split_plan(const Problem& problem, const Options& opti
                      .answer(std::string(name), search.busiest_bound(), search.truncated());
   const auto [minimise, imbalance] = options.method.balance;
   if (outcome && minimise == place::Minimise::edge_cut) note_imbalance(imbalance, *outcome);
-  return say_not_proved(std::move(outcome));
+  return outcome;
 }
 
 }  // namespace kerf::partition
