@@ -208,6 +208,19 @@ def test_advice_keeps_the_conditions_of_the_graph():
     assert kerf.plan(graph, DEVICES, limits, **{**words, "n_microbatches": 8}).training
 
 
+@pytest.mark.parametrize("method", ["chain", "auto", "multilevel"])
+def test_auto_is_never_worse_than_what_one_could_say(graph, method):
+    limit = 0.75 * max(device.predicted_bytes for device in train(graph).devices)
+    words = dict(max_memory=dict.fromkeys(DEVICES, int(limit)), method=method, time_budget=0.3)
+    found = train(graph, **words)
+    for recompute in ("none", "all", found.recomputed):
+        try:
+            other = train(graph, recompute=recompute, **words)
+        except kerf.InfeasibleError:
+            continue
+        assert found.busiest <= other.busiest * (1 + 1e-6), recompute
+
+
 def test_a_profile_without_backward_verifies_no_training(graph):
     plan = train(graph, recompute="none")
     with pytest.raises(ValueError, match="no backward times.*training=True"):

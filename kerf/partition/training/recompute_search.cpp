@@ -18,6 +18,7 @@
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/raise/finish.h"
 #include "kerf/partition/training/recompute_bound.h"
+#include "kerf/place/lower_bound.h"
 #include "kerf/plan/recompute.h"
 #include "kerf/simulate/make_plan.h"
 #include "kerf/simulate/memory.h"
@@ -30,6 +31,11 @@ std::vector<std::string> candidate_blocks(const Graph& graph) {
   const std::vector<std::string> layers = recomputed_by(graph, "all");
   blocks.insert(blocks.end(), layers.begin(), layers.end());
   return blocks;
+}
+
+std::string recompute_note(std::size_t chosen, std::size_t all) {
+  return fmt::format("{} of {} blocks {} computed again so that everything fits", chosen, all,
+                     chosen == 1 ? "is" : "are");
 }
 
 // By memory: bytes above its limit.
@@ -211,8 +217,8 @@ class Fitting {
     if (chosen.empty()) return plan;
     const double time = time_of(chosen);
     plan.notes.push_back(fmt::format(
-        "{} of {} blocks are computed again so that everything fits: {} per micro-batch, {}",
-        chosen.size(), figures_->num_blocks(), to_string(Nanoseconds{time}),
+        "{}: {} per micro-batch, {}", recompute_note(chosen.size(), figures_->num_blocks()),
+        to_string(Nanoseconds{time}),
         proved_ || is_least(time)
             ? "the least with this split"
             : fmt::format("at least {} with this split", to_string(Nanoseconds{least_time_}))));
@@ -382,6 +388,119 @@ bool is_limited(const Problem& problem) {
                      [](const Device& device) { return device.memory_limited; });
 }
 
+Problem with_recomputed(Problem problem, std::vector<std::string> names) {
+  set_recomputed(problem, std::move(names));
+  return problem;
+}
+
+// The best of several plans, each made with other blocks computed again.
+class AutoRecompute {
+ public:
+  AutoRecompute(const Problem& problem, const Options& options, const Solve& solve)
+      : problem_(problem), options_(options), solve_(solve), bound_(best_lower_bound(problem)) {}
+
+  Outcome<Plan, Infeasible> run() {
+    offer(solve_(problem_, options_));  // nothing computed again
+    if (!is_met()) fit_fastest();
+    if (!is_met()) offer_all();
+    if (best_ && !is_met() && !is_planned(best_->recomputed)) {
+      offer(solve_(with_recomputed(problem_, best_->recomputed), options_));
+    }
+    if (!best_) {
+      closest_->caveat = Infeasible().caveat;  // not every set of blocks was tried
+      return *std::move(closest_);
+    }
+    check_bound(bound_, best_->objective_value());
+    best_->lower_bound = bound_;
+    best_->truncated = best_->truncated && !is_met();
+    note_recomputed();
+    return *std::move(best_);
+  }
+
+ private:
+  // Nothing that would be computed again makes it better.
+  bool is_met() const {
+    return best_ && is_allowed(*best_) &&
+           best_->objective_value() <= bound_.value * (1 + kRounding);
+  }
+  bool is_allowed(const Plan& plan) const { return options_.mixed || !has_mixed_stages(plan); }
+
+  bool is_better(const Plan& a, const Plan& b) const {
+    if (is_allowed(a) != is_allowed(b)) return is_allowed(a);
+    const double value = a.objective_value();
+    const double other = b.objective_value();
+    if (value < other * (1 - kRounding)) return true;
+    return value <= other * (1 + kRounding) && a.step_time.count < b.step_time.count;
+  }
+
+  void offer(const Outcome<Plan, Infeasible>& outcome) {
+    if (!outcome) return keep_closest(closest_, outcome.reason());
+    if (!best_ || is_better(*outcome, *best_)) best_ = *outcome;
+  }
+
+  // The same split with as few blocks as it takes.
+  void offer_fitted(const Plan& split) {
+    const DeadlineScope deadline(options_.time_budget * kLesserShare);
+    Outcome<Plan, Infeasible> fitted = fit_by_recompute(problem_, split);
+    if (fitted) {
+      fitted->truncated = split.truncated;
+      fitted->timed_out = split.timed_out || deadline.timed_out();
+    }
+    offer(fitted);
+  }
+
+  void fit_fastest() {
+    Options part = options_;
+    part.time_budget *= kLesserShare;
+    const Outcome<Plan, Infeasible> fastest = solve_(without_limits(problem_), part);
+    if (!fastest) return;
+    // Whatever is computed again takes time: no plan is faster than all without limits are.
+    if (problem_.objective == Objective::throughput && bound_.value < fastest->lower_bound.value) {
+      bound_ = fastest->lower_bound;
+    }
+    offer_fitted(*fastest);
+  }
+
+  // Everything, and all that can be computed again: where the model has regions of its own, more
+  // than everything. Less what can be kept after all.
+  void offer_all() {
+    for (const std::vector<std::string>& names :
+         {recomputed_by(problem_.graph, "all"), candidate_blocks(problem_.graph)}) {
+      if (is_planned(names)) continue;
+      planned_.push_back(names);
+      const Outcome<Plan, Infeasible> most = solve_(with_recomputed(problem_, names), options_);
+      offer(most);
+      if (most) offer_fitted(*most);
+    }
+  }
+
+  // A split that was made for its blocks has not said so.
+  void note_recomputed() {
+    if (best_->recomputed.empty()) return;
+    const std::string note =
+        recompute_note(best_->recomputed.size(), candidate_blocks(problem_.graph).size());
+    for (const std::string& said : best_->notes) {
+      if (said.starts_with(note)) return;
+    }
+    best_->notes.push_back(note);
+  }
+
+  bool is_planned(const std::vector<std::string>& names) const {
+    return std::find(planned_.begin(), planned_.end(), names) != planned_.end();
+  }
+
+  static constexpr double kRounding = 1e-9;
+  static constexpr double kLesserShare = 1.0 / 3;  // of the budget, for what promises nothing
+
+  const Problem& problem_;
+  const Options& options_;
+  const Solve& solve_;
+  LowerBound bound_;
+  std::vector<std::vector<std::string>> planned_ = {{}};  // sets with a plan by `solve_`
+  std::optional<Plan> best_;
+  std::optional<Infeasible> closest_;
+};
+
 }  // namespace
 
 Outcome<Plan, Infeasible> fit_by_recompute(const Problem& problem, const Plan& plan) {
@@ -391,45 +510,7 @@ Outcome<Plan, Infeasible> fit_by_recompute(const Problem& problem, const Plan& p
 Outcome<Plan, Infeasible> solve_recompute(const Problem& problem, const Options& options,
                                           const Solve& solve) {
   if (!is_limited(problem)) return solve(problem, options);
-  Options part = options;
-  part.time_budget = options.time_budget / 3;
-  const LowerBound bound = best_lower_bound(problem);
-  std::optional<Plan> best;
-  std::optional<Infeasible> closest;
-  const auto offer = [&](const Outcome<Plan, Infeasible>& outcome) {
-    if (!outcome) return keep_closest(closest, outcome.reason());
-    if (!best || outcome->objective_value() < best->objective_value()) best = *outcome;
-  };
-  const Problem free = without_limits(problem);
-  const Outcome<Plan, Infeasible> fastest = solve(free, part);
-  if (fastest) {
-    Outcome<Plan, Infeasible> fitted = fit_by_recompute(problem, *fastest);
-    const bool nothing_again = fitted && fitted->recomputed.empty();
-    if (fitted) {
-      fitted->truncated = fastest->truncated;
-      fitted->timed_out = fastest->timed_out;
-    }
-    offer(fitted);
-    if (nothing_again) {
-      best->lower_bound = bound;
-      return *std::move(best);
-    }
-  }
-  offer(solve(problem, part));
-  Problem all = problem;
-  set_recomputed(all, candidate_blocks(problem.graph));
-  const Outcome<Plan, Infeasible> most = solve(all, part);
-  if (most) {
-    Outcome<Plan, Infeasible> fitted = fit_by_recompute(problem, *most);
-    if (fitted) fitted->truncated = most->truncated;
-    offer(fitted ? fitted : most);
-  } else {
-    offer(most);
-  }
-  if (!best) return *std::move(closest);
-  best->lower_bound = bound;
-  best->truncated = best->truncated && best->gap() > 1e-9;
-  return *std::move(best);
+  return AutoRecompute(problem, options, solve).run();
 }
 
 }  // namespace kerf::partition

@@ -14,10 +14,12 @@ namespace kerf::partition {
 using Solve = std::function<Outcome<Plan, Infeasible>(const Problem&, const Options&)>;
 
 // A problem with recompute "auto", `solve` being the method. Without limits to memory nothing is
-// computed again, and the split is the fastest: when it fits, it is the answer. Otherwise the best
-// of three plans: a split that fits without; the fastest split with as few blocks computed again as
-// it takes; and the split for everything computed again, less what can be kept after all.
-// Each gets its share of the time.
+// computed again. Otherwise the best of several plans: a split that fits without; the fastest split
+// with as few blocks computed again as it takes; the split for everything computed again, as it is
+// and less what can be kept after all; and the split for the blocks that the best of these has. So
+// it is never worse than `solve` is for "none", for "all", or for the blocks that it chose. For
+// that each of these has the whole time budget, the fastest split and what to keep a third: three
+// and a half budgets where a budget is used up, and less where the bound is met.
 Outcome<Plan, Infeasible> solve_recompute(const Problem& problem, const Options& options,
                                           const Solve& solve);
 
