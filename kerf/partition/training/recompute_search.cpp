@@ -333,7 +333,14 @@ class Fitting {
     }
   }
 
-  // Drops blocks that are not needed after all, and takes cheaper ones in place of others.
+  static Chosen with(Chosen chosen, std::size_t block) {
+    chosen.insert(std::upper_bound(chosen.begin(), chosen.end(), block), block);
+    return chosen;
+  }
+
+  // Drops blocks that are not needed after all, and takes cheaper ones in place of one or two
+  // others. (Memories are covered side by side, and a block that a border cuts is in two of them:
+  // what one tries may spoil what would do for the other.)
   void improve(Chosen& chosen) {
     double time = time_of(chosen);
     const auto accept = [&](Chosen other) {
@@ -358,13 +365,26 @@ class Fitting {
         for (const std::size_t other : useful_) {
           if (is_least(time) || is_out_of_time()) return;
           if (std::binary_search(chosen.begin(), chosen.end(), other)) continue;
-          Chosen swapped = without(b);
-          swapped.insert(std::upper_bound(swapped.begin(), swapped.end(), other), other);
-          if (!accept(std::move(swapped))) continue;
+          if (!accept(with(without(b), other))) continue;
           gained = true;
           break;
         }
       }
+      const auto swap_two = [&] {
+        for (const std::size_t a : chosen) {
+          for (const std::size_t b : chosen) {
+            for (const std::size_t other : useful_) {
+              if (is_least(time) || is_out_of_time()) return false;
+              if (a >= b || std::binary_search(chosen.begin(), chosen.end(), other)) continue;
+              Chosen fewer = without(a);
+              std::erase(fewer, b);
+              if (accept(with(std::move(fewer), other))) return true;
+            }
+          }
+        }
+        return false;
+      };
+      gained = gained || swap_two();
     }
   }
 
