@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opaque blocks in a running pipeline: side by side, inside each other, failing, drawing."""
 
+import subprocess
+import sys
 import threading
 import traceback
 
@@ -238,3 +240,33 @@ def test_blocks_draw_the_same_numbers_wherever_the_model_is_cut():
         found.append(pipe(x))
         assert not torch.equal(pipe(x), found[0])
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+TRACED = """
+import sys, torch, kerf
+from torch import nn
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x + 1 if float(x.sum()) < 1e9 else x
+
+model = nn.Sequential(nn.Linear(4, 4), Branches()).eval()
+x = torch.randn(2, 4)
+pipe = kerf.Pipeline(model, kerf.plan(kerf.trace(model, (x,)), ["cpu:0"]))
+pipe(x)
+
+def step():
+    return 1
+
+sys.settrace(lambda *_: None)  # a debugger, or a measure of coverage
+print("traced", sum(step() for _ in range(100)))
+"""
+
+
+# The interpreter was left looking for an exception that had been taken back, and CPython 3.11 does
+# not go on tracing then.
+def test_a_program_may_be_traced_after_a_block_ran():
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "traced 100", done.stderr[-2000:]

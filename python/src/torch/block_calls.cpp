@@ -53,24 +53,41 @@ class BlockThreads {
       threads_.ids_.push_back(PyThread_get_thread_ident());
     }
     ~Inside() {
+      const unsigned long id = PyThread_get_thread_ident();
       auto& ids = threads_.ids_;
-      ids.erase(std::find(ids.begin(), ids.end(), PyThread_get_thread_ident()));
-      // An interrupt that came too late must not end the next block of this thread.
-      PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), nullptr);
+      ids.erase(std::find(ids.begin(), ids.end(), id));
+      if (std::erase(threads_.interrupted_, id) > 0) drop_late_interrupt();
     }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
 
    private:
+    // An interrupt that came too late must not end the next block of this thread. It is raised in
+    // code that does nothing: taking it back (PyThreadState_SetAsyncExc with null) leaves the
+    // interpreter looking for it for ever, and a program that is traced, by a debugger, hangs.
+    static void drop_late_interrupt() {
+      PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+      PyErr_Fetch(&type, &value, &traceback);  // what the block raised, on its way out
+      const py::dict nothing;
+      PyObject* const result = PyRun_String("None", Py_eval_input, nothing.ptr(), nothing.ptr());
+      Py_XDECREF(result);
+      PyErr_Clear();
+      PyErr_Restore(type, value, traceback);
+    }
+
     BlockThreads& threads_;
   };
 
-  void interrupt() const {
-    for (const unsigned long id : ids_) PyThreadState_SetAsyncExc(id, PyExc_KeyboardInterrupt);
+  void interrupt() {
+    for (const unsigned long id : ids_) {
+      PyThreadState_SetAsyncExc(id, PyExc_KeyboardInterrupt);
+      interrupted_.push_back(id);
+    }
   }
 
  private:
   std::vector<unsigned long> ids_;
+  std::vector<unsigned long> interrupted_;  // those inside that were told to end
 };
 
 namespace {
