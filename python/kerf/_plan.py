@@ -234,8 +234,9 @@ def plan(
       must have been traced in training mode.
     - ``schedule``: a name of ``kerf.schedules()``, or torch's, such as ``"1F1B"``.
     - ``recompute``: for training, what runs forward again instead of being kept: ``"auto"`` (as
-      little as fits), ``"none"``, ``"all"`` (every layer), ``"as_traced"`` (the model's own
-      checkpoints), or a list of modules.
+      little as fits), ``"none"``, ``"all"`` (every layer: modules with a number in their path, such
+      as ``h.0``, or those at the top where there are none), ``"as_traced"`` (the model's own
+      checkpoints), or a list of modules. A layer of one operator keeps no less when it runs again.
     - ``stages_per_device``: with more than 1, that many stages per device, looped.
 
     Raises InfeasibleError if nothing fits in memory, ValueError for invalid arguments.
