@@ -62,7 +62,7 @@ class Collector {
         kept_again(graph_.num_nodes()),
         made_again(graph_.num_nodes()),
         waiting(graph_.num_nodes()),
-        made(graph_.num_nodes()) {
+        making(graph_.num_nodes()) {
     for (const GraphOutput& output : graph_.outputs()) {
       for_each_value(output.leaf, [&](ValueId id) { is_result_[id.index()] = true; });
     }
@@ -102,7 +102,7 @@ class Collector {
   // Of nodes with weights, where their gradients are apart: what the backward was given, and what
   // making those gradients takes.
   std::vector<std::int64_t> waiting;
-  std::vector<std::int64_t> made;
+  std::vector<std::int64_t> making;
 
  private:
   std::int64_t storage_bytes(std::size_t s) const {
@@ -255,7 +255,7 @@ class Collector {
     for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
       const std::int64_t weights = trained_weights(NodeId{n});
       if (weights == 0) continue;
-      made[n] = weights + problem_.profile.node(NodeId{n}).backward_workspace.count;
+      making[n] = weights + problem_.profile.node(NodeId{n}).backward_workspace.count;
       for (const ValueId id : graph_.node(NodeId{n}).outputs) {
         if (!id.valid() || graph_.value(id).scalar || !graph_.value(id).requires_grad) continue;
         waiting[n] += graph_.value(id).bytes(batch_).count;
@@ -472,7 +472,7 @@ TrainingTable::TrainingTable(const Problem& problem, const Intervals& intervals,
     std::int64_t most = 0;
     std::size_t first = positions_[last];
     for_each(true, [&](TrainingFigures& figures, std::size_t i, std::int64_t peak) {
-      while (first > i) most = std::max(most, nodes.made[--first]);
+      while (first > i) most = std::max(most, nodes.making[--first]);
       figures.weights = figures.grad_out == 0 ? figures.backward : most;
       if (figures.grad_out == 0) figures.waiting = figures.grad_in;
       if (figures.grad_out != 0) figures.backward = peak;
