@@ -382,7 +382,9 @@ def test_weights_of_a_models_own_loss_are_a_function_of_its_labels():
     expected = gradients(model)
     model.zero_grad()
     with pipeline(model, (x, y)) as pipe:
-        with pytest.raises(ValueError, match=r"a function of its targets, weight=lambda y: \(y != -100\)"):
+        with pytest.raises(
+            ValueError, match=r"a function of its targets, weight=lambda y: \(y != -100\)"
+        ):
             pipe.train_step(x, y)
         found = pipe.train_step(x, y, weight=weight)
         assert torch.equal(torch.cat(seen), y) and len(seen) == 4
