@@ -18,6 +18,7 @@
 #include "kerf/profile/optimizer.h"
 #include "kerf/simulate/memory.h"
 #include "kerf/simulate/step.h"
+#include "kerf/simulate/training_footprint.h"
 
 namespace kerf {
 namespace {
@@ -158,10 +159,7 @@ void fill_backward(const Problem& problem, Stage& stage, double speed) {
 // What runs again or as Python makes all its gradients at once; a stage that sends none to others
 // has nothing to make before those of its weights.
 void settle_weight_gradients(const Problem& problem, Plan& plan) {
-  std::vector<bool> sends(plan.num_stages());
-  for (const Cut& cut : plan.cuts) {
-    for (const StageId user : cut.gradients) sends[user.index()] = true;
-  }
+  const std::vector<bool> sends = gradient_senders(plan);
   for (std::size_t s = 0; s < plan.num_stages(); ++s) {
     Stage& stage = plan.stages[s];
     const bool whole = std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](NodeId node) {

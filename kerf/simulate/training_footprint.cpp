@@ -117,10 +117,7 @@ class TrainingWalk {
   }
 
   void find_senders() {
-    sends_.resize(plan_.num_stages());
-    for (const Cut& cut : plan_.cuts) {
-      for (const StageId user : cut.gradients) sends_[user.index()] = true;
-    }
+    sends_ = gradient_senders(plan_);
     loss_ = loss_memory(graph_, plan_.micro_batch);
   }
 
@@ -329,6 +326,14 @@ class TrainingWalk {
 };
 
 }  // namespace
+
+std::vector<bool> gradient_senders(const Plan& plan) {
+  std::vector<bool> sends(plan.num_stages());
+  for (const Cut& cut : plan.cuts) {
+    for (const StageId user : cut.gradients) sends[user.index()] = true;
+  }
+  return sends;
+}
 
 TrainingFootprints training_footprints(const Graph& graph, const Plan& plan,
                                        const Profile& profile) {

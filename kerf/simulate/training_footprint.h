@@ -35,4 +35,7 @@ struct TrainingFootprints {
 TrainingFootprints training_footprints(const Graph& graph, const Plan& plan,
                                        const Profile& profile);
 
+// By stage: does it send a gradient to another?
+std::vector<bool> gradient_senders(const Plan& plan);
+
 }  // namespace kerf
