@@ -11,20 +11,26 @@
 namespace kerf {
 namespace {
 
-// PyTorch brings an OpenMP runtime of its own, another than the system's: the setting must go to
-// that one, so it is looked up among the libraries PyTorch itself has loaded.
-using SetThreads = void (*)(int);
-
-SetThreads find_in_pytorch(const char* symbol) {
+// PyTorch brings an OpenMP runtime of its own, another than the system's, and an MKL inside it: the
+// settings must go to those, so they are looked up among the libraries PyTorch itself has loaded.
+template <class Function>
+Function find_in_pytorch(const char* symbol) {
   void* library = ::dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-  return library == nullptr ? nullptr : reinterpret_cast<SetThreads>(::dlsym(library, symbol));
+  return library == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library, symbol));
 }
 
-// OpenMP keeps the number of threads of the next team per calling thread.
+using SetThreads = void (*)(int);
+using SetOwnThreads = int (*)(int);  // MKL's; the name in lower case is Fortran's, by reference
+
+// OpenMP keeps the number of threads of the next team per calling thread. MKL does too once
+// PyTorch has told it one, which it does in a thread's first setting after torch.set_num_threads:
+// a product would then be shared by that many threads, all of them on this thread's cores.
 void set_own_team_size(int count) {
-  static const SetThreads set_openmp = find_in_pytorch("omp_set_num_threads");
-  at::init_num_threads();  // PyTorch's own lazy setting for this thread, before ours
+  static const auto set_openmp = find_in_pytorch<SetThreads>("omp_set_num_threads");
+  static const auto set_mkl = find_in_pytorch<SetOwnThreads>("MKL_Set_Num_Threads_Local");
+  at::get_num_threads();  // makes PyTorch's own first setting for this thread, before ours
   if (set_openmp != nullptr) set_openmp(count);
+  if (set_mkl != nullptr) set_mkl(count);
 }
 
 }  // namespace

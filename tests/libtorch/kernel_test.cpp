@@ -4,6 +4,7 @@
 // The executor without Python: graphs as text, tensors from C++.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "kerf/base/error.h"
@@ -171,6 +172,27 @@ TEST(AWorker, OwnsItsCoresAndLeavesTheCallersThreadsAlone) {
   });
   worker.join();
   EXPECT_EQ(at::get_num_threads(), before);
+}
+
+// Threads that PyTorch has not seen take the user's number at their first parallel loop, and tell
+// it to MKL as well: a team of two on one core takes twice as long as one thread.
+TEST(AWorker, KeepsToItsCoresWhateverTheUserHasSet) {
+  using GetThreads = int (*)();
+  void* const library = ::dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+  const auto mkl_threads = reinterpret_cast<GetThreads>(::dlsym(library, "MKL_Get_Max_Threads"));
+  const int before = at::get_num_threads();
+  at::set_num_threads(before + 1);
+  std::thread worker([&] {
+    own_cores({process_cores().front()});
+    int parts = 0;
+    at::parallel_for(0, 1 << 20, 1, [&](std::int64_t, std::int64_t) { ++parts; });
+    EXPECT_EQ(parts, 1);
+    EXPECT_EQ(at::get_num_threads(), 1);
+    if (mkl_threads != nullptr) EXPECT_EQ(mkl_threads(), 1);
+  });
+  worker.join();
+  EXPECT_EQ(at::get_num_threads(), before + 1);
+  at::set_num_threads(before);
 }
 
 TEST(Weights, OfAnotherShapeAreRefusedByName) {
