@@ -7,6 +7,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -46,6 +47,30 @@ class PythonBlockError : public BlockError {
 
 class BlockThreads {
  public:
+  BlockThreads() = default;
+  // After the threads of the pipeline have ended.
+  ~BlockThreads() {
+    // A forked process, or an interpreter that is ending, has dropped the states already.
+    if (states_.empty() || getpid() != made_in_ || _Py_IsFinalizing()) return;
+    const py::gil_scoped_acquire lock;
+    for (PyThreadState* const state : states_) {
+      PyThreadState_Clear(state);
+      PyThreadState_Delete(state);
+    }
+  }
+  BlockThreads(const BlockThreads&) = delete;
+  BlockThreads& operator=(const BlockThreads&) = delete;
+
+  // A thread that Python does not know gets a state when it takes the lock and loses it with the
+  // lock; the memory behind it is mapped and unmapped, which interrupts every other core. It keeps
+  // its state from here on. `lock` is the one the calling thread holds.
+  void keep_state(py::gil_scoped_acquire& lock) {
+    PyThreadState* const state = PyThreadState_Get();
+    if (state->gilstate_counter != 1) return;  // an older one than the lock
+    lock.inc_ref();
+    states_.push_back(state);
+  }
+
   // The calling thread is inside a block while it lives.
   class Inside {
    public:
@@ -88,6 +113,8 @@ class BlockThreads {
  private:
   std::vector<unsigned long> ids_;
   std::vector<unsigned long> interrupted_;  // those inside that were told to end
+  std::vector<PyThreadState*> states_;      // kept for threads that Python did not start
+  pid_t made_in_ = getpid();
 };
 
 namespace {
@@ -104,7 +131,8 @@ std::shared_ptr<py::object> hold(py::object callable) {
 OpaqueCall to_opaque_call(py::object callable, std::shared_ptr<BlockThreads> threads) {
   const std::shared_ptr<py::object> held = hold(std::move(callable));
   return [held, threads](const std::vector<at::Tensor>& inputs, std::int64_t batch) {
-    const py::gil_scoped_acquire lock;
+    py::gil_scoped_acquire lock;
+    threads->keep_state(lock);
     const BlockThreads::Inside inside(*threads);
     try {
       return (*held)(inputs, batch).cast<std::vector<at::Tensor>>();
@@ -140,7 +168,8 @@ LossCall BlockCalls::loss_call(py::object callable) const {
   const std::shared_ptr<py::object> held = hold(std::move(callable));
   return [held, threads = threads_](const std::vector<c10::IValue>& results, std::size_t microbatch,
                                     std::int64_t batch) {
-    const py::gil_scoped_acquire lock;
+    py::gil_scoped_acquire lock;
+    threads->keep_state(lock);
     const BlockThreads::Inside inside(*threads);
     try {
       py::list given;

@@ -24,15 +24,18 @@ namespace py = pybind11;
 namespace kerf::bindings {
 namespace {
 
-// A pipeline, and the blocks that its threads may be inside of.
-struct PythonPipeline : TorchPipeline {
+struct PipelineBlocks {
+  BlockCalls blocks;
+};
+
+// A pipeline, and the blocks that its threads may be inside of, which end after the threads.
+struct PythonPipeline : PipelineBlocks, TorchPipeline {
   PythonPipeline(const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,
                  BlockCalls block_calls, std::map<std::string, std::string> reduce,
                  bool device_graphs)
-      : TorchPipeline(graph, plan, std::move(weights), block_calls.calls, std::move(reduce),
-                      device_graphs),
-        blocks(std::move(block_calls)) {}
-  BlockCalls blocks;
+      : PipelineBlocks{std::move(block_calls)},
+        TorchPipeline(graph, plan, std::move(weights), blocks.calls, std::move(reduce),
+                      device_graphs) {}
 };
 
 // A turn as a context manager: Python code that runs pipelines meanwhile, and must be alone in
