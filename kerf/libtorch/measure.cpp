@@ -13,6 +13,7 @@
 
 #include "kerf/base/interrupt.h"
 #include "kerf/graph/train_mode.h"
+#include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/measure_steps.h"
 #include "kerf/libtorch/neighbours.h"
 #include "kerf/libtorch/torch_backend.h"
@@ -210,6 +211,7 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
                 std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                 std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options) {
   if (options.training) check_train_mode(graph, "libtorch.measure");
+  const KeptMemory kept_memory;  // as in a pipeline that runs
   Profile profile = sizes_alone(graph, cluster.device(device).kind, batch, options.training);
   std::vector<DeviceId> beside = neighbours_of(cluster, device);
   if (!beside.empty() && has_blocks(graph)) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kerf/libtorch/input_memory.h"
+#include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/torch_backend.h"
 #include "kerf/libtorch/training_step.h"
 #include "kerf/plan/timeline.h"
@@ -131,6 +132,7 @@ class TorchPipeline {
   InputMemory make_input_memory() const;
   void check_memory(const std::vector<at::Tensor>& inputs, const TorchRun& run);
 
+  KeptMemory kept_memory_;
   Graph graph_;
   std::map<std::string, std::string> reduce_;
   std::vector<BatchDim> input_dims_;
