@@ -271,6 +271,11 @@ class Block:
         return found.tensors
 
 
+def paths_of(graph):
+    """Of the modules that run as blocks."""
+    return {node["kwargs"]["module"] for node in graph.nodes if node["op"] == "opaque"}
+
+
 def _as_observed(output, said):
     """Of several results some may have no gradient: indices, or what the block detaches."""
     return output.detach() if output.requires_grad and not said.requires_grad else output

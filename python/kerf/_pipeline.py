@@ -20,7 +20,7 @@ from kerf import (
     _train,
 )
 from kerf._arguments import checked
-from kerf._call import Result, Signature
+from kerf._call import Result, Signature, module_finder
 from kerf._errors import warn
 from kerf._restore import attributes_restored, buffers_restored, numbers_restored
 from kerf._separate import batch_of, refuse_ignored, separate_samples
@@ -106,6 +106,7 @@ class Pipeline:
         self._weights = Weights(model, self._signature, graph)
         self._pure = graph.is_pure and self._separate is None
         self._losses = {}  # by how a loss was asked for
+        self._find, self._blocks = module_finder(model), _opaque.paths_of(graph)
         self._steps = _torch.Turns()
         self._factors = _targets.rows_per_sample(graph) if plan.training else set()
         _torch.check_devices(plan.cluster)  # before anything is moved
@@ -278,6 +279,7 @@ class Pipeline:
         call = asked.call(loss_fn, self._result, self._model, given, targets, undo)
         with _torch.Turn(self._steps):  # what is put back is not what another step has added
             try:
+                undo.keep_modules(self._find(path) for path in self._blocks)
                 _train.keep_for_inputs(undo, inputs, self._weights.tensors(), self.graph)
                 value, gradients, timeline = runner.train(
                     inputs, count, call, reduction, weights, bool(self.record)

@@ -100,21 +100,34 @@ def _holds_same(a, b):
     return [id(item) for item in items[0]] == [id(item) for item in items[1]]
 
 
+class KeptAttributes:
+    """Attributes of the modules, and of objects that they hold, with the numbers in all tensors
+    among them."""
+
+    def __init__(self, model):
+        self._before = [Attributes(holder) for holder in _holders(model)]
+        weights = weight_ids(model)
+        values = (value for attributes in self._before for value in attributes.now().values())
+        held = (item for value in values for item in _walk(value) if id(item) not in weights)
+        self._numbers = KeptNumbers(item for item in held if isinstance(item, torch.Tensor))
+
+    def put_back(self, which=Attributes.names):
+        """Those that ``which(attributes)`` names, and all numbers."""
+        self._numbers.put_back()
+        for attributes in self._before:
+            for name in which(attributes):
+                attributes.put_back(name)
+
+
 @contextlib.contextmanager
 def attributes_restored(model, which=Attributes.names):
     """Puts attributes of the modules, and of objects that they hold, back at the end: those that
     ``which(attributes)`` names, and the numbers in all tensors among them."""
-    before = [Attributes(holder) for holder in _holders(model)]
-    weights = weight_ids(model)
-    values = (value for attributes in before for value in attributes.now().values())
-    held = (item for value in values for item in _walk(value) if id(item) not in weights)
+    kept = KeptAttributes(model)
     try:
-        with numbers_restored([item for item in held if isinstance(item, torch.Tensor)]):
-            yield
+        yield
     finally:
-        for attributes in before:
-            for name in which(attributes):
-                attributes.put_back(name)
+        kept.put_back(which)
 
 
 @contextlib.contextmanager
@@ -132,36 +145,59 @@ def contents_restored(model):
                     attributes.put_back(name)
 
 
-@contextlib.contextmanager
-def buffers_restored(model):
-    """Puts the buffers of the modules back at the end: which they are, and their numbers."""
-    mappings = [module._buffers for module in model.modules()]
-    before = [(own, dict(own)) for own in mappings if isinstance(own, dict)]  # not TorchScript's
-    try:
-        with numbers_restored(model.buffers()):
-            yield
-    finally:
-        for own, buffers in before:
+class KeptBuffers:
+    """The buffers of the modules: which they are, and their numbers."""
+
+    def __init__(self, model):
+        mappings = [module._buffers for module in model.modules()]
+        # Not TorchScript's.
+        self._before = [(own, dict(own)) for own in mappings if isinstance(own, dict)]
+        self._numbers = KeptNumbers(model.buffers())
+
+    def put_back(self):
+        self._numbers.put_back()
+        for own, buffers in self._before:
             if not _holds_same(own, buffers):
                 own.clear()
                 own.update(buffers)
 
 
 @contextlib.contextmanager
-def numbers_restored(tensors):
-    """Puts the numbers in these tensors back at the end, and their gradients' history; those that
-    were not written stay alone."""
-    saved = {id(t): (t, t.detach().clone(), t.grad_fn) for t in tensors}
+def buffers_restored(model):
+    """Puts the buffers of the modules back at the end: which they are, and their numbers."""
+    kept = KeptBuffers(model)
     try:
         yield
     finally:
-        for tensor, value, grad_fn in saved.values():
+        kept.put_back()
+
+
+class KeptNumbers:
+    """The numbers in these tensors, and whether they have a history for gradients."""
+
+    def __init__(self, tensors):
+        self._saved = {id(t): (t, t.detach().clone(), t.grad_fn) for t in tensors}
+
+    def put_back(self):
+        """Those that were not written stay alone."""
+        for tensor, value, grad_fn in self._saved.values():
             if not _is_same(tensor, value):
                 with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                     tensor.copy_(value)
             if tensor.grad_fn is not None and grad_fn is None:  # of what was written into it
                 with contextlib.suppress(RuntimeError):  # views keep theirs
                     tensor.detach_()
+
+
+@contextlib.contextmanager
+def numbers_restored(tensors):
+    """Puts the numbers in these tensors back at the end, and their gradients' history; those that
+    were not written stay alone."""
+    kept = KeptNumbers(tensors)
+    try:
+        yield
+    finally:
+        kept.put_back()
 
 
 def _is_same(tensor, value):

@@ -4,11 +4,11 @@
 
 import torch
 
-from kerf import _core
+from kerf import _core, _torch
 from kerf._arguments import shown
 from kerf._backward import global_backward_hooks, hook_name
 from kerf._errors import warn
-from kerf._opaque import covers
+from kerf._opaque import covers, paths_of
 from kerf._separate import batch_of, refuse_ignored
 from kerf._targets import weights_of
 from kerf._undo import learning_leaves, nodes_of
@@ -166,18 +166,22 @@ def refuse_hooks(graph, weights, model):
                 "which a pipeline would not call; expected none; remove it, and do its work after "
                 "train_step"
             )
+    number = _torch.gradient_hook(weights)
+    if number is not None:
+        name = graph.weights[number]["names"][0]
+        raise ValueError(
+            f"[kerf.train_step] parameter '{name}' has a hook on the node that adds to its "
+            "gradient, as DistributedDataParallel sets them, which a pipeline would not call; "
+            "expected none; give Kerf the model without it, and do its work after train_step"
+        )
     for path, module in model.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
-            if not covers(_block_paths(graph), path):
+            if not covers(paths_of(graph), path):
                 raise ValueError(
                     f"[kerf.train_step] module '{path}' has a backward hook that it did not have "
                     "when it was traced; expected none, since a pipeline would not call it; remove "
                     "it, or trace the model again"
                 )
-
-
-def _block_paths(graph):
-    return {n["kwargs"]["module"] for n in graph.nodes if n["op"] == "opaque"}
 
 
 def micro_batches(plan, inputs, dims):

@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
 """What a training step puts back when it fails, beyond what C++ does: gradients that autograd adds
-while a step runs or after it, in the loss and in what made the inputs."""
+while a step runs or after it, in the loss and in what made the inputs; what blocks that run as
+Python have changed of themselves."""
 
 import torch
+
+from kerf._restore import KeptAttributes, KeptBuffers
 
 _ACCUMULATES = "torch::autograd::AccumulateGrad"
 
@@ -14,6 +17,12 @@ class Undo:
     def __init__(self):
         self._gradients = {}  # id of a tensor -> (it, its gradient, the gradient's numbers)
         self._numbers = []
+        self._modules = []
+
+    def keep_modules(self, modules):
+        """Their buffers, which a module may replace, and other attributes."""
+        for module in modules:
+            self._modules += [KeptBuffers(module), KeptAttributes(module)]
 
     def keep_gradients(self, tensors):
         """Those of tensors that it has not yet."""
@@ -34,6 +43,8 @@ class Undo:
                 tensor.grad = gradient
             for tensor, copy in self._numbers:
                 tensor.detach().copy_(copy)
+        for kept in self._modules:
+            kept.put_back()
 
 
 def nodes_of(tensors):

@@ -301,3 +301,60 @@ def test_a_step_takes_no_more_than_planned(schedule):
         for device in pipe.plan.devices:
             measured = pipe.timeline.peak(device.name)
             assert measured <= device.predicted_bytes <= 1.25 * measured
+
+
+def test_a_block_that_replaces_a_buffer_is_put_back_after_a_failing_step():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = torch.nn.Linear(4, 4)
+            self.register_buffer("calls", torch.zeros(()))
+            self.register_buffer("sums", torch.zeros(4))
+            self.seen = []
+            self.last = 0
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            self.sums.add_(x.detach().sum(0))
+            self.seen.append(len(x))
+            self.last += 1
+            return self.lin(x)
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), Counter(), torch.nn.Linear(4, 3)).train()
+    x = torch.randn(6, 4)
+    graph = kerf.trace(model, (x,), basic_blocks=[Counter])
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], training=True)
+    with kerf.Pipeline(model, plan) as pipe:
+        pipe.train_step(x, loss_fn=lambda y, _: y.square().mean())
+        counter = model[1]
+        held, numbers = counter.calls, buffers(model)
+        seen, last, kept = list(counter.seen), counter.last, gradients(model)
+
+        def failing(y, _):
+            assert counter.last == last + 1
+            raise RuntimeError("on purpose")
+
+        with pytest.raises(RuntimeError, match="on purpose"):
+            pipe.train_step(x, loss_fn=failing)
+        assert counter.calls is held
+        assert_same(buffers(model), numbers)
+        assert_same(gradients(model), kept)
+        assert (counter.seen, counter.last) == (seen, last)
+        pipe.train_step(x, loss_fn=lambda y, _: y.square().mean())
+        assert counter.last == last + 1
+
+
+def test_a_hook_on_the_node_that_adds_to_a_gradient_is_refused_by_name():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)).train()
+    x = torch.randn(6, 4)
+    plan = kerf.plan(kerf.trace(model, (x,)), ["cpu:0", "cpu:1"], training=True)
+    weight = model[1].weight
+    node = weight.expand_as(weight).grad_fn.next_functions[0][0]
+    with kerf.Pipeline(model, plan) as pipe:
+        pipe.train_step(x, loss_fn=lambda y, _: y.sum())
+        handle = node.register_hook(lambda *_: None)
+        with pytest.raises(ValueError, match=r"'1\.weight' has a hook on the node"):
+            pipe.train_step(x, loss_fn=lambda y, _: y.sum())
+        handle.remove()
+        pipe.train_step(x, loss_fn=lambda y, _: y.sum())

@@ -6,7 +6,13 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <string_view>
+#include <typeinfo>
 
 #include "kerf/base/error.h"
 #include "kerf/driver/memory_advice.h"
@@ -180,6 +186,33 @@ py::list recorded(PythonPipeline& pipeline) {
   return out;
 }
 
+// A hook that was removed again leaves its empty list behind. PyTorch does not export the classes
+// of Python's hooks, so they are known by their names.
+template <class PythonHook, class Hooks>
+bool has_hooks(const Hooks& hooks, std::string_view python_name) {
+  return std::any_of(hooks.begin(), hooks.end(), [&](const auto& hook) {
+    const auto& given = *hook;
+    if (std::string_view(typeid(given).name()).find(python_name) == std::string_view::npos) {
+      return true;
+    }
+    return PyDict_Size(static_cast<const PythonHook&>(given).dict) > 0;
+  });
+}
+
+// The first of these tensors whose gradient is added to by a node that has hooks of its own.
+std::optional<std::size_t> gradient_hook(const std::vector<at::Tensor>& weights) {
+  for (std::size_t w = 0; w < weights.size(); ++w) {
+    if (!weights[w].requires_grad()) continue;
+    const auto node = torch::autograd::impl::try_get_grad_accumulator(weights[w]);
+    if (!node) continue;
+    if (has_hooks<torch::autograd::PyFunctionPreHook>(node->pre_hooks(), "PyFunctionPreHook") ||
+        has_hooks<torch::autograd::PyFunctionPostHook>(node->post_hooks(), "PyFunctionPostHook")) {
+      return w;
+    }
+  }
+  return std::nullopt;
+}
+
 Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t device,
                    std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                    std::int64_t batch, const PythonCalls& opaque, double budget_seconds,
@@ -253,6 +286,8 @@ PYBIND11_MODULE(_torch, m) {
       .def("__exit__", &PythonTurn::leave);
 
   m.def("check_devices", [](const Cluster& cluster) { find_devices(cluster); }, py::arg("cluster"));
+  m.def("gradient_hook", &gradient_hook, py::arg("weights"),
+        "The number of the first weight with a hook on the node that adds to its gradient.");
   m.def("fold_masks", &fold_masks, py::arg("graph"), py::call_guard<py::gil_scoped_release>());
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
