@@ -7,6 +7,9 @@
     python benchmarks/training/bench.py schedules   # two stages, measured against simulated
     python benchmarks/training/bench.py hop         # stages that do next to nothing
     python benchmarks/training/bench.py memory      # gpipe and 1f1b: measured against predicted
+    python benchmarks/training/bench.py peer        # torch.distributed.pipelining, the same cuts
+    python benchmarks/training/bench.py ceiling     # two stages against m p / (m + p - 1)
+    python benchmarks/training/bench.py dropout     # two stages that draw at the same time
 
 Gradients are compared first: a row is printed only for a step that gives the model's.
 """
@@ -15,12 +18,16 @@ import argparse
 import pathlib
 import statistics
 import sys
+import threading
 import warnings
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from peer import Peer  # noqa: E402
 from timing import compare, geomean, timed  # noqa: E402
 
 import kerf  # noqa: E402
@@ -250,16 +257,206 @@ def memory(options):
                 print(f"{schedule:6} {device}: {expected:.2f} MiB, measured {measured:.2f} MiB")
 
 
+class Block(nn.Module):
+    """A layer of a GPT-2: attention and a perceptron, each after a norm."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm_1(x)).split(width, -1)
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+
+
+def small_mlp():
+    """Stages of two layers of 64: what a step costs besides its kernels."""
+    torch.manual_seed(0)
+    layers = [m for _ in range(4) for m in (nn.Linear(64, 64), nn.ReLU())]
+    return nn.Sequential(*layers).train(), (torch.randn(64, 64),)
+
+
+def small_gpt():
+    torch.manual_seed(0)
+    body = [Block(128, 4) for _ in range(4)]
+    model = nn.Sequential(nn.Embedding(1000, 128), *body, nn.LayerNorm(128), nn.Linear(128, 1000))
+    return model.train(), (torch.randint(0, 1000, (16, 64)),)
+
+
+def stage_of_layers(graph, cuts):
+    """The plan that cuts a Sequential before the layers `cuts`, as the peer does."""
+    stages = {}
+    for node in graph.nodes:
+        layer = int(node["scope"].split(".")[0])
+        stages[node["name"]] = sum(layer >= cut for cut in cuts)
+    return stages
+
+
+def cut_at(graph, cuts, n_microbatches, schedule):
+    stages = len(cuts) + 1
+    names = [f"cpu:{i}" for i in range(stages)]
+    return kerf.plan(
+        graph,
+        names,
+        n_microbatches=n_microbatches,
+        training=True,
+        recompute="none",
+        schedule=schedule,
+        method="aot",
+        node_to_partition=stage_of_layers(graph, cuts),
+        partition_to_device=dict(enumerate(names)),
+    )
+
+
+def against_peer(options):
+    """torch.distributed.pipelining with the same cuts, its processes and our threads in turns."""
+    print("model          stages  schedule  pipelining     Kerf   ratio  spread   off by")
+    stages = options.stages
+    # Four blocks each: of a layer and its activation, after nothing; of one layer, after a table.
+    for name, make, layers, first in (("mlp 64", small_mlp, 2, 0), ("gpt-2 like", small_gpt, 1, 1)):
+        model, args = make()
+        cuts = [first + s * layers * 4 // stages for s in range(1, stages)]
+        graph = kerf.trace(model, args)
+        for schedule in ("gpipe", "1f1b"):
+            plan = cut_at(graph, cuts, 8, schedule)
+            with (
+                kerf.Pipeline(model, plan, frozen=True) as pipe,
+                Peer(make, cuts, loss_fn, schedule, 8) as peer,
+            ):
+                model.zero_grad()
+                pipe.train_step(*args, loss_fn=loss_fn)
+                found, expected = gradients(model), peer.gradients()
+                assert found.keys() == expected.keys()
+                worst = max(
+                    ((found[n] - g).abs().max() / g.abs().max().clamp_min(1e-9)).item()
+                    for n, g in expected.items()
+                )
+                assert worst < 1e-3, worst
+
+                def kerf_step(model=model, pipe=pipe, args=args):
+                    model.zero_grad()
+                    pipe.train_step(*args, loss_fn=loss_fn)
+
+                row = compare(peer.step, kerf_step, pairs=options.pairs)
+            print(
+                f"{name:14} {stages:6}  {schedule:8} {row.a * 1e3:8.2f} ms {row.b * 1e3:6.2f} ms"
+                f" {row.ratio:7.2f} {row.spread:7.3f}  {worst:.1e}",
+                flush=True,
+            )
+
+
+def both_at_once(work):
+    """How much longer a step of `work` takes on this machine while another core does the same."""
+
+    def alone():
+        torch.set_num_threads(1)
+        work()
+
+    def together():
+        threads = [threading.Thread(target=alone) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def one():
+        thread = threading.Thread(target=alone)
+        thread.start()
+        thread.join()
+
+    return 1 / compare(one, together, pairs=15).ratio
+
+
+def ceiling(options):
+    """Two equal stages against one on one core, m = 32; perfect is m p / (m + p - 1)."""
+    m = 32
+    torch.manual_seed(0)
+    model = nn.Sequential(*[Block(256, 4) for _ in range(4)]).train()
+    x = torch.randn(2 * m, 64, 256)
+    graph = kerf.trace(model, (x,))
+    piece = torch.randn(512, 512)
+    loss_of_cores = both_at_once(lambda: [piece @ piece for _ in range(20)])
+    for schedule in ("gpipe", "1f1b"):
+        one = cut_at(graph, [], m, schedule)
+        two = cut_at(graph, [2], m, schedule)
+        with (
+            kerf.Pipeline(model, one, frozen=True) as a,
+            kerf.Pipeline(model, two, frozen=True) as b,
+        ):
+            check(model, b, (x,), {})
+            row = compare(
+                lambda: a.train_step(x, loss_fn=loss_fn),
+                lambda: b.train_step(x, loss_fn=loss_fn),
+                pairs=options.pairs,
+            )
+        perfect = m * 2 / (m + 1)
+        print(
+            f"{schedule:6} {row.a * 1e3:.1f} ms in one stage, {row.b * 1e3:.1f} ms in two: "
+            f"{row.ratio:.3f} of {perfect:.3f}, share {row.ratio / perfect:.3f} "
+            f"± {row.spread:.3f}; two products at once take {loss_of_cores:.3f} of one's time here",
+            flush=True,
+        )
+
+
+def dropout(options):
+    """Two stages that draw at the same time: does dropout cost more than its own time?"""
+    times = {}
+    for p in (0.0, 0.1):
+        torch.manual_seed(0)
+        layers = [
+            m
+            for _ in range(4)
+            for m in (nn.Linear(512, 512), nn.Dropout(p) if p else nn.Identity())
+        ]
+        model = nn.Sequential(*layers).train()
+        x = torch.randn(1024, 512)
+        graph = kerf.trace(model, (x,))
+        for stages in (1, 2):
+            plan = cut_at(graph, [4] if stages == 2 else [], 8, "1f1b")
+            with kerf.Pipeline(model, plan, frozen=True) as pipe:
+                steps = []
+                for _ in range(5 + options.pairs):
+                    model.zero_grad()
+                    steps.append(timed(lambda pipe=pipe, x=x: pipe.train_step(x, loss_fn=loss_fn)))
+                times[p, stages] = statistics.median(steps[5:])
+    own = (times[0.1, 1] - times[0.0, 1]) / 2  # two cores share it
+    limit = times[0.0, 2] + own
+    print(
+        f"two stages: {times[0.0, 2] * 1e3:.2f} ms without dropout, "
+        f"{times[0.1, 2] * 1e3:.2f} ms with; its own time, shared by two cores, is "
+        f"{own * 1e3:.2f} ms: "
+        f"{times[0.1, 2] / limit:.3f} of the sum"
+    )
+
+
+QUESTIONS = {
+    "eager": against_eager,
+    "schedules": schedules,
+    "hop": hop,
+    "memory": memory,
+    "peer": against_peer,
+    "ceiling": ceiling,
+    "dropout": dropout,
+}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["eager", "schedules", "hop", "memory"])
+    parser.add_argument("what", choices=list(QUESTIONS))
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--stages", type=int, default=2, help="for peer: 2 or 4")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    questions = {"eager": against_eager, "schedules": schedules, "hop": hop, "memory": memory}
-    questions[options.what](options)
+    QUESTIONS[options.what](options)
 
 
 if __name__ == "__main__":
