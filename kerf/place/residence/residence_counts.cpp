@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/place/residence/residence_counts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+
+#include "kerf/base/infinity.h"
+
+namespace kerf {
+namespace {
+
+constexpr double kWorthwhile = 1e-12;  // relative: less is rounding
+
+bool may_be_on_host(const UnitGroup& group) {
+  return !group.unit.stays && group.unit.host_time < kNotOnTheHost;
+}
+
+// What a group adds with these counts. Infinite where units would have to stream and may not.
+void add_group(const UnitGroup& group, const ResidenceCounts::OfGroup& counts, double& link,
+               double& computing) {
+  const std::size_t streamed = group.count - counts.resident - counts.host;
+  if (streamed > 0 && !group.may_stream) return void(link = kInfinity);
+  link += static_cast<double>(streamed) * group.copy;
+  computing += static_cast<double>(group.count - counts.host) * group.unit.device_time.count;
+  if (counts.host > 0) computing += static_cast<double>(counts.host) * group.unit.host_time.count;
+}
+
+ResidenceCounts summed(const std::vector<UnitGroup>& groups,
+                       std::vector<ResidenceCounts::OfGroup> of) {
+  ResidenceCounts out;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    add_group(groups[g], of[g], out.link, out.computing);
+  out.of = std::move(of);
+  return out;
+}
+
+// Largest figure first. Groups that are alike up to rounding are taken in an order that leaves none
+// of their places far from the last: neighbours should not share a fate, or the link stands still
+// where all are elsewhere.
+std::vector<std::size_t> by_figure(const std::vector<double>& figures) {
+  struct Key {
+    double figure;
+    std::uint32_t place;
+    std::size_t group;
+  };
+  std::vector<Key> keys(figures.size());
+  for (std::size_t g = 0; g < figures.size(); ++g) {
+    std::uint32_t place = 0;  // the bits of the number from the last to the first
+    for (int bit = 0; bit < 32; ++bit) place |= ((g >> bit) & 1U) << (31 - bit);
+    keys[g] = {figures[g], place, g};
+    int exponent = 0;
+    const double mantissa = std::frexp(figures[g], &exponent);
+    if (std::isfinite(figures[g]))
+      keys[g].figure = std::ldexp(std::round(mantissa * 1e5), exponent);
+  }
+  std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    return std::tie(b.figure, a.place) < std::tie(a.figure, b.place);
+  });
+  std::vector<std::size_t> order;
+  for (const Key& key : keys) order.push_back(key.group);
+  return order;
+}
+
+// By what a resident byte saves, whole units; then streamed units go to the host while that helps.
+class Greedy {
+ public:
+  Greedy(const std::vector<UnitGroup>& groups, double memory, double link_share)
+      : groups_(groups), memory_(memory), share_(link_share), of_(groups.size()) {}
+
+  ResidenceCounts counts() {
+    if (!keep_what_must_stay()) return {};
+    keep_what_saves();
+    send_to_host();
+    return summed(groups_, std::move(of_));
+  }
+
+ private:
+  bool keep_what_must_stay() {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].may_stream) continue;
+      if (may_be_on_host(groups_[g])) {
+        of_[g].host = groups_[g].count;
+        continue;
+      }
+      of_[g].resident = groups_[g].count;
+      memory_ -= groups_[g].bytes() * static_cast<double>(groups_[g].count);
+    }
+    return memory_ >= 0;
+  }
+
+  double gain_per_byte(std::size_t g) const {
+    const UnitGroup& group = groups_[g];
+    double away = group.may_stream
+                      ? share_ * group.copy + (1 - share_) * group.unit.device_time.count
+                      : kInfinity;
+    if (may_be_on_host(group)) away = std::min(away, (1 - share_) * group.unit.host_time.count);
+    const double gain = away - (1 - share_) * group.unit.device_time.count;
+    if (gain <= 0) return 0;
+    return group.bytes() > 0 ? gain / group.bytes() : kInfinity;
+  }
+
+  void keep_what_saves() {
+    std::vector<double> gain(groups_.size());
+    for (std::size_t g = 0; g < gain.size(); ++g) gain[g] = gain_per_byte(g);
+    for (const std::size_t g : by_figure(gain)) {
+      const std::size_t left = groups_[g].count - of_[g].resident;
+      if (gain[g] <= 0 || left == 0) continue;
+      const double bytes = groups_[g].bytes();
+      const std::size_t fit =
+          bytes > 0 ? static_cast<std::size_t>(std::min(memory_ / bytes, 1e18)) : left;
+      const std::size_t taken = std::min(left, fit);
+      of_[g].resident += taken;
+      of_[g].host -= std::min(of_[g].host, taken);
+      memory_ -= bytes * static_cast<double>(taken);
+    }
+  }
+
+  // One by one: each takes its copy off the link and adds to computing.
+  void send_to_host() {
+    const auto added = [&](std::size_t g) {
+      return groups_[g].unit.host_time.count - groups_[g].unit.device_time.count;
+    };
+    // Those that take most off the link for what they add; those that add nothing first of all.
+    std::vector<double> relief(groups_.size(), -1);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].may_stream || !may_be_on_host(groups_[g])) continue;
+      relief[g] = added(g) > 0 ? groups_[g].copy / added(g) : kInfinity;
+    }
+    double link = 0;
+    double computing = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) add_group(groups_[g], of_[g], link, computing);
+    for (const std::size_t g : by_figure(relief)) {
+      if (relief[g] < 0) break;
+      while (of_[g].resident + of_[g].host < groups_[g].count) {
+        const double now = std::max(link, computing);
+        if (std::max(link - groups_[g].copy, computing + added(g)) >= now) break;
+        ++of_[g].host;
+        link -= groups_[g].copy;
+        computing += added(g);
+      }
+    }
+  }
+
+  const std::vector<UnitGroup>& groups_;
+  double memory_;
+  double share_;
+  std::vector<ResidenceCounts::OfGroup> of_;
+};
+
+// Group by group, all counts of each; a branch ends where the relaxation says that nothing in it is
+// better than what was found.
+class BranchAndBound {
+ public:
+  BranchAndBound(const std::vector<UnitGroup>& groups, const RelaxedResidence& relaxed,
+                 std::size_t& nodes)
+      : groups_(groups),
+        relaxations_{relaxed, RelaxedResidence(groups, 0), RelaxedResidence(groups, 1)},
+        nodes_(nodes),
+        now_(groups.size()) {}
+
+  void improve(ResidenceCounts& best, double memory) {
+    best_ = &best;
+    best.proved = search(0, 0, 0, memory);
+  }
+
+ private:
+  bool is_worth_it(std::size_t first, double link, double computing, double memory) const {
+    const double limit = best_->of.empty() ? kInfinity : best_->value() * (1 - kWorthwhile);
+    return std::all_of(relaxations_.begin(), relaxations_.end(), [&](const RelaxedResidence& r) {
+      const double share = r.link_share();
+      return share * link + (1 - share) * computing + r.least(first, memory) < limit;
+    });
+  }
+
+  // False when the nodes ran out.
+  bool search(std::size_t g, double link, double computing, double memory) {
+    if (nodes_ == 0) return false;
+    --nodes_;
+    if (g == groups_.size()) {
+      if (best_->of.empty() || std::max(link, computing) < best_->value()) {
+        *best_ = {now_, link, computing};
+      }
+      return true;
+    }
+    const UnitGroup& group = groups_[g];
+    const double bytes = group.bytes();
+    const std::size_t fit =
+        bytes > 0 ? static_cast<std::size_t>(std::min(memory / bytes, 1e18)) : group.count;
+    // Most residents first: that is where good answers are.
+    for (std::size_t resident = std::min(group.count, fit) + 1; resident-- > 0;) {
+      const double left = memory - bytes * static_cast<double>(resident);
+      const std::size_t others =
+          group.unit.stays && resident < group.count ? kNone : group.count - resident;
+      if (others == kNone) break;
+      const std::size_t most = may_be_on_host(group) ? others : 0;
+      for (std::size_t host = group.may_stream ? 0 : most; host <= most; ++host) {
+        now_[g] = {resident, host};
+        double next_link = link;
+        double next_computing = computing;
+        add_group(group, now_[g], next_link, next_computing);
+        if (next_link == kInfinity) continue;
+        if (!is_worth_it(g + 1, next_link, next_computing, left)) continue;
+        if (!search(g + 1, next_link, next_computing, left)) return false;
+      }
+    }
+    return true;
+  }
+
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  const std::vector<UnitGroup>& groups_;
+  std::vector<RelaxedResidence> relaxations_;
+  std::size_t& nodes_;
+  std::vector<ResidenceCounts::OfGroup> now_;
+  ResidenceCounts* best_ = nullptr;
+};
+
+}  // namespace
+
+ResidenceCounts count_residences(const std::vector<UnitGroup>& groups, double memory,
+                                 const RelaxedResidence& relaxed, std::size_t& nodes) {
+  ResidenceCounts best = Greedy(groups, memory, relaxed.link_share()).counts();
+  const double bound = relaxed.least(0, memory);
+  if (!best.of.empty() && best.value() <= bound * (1 + kWorthwhile)) {
+    best.proved = true;
+  } else if (bound < kInfinity && nodes > 0) {
+    BranchAndBound(groups, relaxed, nodes).improve(best, memory);
+  }
+  return best;
+}
+
+}  // namespace kerf
