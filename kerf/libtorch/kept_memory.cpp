@@ -3,6 +3,7 @@
 #include "kerf/libtorch/kept_memory.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 #ifdef __GLIBC__
@@ -20,6 +21,8 @@ constexpr int kOwnMappingFrom =
 constexpr int kKeptByDefault = 1 << 26;  // twice the former: where its own rule ends
 
 bool is_ours_to_set() {
+  const char* const tunables = std::getenv("GLIBC_TUNABLES");
+  if (tunables != nullptr && std::strstr(tunables, "glibc.malloc.") != nullptr) return false;
   return std::getenv("MALLOC_TRIM_THRESHOLD_") == nullptr &&
          std::getenv("MALLOC_TOP_PAD_") == nullptr &&
          std::getenv("MALLOC_MMAP_THRESHOLD_") == nullptr;

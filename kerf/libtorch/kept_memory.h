@@ -9,8 +9,8 @@ namespace kerf {
 // cleared, and taking pages away interrupts the process's other threads. With stages on several
 // threads that was 15 % of a step. The last one to go gives back what nobody uses.
 //
-// Whoever set MALLOC_TRIM_THRESHOLD_ or MALLOC_TOP_PAD_ has decided it. Does nothing where the
-// allocator is not glibc's.
+// Whoever set MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_, MALLOC_MMAP_THRESHOLD_ or glibc.malloc's
+// GLIBC_TUNABLES has decided it. Does nothing where the allocator is not glibc's.
 class KeptMemory {
  public:
   KeptMemory();

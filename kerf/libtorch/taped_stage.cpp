@@ -209,10 +209,36 @@ bool TapedStage::can_run_again(const Range& range) const {
       return false;
     }
   }
+  if (reads_what_it_writes(range)) return false;
   return std::none_of(range.outputs.begin(), range.outputs.end(), [&](ValueId id) {
     const Value& value = graph.value(id);
     return !value.scalar && given.contains(value.storage) && graph.is_written(value.storage);
   });
+}
+
+// A weight or buffer that the block changes and goes by: the second run would find it changed.
+// What only its writers use (running statistics, counters) changes nothing that comes out.
+bool TapedStage::reads_what_it_writes(const Range& range) const {
+  const Graph& graph = stage_.graph_;
+  std::set<StorageId> written;
+  for (const ValueId id : stage_.program_.weights) {
+    const StorageId storage = graph.value(id).storage;
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      const auto writes = graph.writes(stage_.program_.steps[i].node);
+      if (std::find(writes.begin(), writes.end(), storage) != writes.end()) written.insert(storage);
+    }
+  }
+  if (written.empty()) return false;
+  for (std::size_t i = range.first; i < range.last; ++i) {
+    const NodeId node = stage_.program_.steps[i].node;
+    const auto writes = graph.writes(node);
+    for (const ValueId id : graph.inputs_of(node)) {
+      const StorageId storage = graph.value(id).storage;
+      if (graph.value(id).scalar || !written.contains(storage)) continue;
+      if (std::find(writes.begin(), writes.end(), storage) == writes.end()) return true;
+    }
+  }
+  return false;
 }
 
 void TapedStage::find_ranges() {
@@ -470,6 +496,16 @@ TapedStage::Forward TapedStage::forward(Work& work, std::vector<c10::IValue>& pl
   return out;
 }
 
+// It would have come to this stage's weights and not to those before.
+void TapedStage::refuse_own_backward(const Tape& tape) {
+  for (const auto& leaf : tape.leaves) {
+    if (!leaf.sunk.gradient().defined()) continue;
+    throw Error(ErrorKind::invalid_argument,
+                "[libtorch.train] loss_fn has run backward itself; expected it to return the loss, "
+                "whose backward is the pipeline's; leave the call out, or use torch.autograd.grad");
+  }
+}
+
 at::Tensor TapedStage::make_loss(Work& work, Tape& tape, const std::vector<c10::IValue>& results,
                                  const std::vector<bool>& needs) {
   const TrainingStep& step = *work.run.training;
@@ -504,7 +540,9 @@ at::Tensor TapedStage::make_loss(Work& work, Tape& tape, const std::vector<c10::
     }
   }
   try {
-    return step.loss(given, work.microbatch, work.batch());
+    at::Tensor loss = step.loss(given, work.microbatch, work.batch());
+    refuse_own_backward(tape);
+    return loss;
   } catch (const BlockError&) {
     rethrow_block_error(fmt::format(
         "[libtorch.train] raised by loss_fn, called in the backward of {}", stage_.place_of(work)));

@@ -69,6 +69,7 @@ class TapedStage {
   void find_ranges();
   Range describe_block(std::size_t first, std::size_t last) const;
   bool can_run_again(const Range& range) const;
+  bool reads_what_it_writes(const Range& range) const;
 
   void make_leaves(const TorchStage::Work& work) const;
   void bind(TorchStage::Work& work, std::vector<c10::IValue>& places,
@@ -86,6 +87,7 @@ class TapedStage {
                  const std::vector<c10::IValue>& inputs, const std::vector<at::Tensor>& gradients);
   void mark_step(std::size_t step, const TorchStage::Work& work);
 
+  static void refuse_own_backward(const Tape& tape);
   at::Tensor make_loss(TorchStage::Work& work, Tape& tape, const std::vector<c10::IValue>& results,
                        const std::vector<bool>& needs);
   // Says which node's backward failed, and where.

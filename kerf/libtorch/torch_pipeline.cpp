@@ -298,17 +298,19 @@ class WrittenBuffers {
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
 };
 
-// Opaque blocks use the model's own parameters, and autograd adds to their gradients while a step
-// runs. What was there is put aside: it comes back with the step's success, or without it.
+// Opaque blocks use the model's own parameters, and so does whatever uses one that forward writes:
+// autograd adds to their gradients while a step runs. What was there is put aside: it comes back
+// with the step's success, or without it.
 class BlockGradients {
  public:
   BlockGradients(const Graph& graph, const WeightStore& weights) {
     std::map<std::size_t, NodeId> users;  // by weight: the last
     for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-      if (graph.node(NodeId{n}).op != "opaque") continue;
+      const bool is_block = graph.node(NodeId{n}).op == "opaque";
       for (const ValueId id : graph.inputs_of(NodeId{n})) {
         const Value& value = graph.value(id);
-        if (value.origin == Origin::weight) users[value.position] = NodeId{n};
+        if (value.origin != Origin::weight) continue;
+        if (is_block || graph.is_written(value.storage)) users[value.position] = NodeId{n};
       }
     }
     for (const auto& [weight, user] : users) {

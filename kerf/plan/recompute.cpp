@@ -96,6 +96,119 @@ bool is_within(std::string_view path, std::string_view name) {
   return path.size() == name.size() || path[name.size()] == '.' || path[name.size()] == '/';
 }
 
+// By storage: the block of the node that made it; 0 for none, and for what comes from outside.
+std::vector<std::uint32_t> blocks_of_storages(const Graph& graph,
+                                              const std::vector<std::uint32_t>& blocks) {
+  std::vector<std::uint32_t> made_in(graph.storages().size(), 0);
+  std::vector<bool> seen(made_in.size());
+  const auto note = [&](ValueId id, std::uint32_t block) {
+    const Value& value = graph.value(id);
+    if (value.scalar || seen[value.storage.index()]) return;
+    seen[value.storage.index()] = true;
+    made_in[value.storage.index()] = block;
+  };
+  for (const auto& input : graph.inputs()) note(input.value, 0);
+  for (const Weight& weight : graph.weights()) note(weight.value, 0);
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    for (const ValueId id : graph.nodes()[n].outputs) {
+      if (id.valid()) note(id, blocks[n]);
+    }
+  }
+  return made_in;
+}
+
+// Blocks whose second run would not be their first: what Python runs may count its calls; what
+// others made must not be written twice; and a weight or buffer that a block writes and goes by is
+// another the second time. What only its writers use (running statistics) changes nothing.
+std::set<std::uint32_t> blocks_that_run_once(const Graph& graph,
+                                             const std::vector<std::uint32_t>& blocks) {
+  std::set<std::uint32_t> once;
+  std::vector<bool> is_weight(graph.storages().size());
+  for (const Weight& weight : graph.weights()) {
+    is_weight[graph.value(weight.value).storage.index()] = true;
+  }
+  const std::vector<std::uint32_t> made_in = blocks_of_storages(graph, blocks);
+  std::set<std::pair<std::uint32_t, StorageId>> written;  // weights, by block
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    if (blocks[n] == 0) continue;
+    if (graph.nodes()[n].op == "opaque") once.insert(blocks[n]);
+    for (const StorageId storage : graph.writes(NodeId{n})) {
+      if (is_weight[storage.index()]) {
+        written.emplace(blocks[n], storage);
+      } else if (made_in[storage.index()] != blocks[n]) {
+        once.insert(blocks[n]);
+      }
+    }
+  }
+  for (std::size_t n = 0; n < graph.num_nodes() && !written.empty(); ++n) {
+    const auto writes = graph.writes(NodeId{n});
+    for (const ValueId id : graph.inputs_of(NodeId{n})) {
+      const Value& value = graph.value(id);
+      if (value.scalar || !written.contains({blocks[n], value.storage})) continue;
+      if (std::find(writes.begin(), writes.end(), value.storage) == writes.end()) {
+        once.insert(blocks[n]);
+      }
+    }
+  }
+  return once;
+}
+
+// By node the block that has it, and whether some node is in several.
+struct NamedBlocks {
+  std::vector<std::uint32_t> of;
+  bool overlap = false;
+};
+
+// `counts[b]`: block b + 1 takes part.
+NamedBlocks nodes_of_blocks(const Graph& graph, std::span<const std::string> names,
+                            const std::vector<bool>& counts) {
+  NamedBlocks out;
+  std::vector<std::uint32_t> block_of_scope(graph.scopes().size(), 0);
+  std::unordered_map<std::string, std::uint32_t> block_of_region;
+  std::vector<std::string> known;
+  for (const Scope& scope : graph.scopes()) known.push_back(scope.path);
+  std::set<std::string> regions;
+  for (const Node& node : graph.nodes()) {
+    if (!node.region.empty()) regions.insert(node.region);
+  }
+  for (std::uint32_t block = 1; block <= names.size(); ++block) {
+    const std::string& name = names[block - 1];
+    if (name.empty()) refuse_block(graph, name, known);
+    bool found = false;
+    if (name.starts_with(kRegion)) {
+      const std::string_view wanted = std::string_view(name).substr(kRegion.size());
+      for (const std::string& region : regions) {
+        if (!is_within(region, wanted)) continue;
+        found = true;
+        if (counts[block - 1]) {
+          out.overlap = !block_of_region.try_emplace(region, block).second || out.overlap;
+        }
+      }
+    }
+    for (std::size_t s = 0; s < graph.scopes().size(); ++s) {
+      if (!is_within(known[s], name)) continue;
+      found = true;
+      if (!counts[block - 1]) continue;
+      out.overlap = out.overlap || block_of_scope[s] != 0;
+      if (block_of_scope[s] == 0) block_of_scope[s] = block;
+    }
+    if (found) continue;
+    for (const std::string& region : regions) known.push_back(fmt::format("{}{}", kRegion, region));
+    refuse_block(graph, name, known);
+  }
+  out.of.assign(graph.num_nodes(), 0);
+  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.nodes()[n];
+    const auto region = block_of_region.find(node.region);
+    const std::uint32_t by_scope = block_of_scope[node.scope.index()];
+    const std::uint32_t by_region = region == block_of_region.end() ? 0 : region->second;
+    out.overlap = out.overlap || (by_scope != 0 && by_region != 0);
+    out.of[n] =
+        by_scope == 0 || by_region == 0 ? by_scope + by_region : std::min(by_scope, by_region);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> recompute_modes() { return {"auto", "none", "all", "as_traced"}; }
@@ -141,45 +254,22 @@ std::vector<std::string> chosen_blocks(const Graph& graph, const RecomputeChoice
 
 std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
                                             std::span<const std::string> names) {
-  std::vector<std::uint32_t> block_of_scope(graph.scopes().size(), 0);
-  std::unordered_map<std::string, std::uint32_t> block_of_region;
-  std::vector<std::string> known;
-  for (const Scope& scope : graph.scopes()) known.push_back(scope.path);
-  std::set<std::string> regions;
-  for (const Node& node : graph.nodes()) {
-    if (!node.region.empty()) regions.insert(node.region);
-  }
-  for (std::uint32_t block = 1; block <= names.size(); ++block) {
-    const std::string& name = names[block - 1];
-    if (name.empty()) refuse_block(graph, name, known);
-    bool found = false;
-    if (name.starts_with(kRegion)) {
-      const std::string_view wanted = std::string_view(name).substr(kRegion.size());
-      for (const std::string& region : regions) {
-        if (!is_within(region, wanted)) continue;
-        found = true;
-        block_of_region.try_emplace(region, block);
-      }
+  const std::vector<bool> all(names.size(), true);
+  NamedBlocks named = nodes_of_blocks(graph, names, all);
+  if (!named.overlap) {
+    const std::set<std::uint32_t> once = blocks_that_run_once(graph, named.of);
+    for (std::uint32_t& block : named.of) {
+      if (once.contains(block)) block = 0;
     }
-    for (std::size_t s = 0; s < known.size(); ++s) {
-      if (!is_within(known[s], name)) continue;
-      found = true;
-      if (block_of_scope[s] == 0) block_of_scope[s] = block;
-    }
-    if (found) continue;
-    for (const std::string& region : regions) known.push_back(fmt::format("{}{}", kRegion, region));
-    refuse_block(graph, name, known);
+    return named.of;
   }
-  std::vector<std::uint32_t> blocks(graph.num_nodes(), 0);
-  for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-    const Node& node = graph.nodes()[n];
-    const auto region = block_of_region.find(node.region);
-    const std::uint32_t by_scope = block_of_scope[node.scope.index()];
-    const std::uint32_t by_region = region == block_of_region.end() ? 0 : region->second;
-    blocks[n] =
-        by_scope == 0 || by_region == 0 ? by_scope + by_region : std::min(by_scope, by_region);
+  // A block can run again or not by what it is, not by what others have of it.
+  std::vector<bool> can(names.size());
+  for (std::size_t b = 0; b < names.size(); ++b) {
+    const auto alone = nodes_of_blocks(graph, names.subspan(b, 1), std::vector<bool>{true}).of;
+    can[b] = blocks_that_run_once(graph, alone).empty();
   }
-  return blocks;
+  return nodes_of_blocks(graph, names, can).of;
 }
 
 std::vector<RegionNumber> recompute_regions(const Graph& graph,

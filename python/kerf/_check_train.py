@@ -6,6 +6,7 @@ import torch
 
 from kerf import _classes, _core, _pytree
 from kerf._call import module_finder
+from kerf._errors import warn
 from kerf._restore import attributes_restored, buffers_restored
 from kerf._targets import cut_target
 from kerf._train import micro_batches, output_number
@@ -98,7 +99,8 @@ def _on_trial(model, args, kwargs, options, step):
                 if p.grad is not None:
                     out[name] = (p.grad.to_dense() if p.grad.is_sparse else p.grad).detach()
         finally:
-            undo.restore()
+            for failure in undo.restore():
+                warn(f"kerf.Pipeline.check_train: something was not put back: {failure}")
             for (_, p), gradient in zip(parameters, kept, strict=True):
                 p.grad = gradient
     return out

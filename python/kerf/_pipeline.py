@@ -24,6 +24,7 @@ from kerf._call import Result, Signature, module_finder
 from kerf._errors import warn
 from kerf._restore import attributes_restored, buffers_restored, numbers_restored
 from kerf._separate import batch_of, refuse_ignored, separate_samples
+from kerf._steps import Steps
 from kerf._surroundings import Surroundings
 from kerf._undo import Undo
 from kerf._watch import ModelWatch
@@ -107,7 +108,7 @@ class Pipeline:
         self._pure = graph.is_pure and self._separate is None
         self._losses = {}  # by how a loss was asked for
         self._find, self._blocks = module_finder(model), _opaque.paths_of(graph)
-        self._steps = _torch.Turns()
+        self._steps = Steps(self._weights.tensors())
         self._factors = _targets.rows_per_sample(graph) if plan.training else set()
         _torch.check_devices(plan.cluster)  # before anything is moved
         self.notes = move_weights(model, graph, plan, self._weights)
@@ -277,7 +278,8 @@ class Pipeline:
         weights = asked.weights(weight, inputs, sizes, targets)
         undo = Undo()
         call = asked.call(loss_fn, self._result, self._model, given, targets, undo)
-        with _torch.Turn(self._steps):  # what is put back is not what another step has added
+        # What is put back is not what another step has added, here or through another pipeline.
+        with self._steps.turn():
             try:
                 undo.keep_modules(self._find(path) for path in self._blocks)
                 _train.keep_for_inputs(undo, inputs, self._weights.tensors(), self.graph)
@@ -285,8 +287,9 @@ class Pipeline:
                     inputs, count, call, reduction, weights, bool(self.record)
                 )
                 _train.pass_on(inputs, gradients)
-            except BaseException:
-                undo.restore()
+            except BaseException as error:
+                for failure in undo.restore():
+                    error.add_note(f"[kerf.train_step] something was not put back: {failure}")
                 raise
         if timeline is not None:
             self.timeline = timeline
@@ -382,6 +385,7 @@ class Pipeline:
                 )
         runner.replace_weights(tensors)
         self._weights.keep(tensors)  # only now: a refusal is repeated until the cause is gone
+        self._steps = Steps(tensors)
 
     def close(self):
         """Ends the worker threads. The model is unchanged."""

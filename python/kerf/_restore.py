@@ -11,7 +11,10 @@ from torch._subclasses.fake_tensor import is_fake
 from kerf._plain import NAMESPACES
 from kerf._reads import is_watchable, own_attributes, weight_ids
 
-_CONTAINERS = (list, dict, set, collections.OrderedDict)  # the last are hooks
+# Those of which a copy is the same again, in the same order; OrderedDict are hooks.
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+_LISTS = (list, collections.deque)
+_CONTAINERS = (*_LISTS, *_DICTS, set)
 _DEEPEST = 3
 _MODULE_STATE = frozenset({"_parameters", "_buffers", "_modules"})  # these have ways of their own
 
@@ -57,7 +60,7 @@ class Attributes:
         for container, was in self._contents.get(name, ()):
             if not _holds_same(container, was):
                 container.clear()
-                (container.extend if type(was) is list else container.update)(was)
+                (container.extend if type(was) in _LISTS else container.update)(was)
 
 
 def _containers(value):
@@ -181,7 +184,9 @@ class KeptNumbers:
     def put_back(self):
         """Those that were not written stay alone."""
         for tensor, value, grad_fn in self._saved.values():
-            if not _is_same(tensor, value):
+            if tensor.shape != value.shape:  # other data was put in its place
+                tensor.data = value
+            elif not _is_same(tensor, value):
                 with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                     tensor.copy_(value)
             if tensor.grad_fn is not None and grad_fn is None:  # of what was written into it
@@ -204,4 +209,12 @@ def _is_same(tensor, value):
     """What was not written keeps its version, which others look at."""
     if tensor.is_meta:
         return True
-    return tensor.layout is torch.strided and not is_fake(tensor) and torch.equal(tensor, value)
+    if tensor.layout is not torch.strided or is_fake(tensor) or tensor.is_nested:
+        return False
+    if torch.equal(tensor, value):
+        return True
+    # What is no number does not equal itself.
+    floats = value.is_floating_point() or value.is_complex()
+    return floats and torch.equal(tensor.nan_to_num(), value.nan_to_num()) and bool(
+        (tensor.isnan() == value.isnan()).all() and (tensor.isinf() == value.isinf()).all()
+    )

@@ -36,15 +36,24 @@ class Undo:
         self._numbers += [(tensor, tensor.detach().clone()) for tensor in tensors]
 
     def restore(self):
-        with torch.no_grad():
-            for tensor, gradient, copy in self._gradients.values():
-                if gradient is not None:
-                    gradient.detach().copy_(copy)
-                tensor.grad = gradient
-            for tensor, copy in self._numbers:
-                tensor.detach().copy_(copy)
-        for kept in self._modules:
-            kept.put_back()
+        """Puts all back that can be; returns why the rest could not."""
+        failures = []
+        todo = [lambda g=g: _put_back_gradient(*g) for g in self._gradients.values()]
+        todo += [lambda t=t, c=c: t.detach().copy_(c) for t, c in self._numbers]
+        todo += [kept.put_back for kept in self._modules]
+        for put_back in todo:
+            try:
+                with torch.no_grad():
+                    put_back()
+            except Exception as failure:
+                failures.append(str(failure))
+        return failures
+
+
+def _put_back_gradient(tensor, gradient, copy):
+    if gradient is not None:
+        gradient.detach().copy_(copy)
+    tensor.grad = gradient
 
 
 def nodes_of(tensors):

@@ -278,7 +278,7 @@ TEST(Looped, PutsStagesOnDevicesInTurn) {
 
 TEST(Advice, SaysWhatWouldFitOrHowMuchIsMissing) {
   int helped = 0;
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Problem problem = random_training(seed, 10, 2);
     problem.recompute = "none";
     problem.optimizer = "adamw";
