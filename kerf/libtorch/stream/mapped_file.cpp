@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/stream/mapped_file.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "kerf/base/error.h"
+
+namespace kerf {
+namespace {
+
+// Every mapping that is alive, by its first address.
+struct Mappings {
+  std::mutex mutex;
+  std::map<const std::byte*, std::weak_ptr<MappedFile>> by_address;
+};
+Mappings& mappings() {
+  static auto* const all = new Mappings;  // files may be closed after the program's statics
+  return *all;
+}
+
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+// What the kernel says of this process's pages; -1 where it does not.
+int page_map() {
+  static const int file = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  return file;
+}
+
+// Of an entry of the page map.
+constexpr std::uint64_t kPresent = 1ULL << 63;
+constexpr std::uint64_t kSwapped = 1ULL << 62;
+constexpr std::uint64_t kOfFile = 1ULL << 61;
+
+[[noreturn]] void fail(const std::string& path, const std::string& found) {
+  throw Error(ErrorKind::io, fmt::format("[libtorch.mapped_file] {}: {}; expected a file that can "
+                                         "be read and stays as it is; check the path, or copy the "
+                                         "checkpoint again",
+                                         path, found));
+}
+
+bool read_all(int file, void* to, std::size_t bytes, std::size_t offset) {
+  auto* at = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const ssize_t count = ::pread(file, at, bytes, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    at += count;
+    offset += static_cast<std::size_t>(count);
+    bytes -= static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<MappedFile> MappedFile::open(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail(path, std::strerror(errno));
+  struct stat about {};
+  const bool known = ::fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+  const auto size = known ? static_cast<std::size_t>(about.st_size) : 0;
+  void* memory = nullptr;
+  if (size > 0) {
+    // Without swap for pages that nobody will write.
+    memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0);
+  }
+  if (memory == nullptr || memory == MAP_FAILED) {
+    const std::string why = !known ? "not a file" : size == 0 ? "empty" : std::strerror(errno);
+    ::close(file);
+    fail(path, why);
+  }
+  const std::shared_ptr<MappedFile> mapped(
+      new MappedFile(path, file, static_cast<std::byte*>(memory), size));
+  const std::lock_guard lock(mappings().mutex);
+  mappings().by_address[mapped->memory_] = mapped;
+  return mapped;
+}
+
+MappedFile::MappedFile(std::string path, int file, std::byte* memory, std::size_t size)
+    : path_(std::move(path)), file_(file), memory_(memory), size_(size) {}
+
+MappedFile::~MappedFile() {
+  {
+    const std::lock_guard lock(mappings().mutex);
+    mappings().by_address.erase(memory_);
+  }
+  ::munmap(memory_, size_);
+  ::close(file_);
+}
+
+at::Tensor MappedFile::tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(type);
+  if (offset > size_ || bytes > size_ - offset) {
+    fail(path_, fmt::format("a tensor ends at byte {} of {}", offset + bytes, size_));
+  }
+  return at::from_blob(
+      memory_ + offset, shape, [held = shared_from_this()](void*) {}, at::dtype(type));
+}
+
+std::shared_ptr<MappedFile> MappedFile::at(const void* address) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  const std::lock_guard lock(mappings().mutex);
+  auto after = mappings().by_address.upper_bound(byte);
+  if (after == mappings().by_address.begin()) return nullptr;
+  const std::shared_ptr<MappedFile> found = std::prev(after)->second.lock();
+  return found && byte < found->memory_ + found->size_ ? found : nullptr;
+}
+
+std::size_t MappedFile::offset_of(const void* from) const {
+  return static_cast<std::size_t>(static_cast<const std::byte*>(from) - memory_);
+}
+
+std::vector<bool> MappedFile::written_pages(const void* from, std::size_t bytes) const {
+  const auto first = reinterpret_cast<std::uintptr_t>(from) / page_size();
+  const auto last =
+      (reinterpret_cast<std::uintptr_t>(from) + bytes + page_size() - 1) / page_size();
+  std::vector<bool> written(last - first);
+  std::vector<std::uint64_t> entries(std::min<std::size_t>(written.size(), 8192));
+  for (std::size_t page = 0; page < written.size(); page += entries.size()) {
+    const std::size_t count = std::min(entries.size(), written.size() - page);
+    const bool known =
+        page_map() >= 0 && read_all(page_map(), entries.data(), count * sizeof(std::uint64_t),
+                                    (first + page) * sizeof(std::uint64_t));
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_here = (entries[i] & (kPresent | kSwapped)) != 0;
+      written[page + i] = !known || (is_here && (entries[i] & kOfFile) == 0);
+    }
+  }
+  return written;
+}
+
+bool MappedFile::is_written(const void* from, std::size_t bytes) const {
+  const std::vector<bool> written = written_pages(from, bytes);
+  return std::find(written.begin(), written.end(), true) != written.end();
+}
+
+void MappedFile::read(const void* from, std::size_t bytes, void* to) const {
+  const std::vector<bool> written = written_pages(from, bytes);
+  if (!read_all(file_, to, bytes, offset_of(from))) {
+    fail(path_, fmt::format("only a part of the {} bytes from {} on could be read", bytes,
+                            offset_of(from)));
+  }
+  const auto* const begin = static_cast<const std::byte*>(from);
+  const auto* const page_begin = begin - reinterpret_cast<std::uintptr_t>(from) % page_size();
+  for (std::size_t page = 0; page < written.size(); ++page) {
+    if (!written[page]) continue;
+    const auto* const low = std::max(begin, page_begin + page * page_size());
+    const auto* const high = std::min(begin + bytes, page_begin + (page + 1) * page_size());
+    std::memcpy(static_cast<std::byte*>(to) + (low - begin), low,
+                static_cast<std::size_t>(high - low));
+  }
+}
+
+double MappedFile::speed(const void* from, std::size_t bytes) const {
+  std::vector<std::byte> scratch(bytes);
+  const auto start = std::chrono::steady_clock::now();
+  read(from, bytes, scratch.data());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return static_cast<double>(bytes) / std::max(took.count(), 1e-9);
+}
+
+namespace {
+
+constexpr std::size_t kFileAlignment = 64;
+
+// Closes it, and removes it unless it was kept.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
+    if (file_ < 0) fail(path_, std::strerror(errno));
+  }
+  ~NewFile() {
+    if (file_ >= 0) ::close(file_);
+    if (!kept_) ::unlink(path_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(const void* from, std::size_t bytes, std::size_t offset) {
+    const auto* at = static_cast<const std::byte*>(from);
+    while (bytes > 0) {
+      const ssize_t count = ::pwrite(file_, at, bytes, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) fail(path_, count < 0 ? std::strerror(errno) : "nothing could be written");
+      at += count;
+      offset += static_cast<std::size_t>(count);
+      bytes -= static_cast<std::size_t>(count);
+    }
+  }
+  void keep() {
+    if (::close(std::exchange(file_, -1)) != 0) fail(path_, std::strerror(errno));
+    kept_ = true;
+  }
+
+ private:
+  std::string path_;
+  int file_;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> move_to_file(const std::string& path,
+                                     const std::vector<at::Tensor>& tensors) {
+  NewFile file(path);
+  std::vector<std::size_t> offsets;
+  std::size_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor plain = tensor.detach().contiguous();
+    offsets.push_back(offset);
+    file.write(plain.const_data_ptr(), plain.nbytes(), offset);
+    offset = (offset + plain.nbytes() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+  }
+  const std::byte end{};
+  file.write(&end, 1, offset);  // the last tensor may be empty, a file may not
+  file.keep();
+  const auto mapped = MappedFile::open(path);
+  std::vector<at::Tensor> out;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    out.push_back(mapped->tensor(offsets[t], tensors[t].scalar_type(), tensors[t].sizes()));
+  }
+  return out;
+}
+
+}  // namespace kerf

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kerf/base/units.h"
+
+namespace kerf {
+
+class MappedFile;
+
+// Writes the numbers of these tensors, which are on the host, to a file, and gives them back as
+// they lie in it. Throws Error(io); no file is left then.
+std::vector<at::Tensor> move_to_file(const std::string& path,
+                                     const std::vector<at::Tensor>& tensors);
+
+// A file as memory that the system fetches and drops as it likes. Writing to it changes this
+// process's copy of a page, never the file.
+//
+//   const auto file = MappedFile::open("model.safetensors");
+//   at::Tensor weight = file->tensor(offset, at::kFloat, {4096, 4096});   // reads nothing yet
+class MappedFile : public std::enable_shared_from_this<MappedFile> {
+ public:
+  // Throws Error(io) with the path.
+  static std::shared_ptr<MappedFile> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // The tensor keeps the file mapped. Throws Error(io) if it ends after the file.
+  at::Tensor tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape);
+
+  // The file that an address lies in, if any.
+  static std::shared_ptr<MappedFile> at(const void* address);
+
+  // The bytes as a tensor at `from`, which lies in the mapping, has them: from the file, without
+  // taking memory for the mapping, and from the pages that this process has written. Throws
+  // Error(io) where the file cannot be read to its end: it was cut off meanwhile.
+  void read(const void* from, std::size_t bytes, void* to) const;
+
+  // Has this process written to the pages? True if that cannot be known.
+  bool is_written(const void* from, std::size_t bytes) const;
+
+  // Bytes per second of reading so many bytes from there on now.
+  double speed(const void* from, std::size_t bytes) const;
+
+ private:
+  MappedFile(std::string path, int file, std::byte* memory, std::size_t size);
+  std::size_t offset_of(const void* from) const;
+  // By page from the one that `from` lies in.
+  std::vector<bool> written_pages(const void* from, std::size_t bytes) const;
+
+  std::string path_;
+  int file_;
+  std::byte* memory_;
+  std::size_t size_;
+};
+
+}  // namespace kerf

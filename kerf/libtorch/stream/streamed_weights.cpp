@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/stream/streamed_weights.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/stream/mapped_file.h"
+
+namespace kerf {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Of an inference tensor nobody counts the writes: it may always have changed.
+std::int64_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? -1 : static_cast<std::int64_t>(tensor._version());
+}
+
+}  // namespace
+
+StreamedWeights::StreamedWeights(std::vector<Unit> units, std::size_t num_slots, Bytes slot_bytes)
+    : slot_bytes_(static_cast<std::size_t>(slot_bytes.count)) {
+  for (Unit& unit : units) {
+    const Bytes bytes = bytes_of(unit.parameters);
+    if (bytes > slot_bytes) {
+      throw Error(
+          ErrorKind::invalid_argument,
+          fmt::format("[libtorch.streamed_weights] unit '{}' has {} of weights; expected no "
+                      "more than a slot takes, {}; make the slots larger",
+                      unit.path, to_string(bytes), to_string(slot_bytes)));
+    }
+    Placed placed{std::move(unit.path), {}, std::vector<std::vector<at::Tensor>>(num_slots), 0};
+    std::size_t offset = 0;
+    for (at::Tensor& parameter : unit.parameters) {
+      Weight weight{std::move(parameter), {}, offset, 0};
+      find_home(placed.path, weight);
+      offset = aligned(offset + weight.home.nbytes());
+      placed.weights.push_back(std::move(weight));
+    }
+    units_.push_back(std::move(placed));
+  }
+  slot_bytes_ = aligned(slot_bytes_);
+  arena_ = at::empty({static_cast<std::int64_t>(num_slots * slot_bytes_ + kAlignment)}, at::kByte);
+  auto* const begin = reinterpret_cast<std::byte*>(
+      aligned(reinterpret_cast<std::uintptr_t>(arena_.mutable_data_ptr())));
+  std::vector<std::byte*> slots;
+  for (std::size_t s = 0; s < num_slots; ++s) slots.push_back(begin + s * slot_bytes_);
+  mover_ = std::make_unique<FileMover>(
+      [this](std::size_t unit) {
+        std::vector<FileMover::Piece> pieces;
+        for (const Weight& weight : units_[unit].weights)
+          pieces.push_back({weight.home, weight.offset});
+        return pieces;
+      },
+      std::move(slots));
+  streamer_ = std::make_unique<Streamer>(units_.size(), num_slots, *mover_);
+}
+
+StreamedWeights::~StreamedWeights() { abandon(); }
+
+Bytes StreamedWeights::bytes_of(const std::vector<at::Tensor>& parameters) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) bytes = aligned(bytes + parameter.nbytes());
+  return {static_cast<std::int64_t>(bytes)};
+}
+
+// What the parameter is now.
+void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
+  const at::Tensor& parameter = weight.parameter;
+  if (parameter.layout() != at::kStrided || !parameter.is_cpu() || !parameter.is_contiguous()) {
+    throw Error(
+        ErrorKind::invalid_argument,
+        fmt::format("[libtorch.streamed_weights] a weight of unit '{}' is {}; expected a "
+                    "dense tensor on the host, its numbers in order; keep the unit resident",
+                    path,
+                    parameter.layout() != at::kStrided ? "not strided"
+                    : parameter.is_cpu()               ? "not contiguous"
+                                                       : "on " + parameter.device().str()));
+  }
+  weight.home = parameter.variable_data();
+  weight.version = version_of(parameter);
+}
+
+// In place (a version), by other data (an address), or behind PyTorch's back, by what .data gave (a
+// written page of the file). What a slot holds of the unit is then old.
+void StreamedWeights::notice_edits(std::size_t unit) {
+  bool edited = false;
+  for (Weight& weight : units_[unit].weights) {
+    const bool replaced = weight.parameter.const_data_ptr() != weight.home.const_data_ptr() ||
+                          weight.parameter.sizes() != weight.home.sizes() ||
+                          weight.parameter.scalar_type() != weight.home.scalar_type();
+    if (replaced) {
+      const std::size_t before = weight.home.nbytes();
+      find_home(units_[unit].path, weight);
+      if (weight.home.nbytes() != before) {
+        throw Error(
+            ErrorKind::invalid_argument,
+            fmt::format("[libtorch.streamed_weights] a weight of unit '{}' has {} bytes now "
+                        "and had {} when the model was placed; expected as many; place the "
+                        "model again",
+                        units_[unit].path, weight.home.nbytes(), before));
+      }
+      for (auto& views : units_[unit].in_slot) views.clear();
+      edited = true;
+    }
+    const std::int64_t version = version_of(weight.parameter);
+    edited = edited || version < 0 || version != weight.version;
+    weight.version = version;
+    const void* const at = weight.home.const_data_ptr();
+    const auto file = MappedFile::at(at);
+    edited = edited || !file || file->is_written(at, weight.home.nbytes());
+  }
+  if (edited) streamer_->invalidate(unit);
+}
+
+const std::vector<at::Tensor>& StreamedWeights::views(Placed& unit, std::size_t slot) {
+  std::vector<at::Tensor>& views = unit.in_slot[slot];
+  if (!views.empty()) return views;
+  auto* const begin = reinterpret_cast<std::byte*>(
+      aligned(reinterpret_cast<std::uintptr_t>(arena_.mutable_data_ptr())) + slot * slot_bytes_);
+  for (const Weight& weight : unit.weights) {
+    views.push_back(at::from_blob(
+        begin + weight.offset, weight.home.sizes(), [held = arena_](void*) {},
+        weight.home.options()));
+  }
+  return views;
+}
+
+void StreamedWeights::enter(std::size_t unit) {
+  Placed& placed = units_[unit];
+  if (placed.entered > 0) {  // from inside of itself
+    ++placed.entered;
+    return;
+  }
+  // Slots' tensors are made here and stay: they must not be inference tensors.
+  const c10::InferenceMode normal(false);
+  notice_edits(unit);
+  const std::size_t slot = streamer_->acquire(unit);
+  const std::vector<at::Tensor>& there = views(placed, slot);
+  for (std::size_t w = 0; w < placed.weights.size(); ++w) {
+    placed.weights[w].parameter.set_data(there[w]);
+  }
+  placed.entered = 1;
+}
+
+void StreamedWeights::leave(std::size_t unit) {
+  Placed& placed = units_[unit];
+  KERF_CHECK(placed.entered > 0, "a unit is left that was not entered");
+  if (--placed.entered > 0) return;
+  go_home(placed);
+  streamer_->release(unit);
+}
+
+void StreamedWeights::go_home(Placed& unit) {
+  const c10::InferenceMode normal(false);
+  for (Weight& weight : unit.weights) {
+    const at::Tensor in_slot = weight.parameter.variable_data();
+    const bool written = version_of(weight.parameter) != weight.version;
+    weight.parameter.set_data(weight.home);
+    if (written && !weight.parameter.is_inference()) weight.home.copy_(in_slot);
+    weight.version = version_of(weight.parameter);
+  }
+}
+
+void StreamedWeights::abandon() {
+  for (Placed& unit : units_) {
+    if (std::exchange(unit.entered, 0) > 0) go_home(unit);
+  }
+  streamer_->abandon();
+}
+
+}  // namespace kerf

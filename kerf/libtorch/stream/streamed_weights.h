@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kerf/base/units.h"
+#include "kerf/libtorch/stream/file_mover.h"
+#include "kerf/runtime/stream/streamer.h"
+
+namespace kerf {
+
+// Parameters of modules that are in memory only while their module runs: outside of that each is
+// what it was, its home (a mapped file, or other memory of the host).
+//
+//   StreamedWeights weights({{"layers.0", parameters}, ...}, 2, slot_bytes);
+//   weights.enter(0);  ... the module's forward ...  weights.leave(0);   weights.end_call();
+//
+// Not for several threads at once. Edits of a parameter, in place or by giving it other data, are
+// seen by the next `enter`; what a forward writes into a parameter goes back to its home.
+class StreamedWeights {
+ public:
+  struct Unit {
+    std::string path;
+    std::vector<at::Tensor> parameters;
+  };
+
+  // Throws Error(invalid_argument) for parameters that are not dense and on the host, and for a
+  // unit that is larger than a slot.
+  StreamedWeights(std::vector<Unit> units, std::size_t num_slots, Bytes slot_bytes);
+  // The parameters are at home again.
+  ~StreamedWeights();
+  StreamedWeights(const StreamedWeights&) = delete;
+  StreamedWeights& operator=(const StreamedWeights&) = delete;
+
+  // What a unit takes in a slot: every parameter begins at an aligned address.
+  static Bytes bytes_of(const std::vector<at::Tensor>& parameters);
+
+  void enter(std::size_t unit);
+  void leave(std::size_t unit);
+  void end_call() { streamer_->end_call(); }
+  // A call was left without its ends (an interrupt): all parameters are at home again.
+  void abandon();
+  const Streamer::Stats& stats() const { return streamer_->stats(); }
+
+ private:
+  struct Weight {
+    at::Tensor parameter;
+    at::Tensor home;
+    std::size_t offset = 0;
+    std::int64_t version = 0;  // when the unit was last entered or left
+  };
+  struct Placed {
+    std::string path;
+    std::vector<Weight> weights;
+    std::vector<std::vector<at::Tensor>> in_slot;  // by slot: the weights as they lie there
+    int entered = 0;
+  };
+
+  void find_home(const std::string& path, Weight& weight) const;
+  void notice_edits(std::size_t unit);
+  const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
+  void go_home(Placed& unit);
+
+  std::vector<Placed> units_;
+  at::Tensor arena_;
+  std::size_t slot_bytes_;
+  std::unique_ptr<FileMover> mover_;
+  std::unique_ptr<Streamer> streamer_;
+};
+
+}  // namespace kerf

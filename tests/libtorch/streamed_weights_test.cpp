@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/stream/streamed_weights.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "kerf/base/error.h"
+#include "kerf/libtorch/stream/mapped_file.h"
+
+namespace kerf {
+namespace {
+
+class TemporaryFile {
+ public:
+  TemporaryFile() : path_(std::filesystem::temp_directory_path() / "kerf_stream_XXXXXX") {
+    ::close(::mkstemp(path_.data()));
+  }
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<at::Tensor> random_weights(std::size_t count, std::int64_t rows = 300) {
+  std::vector<at::Tensor> weights;
+  for (std::size_t w = 0; w < count; ++w) {
+    weights.push_back(at::randn({rows + static_cast<std::int64_t>(w), 17}));
+  }
+  return weights;
+}
+
+TEST(AMappedFile, HasWhatWasMovedToIt) {
+  const TemporaryFile file;
+  std::vector<at::Tensor> weights = random_weights(3);
+  weights.push_back(at::zeros({0, 4}));
+  weights.push_back(at::randint(0, 9, {5}, at::kLong));
+  const std::vector<at::Tensor> moved = move_to_file(file.path(), weights);
+  for (std::size_t w = 0; w < weights.size(); ++w) EXPECT_TRUE(at::equal(moved[w], weights[w]));
+  EXPECT_EQ(MappedFile::at(weights[0].const_data_ptr()), nullptr);
+  EXPECT_NE(MappedFile::at(moved[1].const_data_ptr()), nullptr);
+}
+
+TEST(AMappedFile, ReadsWhatThisProcessHasWritten) {
+  const TemporaryFile file;
+  const at::Tensor weight = at::randn({4096, 5});  // twenty pages
+  at::Tensor moved = move_to_file(file.path(), {weight}).front();
+  const auto mapped = MappedFile::at(moved.const_data_ptr());
+  at::Tensor copy = at::empty_like(moved);
+  mapped->read(moved.const_data_ptr(), moved.nbytes(), copy.mutable_data_ptr());
+  EXPECT_TRUE(at::equal(copy, weight));
+  EXPECT_FALSE(mapped->is_written(moved.const_data_ptr(), moved.nbytes()));
+  moved[2000].fill_(7);
+  EXPECT_TRUE(mapped->is_written(moved.const_data_ptr(), moved.nbytes()));
+  mapped->read(moved.const_data_ptr(), moved.nbytes(), copy.mutable_data_ptr());
+  EXPECT_TRUE(at::equal(copy, moved));
+  EXPECT_FALSE(at::equal(copy, weight));
+  // The file has what it had.
+  EXPECT_TRUE(at::equal(MappedFile::open(file.path())->tensor(0, at::kFloat, {4096, 5}), weight));
+}
+
+TEST(AMappedFile, ThatIsCutOffOrNotThereIsAnError) {
+  EXPECT_THROW(MappedFile::open("/nowhere/model"), Error);
+  EXPECT_THROW(MappedFile::open("/tmp"), Error);
+  const TemporaryFile file;
+  EXPECT_THROW(MappedFile::open(file.path()), Error);  // empty
+  const at::Tensor moved = move_to_file(file.path(), {at::randn({4096})}).front();
+  const auto mapped = MappedFile::at(moved.const_data_ptr());
+  EXPECT_THROW(mapped->tensor(100, at::kFloat, {4096}), Error);
+  ASSERT_EQ(::truncate(file.path().c_str(), 1000), 0);
+  std::vector<float> to(4096);
+  EXPECT_THROW(mapped->read(moved.const_data_ptr(), moved.nbytes(), to.data()), Error);
+}
+
+struct Model {
+  explicit Model(std::size_t units) {
+    originals = random_weights(units);
+    const std::vector<at::Tensor> moved = move_to_file(file.path(), originals);
+    std::vector<StreamedWeights::Unit> given;
+    for (std::size_t u = 0; u < units; ++u) {
+      parameters.push_back(moved[u].clone());
+      parameters.back().set_data(moved[u]);
+      given.push_back({"layers." + std::to_string(u), {parameters[u]}});
+    }
+    largest = StreamedWeights::bytes_of({parameters.back()});
+    weights = std::make_unique<StreamedWeights>(std::move(given), 2, largest);
+  }
+
+  // Every unit in turn; each must have its numbers inside, in memory that is not the file's.
+  void call() {
+    for (std::size_t u = 0; u < parameters.size(); ++u) {
+      weights->enter(u);
+      EXPECT_EQ(MappedFile::at(parameters[u].const_data_ptr()), nullptr);
+      EXPECT_TRUE(at::equal(parameters[u], originals[u])) << u;
+      weights->leave(u);
+      EXPECT_NE(MappedFile::at(parameters[u].const_data_ptr()), nullptr);
+    }
+    weights->end_call();
+  }
+
+  TemporaryFile file;
+  std::vector<at::Tensor> originals;
+  std::vector<at::Tensor> parameters;
+  Bytes largest;
+  std::unique_ptr<StreamedWeights> weights;
+};
+
+TEST(StreamedWeights, AreThereWhileTheirUnitRuns) {
+  Model model(6);
+  for (int i = 0; i < 20; ++i) model.call();
+  EXPECT_EQ(model.weights->stats().uses, 120);
+  EXPECT_EQ(model.weights->stats().misses, 1);
+}
+
+TEST(StreamedWeights, FollowEdits) {
+  Model model(4);
+  for (int i = 0; i < 8; ++i) {
+    model.call();
+    const auto u = static_cast<std::size_t>(i % 4);
+    if (i < 4) {
+      model.parameters[u].mul_(2);
+    } else {
+      model.parameters[u].variable_data().mul_(2);  // nobody counts this
+    }
+    model.originals[u].mul_(2);
+    model.call();
+  }
+}
+
+TEST(StreamedWeights, KeepWhatAForwardWrites) {
+  Model model(4);
+  model.call();
+  model.weights->enter(1);
+  model.parameters[1].add_(1);
+  model.weights->leave(1);
+  model.originals[1].add_(1);
+  EXPECT_TRUE(at::equal(model.parameters[1], model.originals[1]));
+  model.call();
+}
+
+TEST(StreamedWeights, GoHomeWhenACallIsAbandoned) {
+  Model model(4);
+  model.weights->enter(2);
+  model.weights->enter(2);  // from inside of itself
+  model.weights->abandon();
+  EXPECT_NE(MappedFile::at(model.parameters[2].const_data_ptr()), nullptr);
+  model.call();
+  model.weights->enter(3);
+  model.weights.reset();
+  EXPECT_TRUE(at::equal(model.parameters[3], model.originals[3]));
+  EXPECT_NE(MappedFile::at(model.parameters[3].const_data_ptr()), nullptr);
+}
+
+TEST(StreamedWeights, SayWhichFileCannotBeRead) {
+  Model model(4);
+  model.call();
+  ASSERT_EQ(::truncate(model.file.path().c_str(), 100), 0);
+  try {
+    for (std::size_t u = 0; u < 4; ++u) {
+      model.weights->enter(u);
+      model.weights->leave(u);
+    }
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::io);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(model.file.path()));
+  }
+}
+
+TEST(StreamedWeights, LargerThanASlotAreRefused) {
+  const at::Tensor weight = at::randn({100});
+  EXPECT_THROW(StreamedWeights({{"head", {weight}}}, 2, Bytes{128}), Error);
+  EXPECT_THROW(StreamedWeights({{"head", {weight.expand({3, 100})}}}, 2, Bytes{4096}), Error);
+}
+
+}  // namespace
+}  // namespace kerf
