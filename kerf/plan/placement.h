@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "kerf/base/outcome.h"
+#include "kerf/base/units.h"
+#include "kerf/place/lower_bound.h"
+#include "kerf/place/residence/residence_problem.h"
+
+namespace kerf {
+
+std::string_view to_string(Residence residence);
+
+// Where the weights of a model are that its device cannot hold: units in the order of their use.
+struct Placement {
+  struct Unit {
+    std::string path;  // of the module
+    Bytes bytes;
+    Residence residence = Residence::resident;
+    Nanoseconds time;  // of computing it once, where it is computed
+    Nanoseconds copy;  // of its weights; 0 unless it is streamed
+  };
+
+  std::string device;  // that computes, "cpu:0"
+  std::string source;  // what streamed weights come from, "disk"
+  Bytes memory;        // allowed on the device, for weights
+  std::vector<Unit> units;
+  std::size_t slots = 0;
+  Bytes slot_bytes;
+  Nanoseconds time;  // of a call, once calls follow each other
+  LowerBound bound;  // of that time, in nanoseconds
+
+  // What the device holds: residents and slots.
+  Bytes device_bytes() const;
+  Bytes bytes_of(Residence residence) const;
+};
+
+// `paths`: of the problem's units. Where nothing fits: a sentence that says what is needed.
+Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
+                                            const std::vector<std::string>& paths,
+                                            const std::string& device, const std::string& source);
+
+}  // namespace kerf
