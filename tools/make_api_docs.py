@@ -33,6 +33,7 @@ GROUPS = {
         *("load_plan",),
     ],
     "Running": ["Pipeline", "allow_output_class"],
+    "Models that do not fit": ["place", "empty_weights", "Placement", "PlacedUnit"],
     "Timelines": [
         *("simulate", "compare_timelines", "Timeline", "Event", "MemoryPoint", "load_timeline"),
     ],

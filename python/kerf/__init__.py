@@ -9,7 +9,7 @@
     y     = pipe(*args)
 
 Graphs, profiles and plans are values that can be saved and loaded. Planning does not need PyTorch:
-the names that need it (trace, profile, Pipeline) import it on first use.
+the names that need it (trace, profile, Pipeline, place) import it on first use.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kerf._core import (
     Comparison,
     Graph,
     Infeasible,
+    Placement,
     Plan,
     Profile,
     StepMemory,
@@ -45,6 +46,7 @@ from kerf._plan import InfeasibleError, compare, make_cluster, plan, replan, ver
 
 if TYPE_CHECKING:
     from kerf._pipeline import Pipeline
+    from kerf._place import empty_weights, place
     from kerf._profile import profile
     from kerf._trace import trace
 
@@ -57,6 +59,7 @@ __all__ = [
     "InfeasibleError",
     "KerfWarning",
     "Pipeline",
+    "Placement",
     "Plan",
     "Profile",
     "StepMemory",
@@ -65,6 +68,7 @@ __all__ = [
     "allow_output_class",
     "compare",
     "compare_timelines",
+    "empty_weights",
     "estimate",
     "load_cluster",
     "load_graph",
@@ -74,6 +78,7 @@ __all__ = [
     "make_cluster",
     "memory",
     "methods",
+    "place",
     "plan",
     "profile",
     "replan",
@@ -83,7 +88,13 @@ __all__ = [
     "verify",
 ]
 
-_NEEDS_TORCH = {"Pipeline": "_pipeline", "profile": "_profile", "trace": "_trace"}
+_NEEDS_TORCH = {
+    "Pipeline": "_pipeline",
+    "empty_weights": "_place",
+    "place": "_place",
+    "profile": "_profile",
+    "trace": "_trace",
+}
 
 
 def __getattr__(name: str) -> Any:

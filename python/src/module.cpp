@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
   init_saved(m);
   init_timeline(m);
   init_plan(m);
+  init_placement(m);
   init_simulate(m);
   init_memory(m);
   init_verify(m);

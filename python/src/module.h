@@ -22,6 +22,7 @@ void init_device(py::module_& m);
 void init_profile(py::module_& m);
 void init_saved(py::module_& m);
 void init_plan(py::module_& m);
+void init_placement(py::module_& m);
 void init_timeline(py::module_& m);
 void init_simulate(py::module_& m);
 void init_memory(py::module_& m);

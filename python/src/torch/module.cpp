@@ -24,6 +24,7 @@
 #include "kerf/libtorch/torch_stream.h"
 #include "python/src/interruptible.h"
 #include "python/src/torch/block_calls.h"
+#include "python/src/torch/stream.h"
 
 namespace py = pybind11;
 
@@ -242,6 +243,7 @@ PYBIND11_MODULE(_torch, m) {
 
   init_block_errors();
   init_memory_errors();
+  init_stream(m);
 
   py::class_<PythonPipeline>(m, "Pipeline")
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,

@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import nn
+
+from kerf._core import Placement
+
+class Placed:
+    placement: Placement
+    @property
+    def stats(self) -> dict[str, int]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def remove(self) -> None: ...
+
+def place(
+    model: nn.Module,
+    max_memory: Mapping[str, str | int | os.PathLike[str]] | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    no_split_module_classes: Iterable[str] | None = None,
+    disk_bytes_per_second: float | None = None,
+) -> Placed: ...
+def empty_weights() -> AbstractContextManager[None]: ...

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which modules of a model come and go as one, and what each takes."""
+
+import dataclasses
+import itertools
+
+import torch
+
+from kerf import _torch
+
+# Modules that only hold others: their own forward is never called.
+_HOLDERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
+
+
+@dataclasses.dataclass
+class Unit:
+    """A module, or the parameters that an opened module has itself."""
+
+    path: str
+    module: torch.nn.Module
+    parameters: list
+    stays: bool = False  # its parameters are used while others' modules run
+
+    @property
+    def bytes(self):
+        return _torch.unit_bytes(self.parameters)
+
+
+def find_units(model, largest, no_split=()):
+    """The largest modules of no more than ``largest`` bytes, in the order the model has them.
+
+    Larger ones are opened, elements of lists first. Leaves, and modules of the classes in
+    ``no_split``, stay whole whatever they take.
+    """
+    units = []
+    _add_units("", model, largest, frozenset(no_split), units)
+    return [unit for unit in units if unit.parameters]
+
+
+def _add_units(path, module, largest, no_split, units):
+    parameters = _parameters(module)
+    whole = not isinstance(module, _HOLDERS) and path != ""
+    is_leaf = not any(True for _ in module.children())
+    fits = _torch.unit_bytes(parameters) <= largest
+    if whole and (is_leaf or fits or type(module).__name__ in no_split):
+        units.append(Unit(path, module, parameters))
+        return
+    own = _unique(module.parameters(recurse=False))
+    if own:
+        # Used at any time while the modules inside run.
+        units.append(Unit(path, module, own, stays=True))
+    for name, child in module.named_children():
+        _add_units(f"{path}.{name}" if path else name, child, largest, no_split, units)
+
+
+def _parameters(module):
+    return _unique(module.parameters())
+
+
+def _unique(parameters):
+    return list({id(p): p for p in parameters if p is not None}.values())
+
+
+def model_bytes(model):
+    """Of all parameters and buffers, each storage once."""
+    tensors = itertools.chain(model.parameters(), model.buffers())
+    return sum(t.nbytes for t in {id(t): t for t in tensors}.values())

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/plan/placement.h"
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "kerf/base/error.h"
+#include "kerf/emit/report/placement_table.h"
+#include "python/src/interruptible.h"
+#include "python/src/module.h"
+
+namespace kerf::bindings {
+namespace {
+
+Placement place(const std::vector<std::string>& paths, const std::vector<std::int64_t>& bytes,
+                const std::vector<double>& seconds_of, const std::vector<bool>& stays,
+                std::int64_t memory, double bytes_per_second, double latency,
+                const std::string& device, const std::string& source) {
+  ResidenceProblem problem;
+  for (std::size_t u = 0; u < paths.size(); ++u) {
+    StreamUnit unit{{bytes.at(u)}, {seconds_of.at(u) * 1e9}};
+    unit.stays = stays.at(u);
+    problem.units.push_back(unit);
+  }
+  problem.memory = {memory};
+  problem.bytes_per_nanosecond = bytes_per_second * 1e-9;
+  problem.copy_latency = {latency * 1e9};
+  const auto outcome = place_units(problem, paths, device, source);
+  if (!outcome) throw Error(ErrorKind::invalid_argument, outcome.reason());
+  return *outcome;
+}
+
+}  // namespace
+
+void init_placement(py::module_& m) {
+  py::class_<Placement::Unit>(m, "PlacedUnit", "A module whose weights come and go together.")
+      .def_readonly("path", &Placement::Unit::path, "Of the module.")
+      .def_property_readonly(
+          "bytes", [](const Placement::Unit& u) { return u.bytes.count; }, "Of its weights.")
+      .def_property_readonly(
+          "residence", [](const Placement::Unit& u) { return std::string(to_string(u.residence)); },
+          "Where its weights are: resident, streamed or host.")
+      .def_property_readonly(
+          "time", [](const Placement::Unit& u) { return seconds(u.time); }, "Of computing it once.")
+      .def_property_readonly(
+          "copy_time", [](const Placement::Unit& u) { return seconds(u.copy); },
+          "Of its weights' way; 0 unless it is streamed.");
+  py::class_<Placement>(m, "Placement", "Where the weights of a model are; print it for a table.")
+      .def_readonly("device", &Placement::device, "That computes.")
+      .def_readonly("source", &Placement::source, "What streamed weights come from.")
+      .def_readonly("units", &Placement::units, "In the order of their use.")
+      .def_readonly("slots", &Placement::slots, "That streamed units share.")
+      .def_property_readonly(
+          "slot_bytes", [](const Placement& p) { return p.slot_bytes.count; }, "Of each slot.")
+      .def_property_readonly(
+          "memory", [](const Placement& p) { return p.memory.count; }, "Allowed for weights.")
+      .def_property_readonly(
+          "device_bytes", [](const Placement& p) { return p.device_bytes().count; },
+          "What the device holds: residents and slots.")
+      .def_property_readonly(
+          "time", [](const Placement& p) { return seconds(p.time); }, "Predicted, of a call.")
+      .def_property_readonly(
+          "lower_bound", [](const Placement& p) { return p.bound.value * 1e-9; },
+          "No placement within the memory takes less.")
+      .def_property_readonly(
+          "bound_argument", [](const Placement& p) { return p.bound.argument; }, "Why not.")
+      .def("__str__", &placement_table)
+      .def("__repr__", [](const Placement& p) {
+        return fmt::format("kerf.Placement({} units, {} on {})", p.units.size(),
+                           to_string(p.device_bytes()), p.device);
+      });
+  m.def("place_units", interruptible(&place), py::arg("paths"), py::arg("bytes"),
+        py::arg("seconds"), py::arg("stays"), py::arg("memory"), py::arg("bytes_per_second"),
+        py::arg("latency"), py::arg("device"), py::arg("source"));
+}
+
+}  // namespace kerf::bindings

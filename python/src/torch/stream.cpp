@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "python/src/torch/stream.h"
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kerf/base/error.h"
+#include "kerf/ingest/safetensors.h"
+#include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/streamed_weights.h"
+
+namespace py = pybind11;
+
+namespace kerf::bindings {
+namespace {
+
+// The tensors of a checkpoint, by name, as memory that is fetched when it is read.
+py::dict map_checkpoint(const std::string& path) {
+  py::dict out;
+  for (const SafetensorsFile& file : read_checkpoint(path).files) {
+    const std::shared_ptr<MappedFile> mapped = MappedFile::open(file.path);
+    for (const StoredTensor& stored : file.tensors) {
+      out[py::str(stored.name)] = mapped->tensor(static_cast<std::size_t>(stored.offset),
+                                                 to_scalar_type(stored.dtype), stored.shape);
+    }
+  }
+  return out;
+}
+
+std::unique_ptr<StreamedWeights> make_streamed(
+    std::vector<std::pair<std::string, std::vector<at::Tensor>>> units, std::size_t slots,
+    std::int64_t slot_bytes) {
+  std::vector<StreamedWeights::Unit> given;
+  for (auto& [path, parameters] : units) given.push_back({path, std::move(parameters)});
+  return std::make_unique<StreamedWeights>(std::move(given), slots, Bytes{slot_bytes});
+}
+
+double file_speed(const at::Tensor& tensor, std::size_t most_bytes) {
+  const void* const from = tensor.const_data_ptr();
+  const auto file = MappedFile::at(from);
+  KERF_CHECK(file != nullptr, "the tensor is not in a mapped file");
+  return file->speed(from, std::min(most_bytes, tensor.nbytes()));
+}
+
+py::dict stats_of(const StreamedWeights& weights) {
+  const Streamer::Stats& stats = weights.stats();
+  py::dict out;
+  out["uses"] = stats.uses;
+  out["misses"] = stats.misses;
+  out["copies"] = stats.copies;
+  out["unused_copies"] = stats.unused;
+  return out;
+}
+
+}  // namespace
+
+void init_stream(py::module_& m) {
+  m.def(
+      "map_checkpoint", &map_checkpoint, py::arg("path"),
+      "The tensors of a safetensors checkpoint by name; their bytes are read when they are used.");
+  m.def("move_to_file", &move_to_file, py::arg("path"), py::arg("tensors"),
+        "Writes the tensors' numbers to a file; the tensors as they lie in it.");
+  m.def("file_speed", &file_speed, py::arg("tensor"), py::arg("most_bytes"),
+        "Bytes per second of reading a tensor that is in a mapped file.");
+  m.def(
+      "is_mapped",
+      [](const at::Tensor& tensor) {
+        return tensor.is_cpu() && MappedFile::at(tensor.const_data_ptr()) != nullptr;
+      },
+      py::arg("tensor"), "Whether the tensor's numbers are in a mapped file.");
+  m.def(
+      "unit_bytes",
+      [](const std::vector<at::Tensor>& parameters) {
+        return StreamedWeights::bytes_of(parameters).count;
+      },
+      py::arg("parameters"), "What these weights take in a slot.");
+  py::class_<StreamedWeights>(m, "StreamedWeights",
+                              "Weights that are in memory while their module runs.")
+      .def(py::init(&make_streamed), py::arg("units"), py::arg("slots"), py::arg("slot_bytes"))
+      .def("enter", &StreamedWeights::enter, py::arg("unit"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("leave", &StreamedWeights::leave, py::arg("unit"))
+      .def("end_call", &StreamedWeights::end_call)
+      .def("abandon", &StreamedWeights::abandon)
+      .def_property_readonly("stats", &stats_of);
+}
+
+}  // namespace kerf::bindings
