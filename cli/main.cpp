@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
   add_compare(app, exit_code);
   add_simulate(app);
   add_memory(app);
+  add_place(app, exit_code);
   add_verify(app, exit_code);
   add_report(app);
   add_schedules(app);

@@ -23,6 +23,7 @@ void add_plan(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app);
 void add_memory(CLI::App& app);
+void add_place(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app);
 void add_schedules(CLI::App& app);

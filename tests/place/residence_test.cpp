@@ -36,6 +36,13 @@ std::int64_t memory_used(const ResidenceProblem& problem, const Residences& resi
   return used;
 }
 
+TEST(Residences, OfNothingAreNone) {
+  const auto choice = choose_residences(layers(0, 0, 0, 0, 0));
+  ASSERT_TRUE(choice);
+  EXPECT_TRUE(choice->residences.of.empty());
+  EXPECT_EQ(choice->time, Nanoseconds{});
+}
+
 TEST(Residences, KeepEverythingThatFits) {
   const auto choice = choose_residences(layers(10, 100, 5, 50, 1000));
   ASSERT_TRUE(choice);

@@ -234,6 +234,9 @@ class Search {
 }  // namespace
 
 Outcome<ResidenceChoice, ResidenceShortage> choose_residences(const ResidenceProblem& problem) {
+  if (problem.units.empty()) {
+    return ResidenceChoice{{}, {}, {"relaxed", 0, "there is nothing to compute"}};
+  }
   return Search(problem).run();
 }
 
