@@ -7,6 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "kerf/base/error.h"
@@ -16,6 +17,7 @@ namespace kerf {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kFarApart = 1 << 20;  // bytes between weights that are not looked at together
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -116,11 +118,34 @@ void StreamedWeights::notice_edits(std::size_t unit) {
     const std::int64_t version = version_of(weight.parameter);
     edited = edited || version < 0 || version != weight.version;
     weight.version = version;
-    const void* const at = weight.home.const_data_ptr();
-    const auto file = MappedFile::at(at);
-    edited = edited || !file || file->is_written(at, weight.home.nbytes());
   }
+  edited = edited || has_written_pages(units_[unit]);
   if (edited) streamer_->invalidate(unit);
+}
+
+// The weights of a module lie next to each other in most files: one look at all of them, then. What
+// lies elsewhere may always have been written.
+bool StreamedWeights::has_written_pages(const Placed& unit) {
+  const std::byte* low = nullptr;
+  const std::byte* high = nullptr;
+  std::size_t bytes = 0;
+  for (const Weight& weight : unit.weights) {
+    const auto* const begin = static_cast<const std::byte*>(weight.home.const_data_ptr());
+    low = low == nullptr ? begin : std::min(low, begin);
+    high = std::max(high, begin + weight.home.nbytes());
+    bytes += weight.home.nbytes();
+  }
+  if (bytes == 0) return false;
+  const auto together = MappedFile::at(low);
+  if (together && together == MappedFile::at(high - 1) &&
+      static_cast<std::size_t>(high - low) < 2 * bytes + kFarApart) {
+    if (!together->is_written(low, static_cast<std::size_t>(high - low))) return false;
+  }
+  return std::any_of(unit.weights.begin(), unit.weights.end(), [](const Weight& weight) {
+    const void* const begin = weight.home.const_data_ptr();
+    const auto file = MappedFile::at(begin);
+    return !file || file->is_written(begin, weight.home.nbytes());
+  });
 }
 
 const std::vector<at::Tensor>& StreamedWeights::views(Placed& unit, std::size_t slot) {

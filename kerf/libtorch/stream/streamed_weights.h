@@ -65,6 +65,7 @@ class StreamedWeights {
 
   void find_home(const std::string& path, Weight& weight) const;
   void notice_edits(std::size_t unit);
+  static bool has_written_pages(const Placed& unit);
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
   void go_home(Placed& unit);
 
