@@ -41,7 +41,9 @@ void run_place(const PlaceOptions& options, int& exit_code) {
                             device.name, device.name));
   }
   UnitsFile units = load_units(options.units);
-  ResidenceProblem problem{std::move(units.units), device.memory};
+  ResidenceProblem problem;
+  problem.units = std::move(units.units);
+  problem.memory = device.memory;
   problem.bytes_per_nanosecond = parse_speed(options.link) * 1e-9;
   problem.copy_latency = {options.latency_us * 1e3};
   const bool has_host = cluster.num_devices() > 1;

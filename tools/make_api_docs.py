@@ -32,7 +32,7 @@ GROUPS = {
         *("Violation", "Plan", "Stage", "Cut", "DeviceUse", "LowerBound", "Infeasible"),
         *("load_plan",),
     ],
-    "Running": ["Pipeline", "allow_output_class"],
+    "Running": ["Pipeline", "DataFlow", "allow_output_class"],
     "Models that do not fit": ["place", "empty_weights", "Placement", "PlacedUnit"],
     "Timelines": [
         *("simulate", "compare_timelines", "Timeline", "Event", "MemoryPoint", "load_timeline"),
@@ -71,7 +71,7 @@ def text_of(thing):
 
 def signature(name, node, prefix=""):
     arguments = node.args
-    drop = 1 if arguments.args and arguments.args[0].arg == "self" else 0
+    drop = 1 if arguments.args and arguments.args[0].arg in ("self", "cls") else 0
     parts = []
     plain = arguments.args[drop:]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
@@ -127,7 +127,8 @@ def class_text(name, node, cls):
         if item.name == "__init__" and not issubclass(cls, BaseException):
             out.insert(0, signature("__init__", item, f"kerf.{name}"))
         elif not item.name.startswith("_"):
-            static = any(getattr(d, "id", "") == "staticmethod" for d in item.decorator_list)
+            kinds = ("staticmethod", "classmethod")
+            static = any(getattr(d, "id", "") in kinds for d in item.decorator_list)
             prefix = f"kerf.{name}." if static else f"{name.lower()}."
             what = text_of(getattr(cls, item.name))
             assert what, f"{name}.{item.name} has no docstring"

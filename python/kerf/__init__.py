@@ -45,6 +45,7 @@ from kerf._errors import ExportError, KerfWarning
 from kerf._plan import InfeasibleError, compare, make_cluster, plan, replan, verify
 
 if TYPE_CHECKING:
+    from kerf._dataflow import DataFlow
     from kerf._pipeline import Pipeline
     from kerf._place import empty_weights, place
     from kerf._profile import profile
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "Comparison",
+    "DataFlow",
     "ExportError",
     "Graph",
     "Infeasible",
@@ -89,6 +91,7 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {
+    "DataFlow": "_dataflow",
     "Pipeline": "_pipeline",
     "empty_weights": "_place",
     "place": "_place",

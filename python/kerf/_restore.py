@@ -215,6 +215,10 @@ def _is_same(tensor, value):
         return True
     # What is no number does not equal itself.
     floats = value.is_floating_point() or value.is_complex()
-    return floats and torch.equal(tensor.nan_to_num(), value.nan_to_num()) and bool(
-        (tensor.isnan() == value.isnan()).all() and (tensor.isinf() == value.isinf()).all()
+    return (
+        floats
+        and torch.equal(tensor.nan_to_num(), value.nan_to_num())
+        and bool(
+            (tensor.isnan() == value.isnan()).all() and (tensor.isinf() == value.isinf()).all()
+        )
     )

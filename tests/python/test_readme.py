@@ -45,6 +45,8 @@ PAGES = {
     "docs/tracing.md": "runs as Python",
     "docs/running.md": "busy",
     "docs/training.md": "gradients differ from the model's by",
+    "docs/placement.md": "come from disk in every call",
+    "docs/dataflow.md": "left",
 }
 
 

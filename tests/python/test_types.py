@@ -116,7 +116,7 @@ def public_parameters(tree):
     }
 
 
-@pytest.mark.parametrize("module", ["_trace", "_profile", "_pipeline"])
+@pytest.mark.parametrize("module", ["_trace", "_profile", "_pipeline", "_dataflow", "_place"])
 def test_stubs_have_the_parameters_of_the_functions(module):
     stub = public_parameters(ast.parse((PACKAGE / f"{module}.pyi").read_text()))
     code = public_parameters(ast.parse((PACKAGE / f"{module}.py").read_text()))

@@ -1,0 +1,647 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model's layers on devices of the user's choice: see ``DataFlow``."""
+
+import collections
+import contextlib
+import copy
+import difflib
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import nn
+
+from kerf import _stream
+from kerf._arguments import KINDS, Kind, checked, found
+from kerf._errors import warn
+from kerf._gates import Calls, hook_ids, without_gates
+from kerf._layers import Tree
+from kerf._moves import Clones, Frozen, Moves, refuse_split, total_bytes
+from kerf._transfer import CPU, Mover, Transfer
+from kerf._weights import torch_device
+
+
+class LayerMap(collections.OrderedDict):
+    """Devices by the names of layers. Remembers what was set since the flow was updated."""
+
+    def __init__(self, *args, **kwargs):
+        self.touched = {}
+        super().__init__(*args, **kwargs)
+
+    def __setitem__(self, name, device):
+        self.touched[name] = None
+        super().__setitem__(name, device)
+
+
+class Traffic:
+    """Calls run side by side; a change of the flow waits until none is under way."""
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._running = 0
+        self._stopped = False
+
+    @contextlib.contextmanager
+    def running(self):
+        with self._changed:
+            self._changed.wait_for(lambda: not self._stopped)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def stopped(self):
+        with self._changed:
+            self._changed.wait_for(lambda: not self._stopped)
+            self._stopped = True
+            try:
+                self._changed.wait_for(lambda: not self._running)
+                yield
+            finally:
+                self._stopped = False
+                self._changed.notify_all()
+
+
+_FLAG = KINDS["frozen"]
+_DEVICE = Kind(
+    lambda value: value is None or not isinstance(value, bool),
+    "a device: the number of an accelerator (0), a name ('cuda:1', 'cpu') or a torch.device",
+)
+_MAP = Kind(lambda value: isinstance(value, Mapping), "a dictionary from layers to devices")
+_BATCHES = Kind(
+    lambda value: (
+        not isinstance(value, torch.Tensor | Mapping | str)
+        and (isinstance(value, Iterable) or hasattr(value, "__getitem__"))
+    ),
+    "batches to go through one after the other: a list of them, a DataLoader or another iterable",
+)
+_END = object()
+
+
+class DataFlow:
+    """Runs an unmodified model with its layers on devices of your choice; called like the model.
+
+    model           any ``nn.Module``; ``flow.module`` is this one, and stays usable by itself
+    output_device   where results go, and what the model computes between its layers; the number of
+                    an accelerator, a name or a ``torch.device``; the default is the first device
+    fine_grained    False: the layers are ``model.named_children()``; True: all modules that are
+                    called and contain no others, and those that have parameters of their own
+    inference_only  no gradients are stored or recorded; ``flow.inference_only = False`` brings
+                    ``requires_grad`` and ``grad`` back
+    enable_clone    the whole model is put on every device, so that ``update_flow`` moves nothing;
+                    for inference, on devices that have the memory
+    mover           what moves tensors; for tests that pretend to have devices
+
+    ``flow.layer_gpus`` maps names of layers to devices, all on the first one in the beginning. Edit
+    it, then call ``update_flow``: until then the old flow runs, and a call warns once that changes
+    are waiting. The first call does it for you. ``flow.device_ids`` lists the devices there are.
+
+    A layer's arguments come to its device. Its result goes to the device of the module that called
+    it: that module's own entry, else ``output_device``; inside ``nn.Sequential`` it goes straight
+    to the next layer. So what a parent adds or concatenates is always on one device. Weights are
+    moved in place, with buffers, gradients and tensors in attributes; layers that share a weight
+    must be on one device. Names that the flow does not have are the model's:
+    ``flow.state_dict()``. Calls from several threads run side by side.
+    """
+
+    @checked(
+        "kerf.dataflow",
+        output_device=_DEVICE,
+        fine_grained=_FLAG,
+        inference_only=_FLAG,
+        enable_clone=_FLAG,
+    )
+    def __init__(
+        self,
+        model,
+        output_device=None,
+        *,
+        fine_grained=False,
+        inference_only=False,
+        enable_clone=False,
+        mover=None,
+    ):
+        if any(map(hook_ids, model.modules())):
+            raise ValueError(
+                "[kerf.dataflow] the model is part of a DataFlow already; expected one that is "
+                "not; call remove() of the other one first"
+            )
+        if isinstance(model, torch.jit.ScriptModule):
+            raise ValueError(
+                "[kerf.dataflow] the model is a TorchScript module, which takes no hooks; expected "
+                "an nn.Module in Python; wrap the model that it was made from"
+            )
+        self.module = model
+        self.fine_grained = fine_grained
+        self.enable_clone = enable_clone
+        self._mover = mover or Mover()
+        self._devices = self._mover.devices()
+        self._known = {}  # devices by what users call them
+        self._output_device = self._devices[0] if output_device is None else output_device
+        self._device("", self._output_device)
+        self._calls = Calls(self._mover)
+        self._tree = Tree(model, fine_grained, self._calls)
+        layers = self._tree.layers
+        self._layer_gpus = LayerMap(dict.fromkeys(list(layers)[1:], self.device_ids[0]))
+        self._placement = (Clones if enable_clone else Moves)(self._mover, list(layers.values()))
+        self._frozen = None
+        self._planned = None  # (graph, plan), see auto
+        self._made = weakref.WeakSet()
+        self._traffic = Traffic()
+        self._updated = False
+        self._warned = False
+        self._handles = []
+        self.inference_only = inference_only  # may fail: before there are hooks
+        self._mark_root()
+        self._handles = self._tree.install()
+
+    @classmethod
+    @checked(
+        "kerf.dataflow",
+        devices=KINDS["devices"],
+        output_device=_DEVICE,
+        fine_grained=_FLAG,
+        inference_only=_FLAG,
+        enable_clone=_FLAG,
+    )
+    def auto(
+        cls,
+        model,
+        args=(),
+        kwargs=None,
+        *,
+        devices=None,
+        output_device=None,
+        fine_grained=True,
+        inference_only=False,
+        enable_clone=False,
+        mover=None,
+        **options,
+    ):
+        """A flow whose ``layer_gpus`` follow a plan: ``kerf.plan(kerf.trace(model, args, kwargs),
+        devices, **options)``. Each layer goes where most of its weights are used, one without
+        weights where most of its time is spent. Without ``devices``: all accelerators, or the CPU.
+        """
+        from kerf._plan import plan as make_plan
+        from kerf._trace import trace
+
+        mover = mover or Mover()
+        there = mover.devices()
+        graph = trace(model, args, kwargs)
+        plan = make_plan(
+            graph, [str(d) for d in there[:-1] or there] if devices is None else devices, **options
+        )
+        flow = cls(
+            model,
+            output_device,
+            fine_grained=fine_grained,
+            inference_only=inference_only,
+            enable_clone=enable_clone,
+            mover=mover,
+        )
+        flow._planned = graph, plan
+        flow.layer_gpus.update(_planned_map(flow._tree.layers, flow._placement.ties(), graph, plan))
+        return flow
+
+    # ---- what users set
+
+    @property
+    def layer_gpus(self):
+        """Devices by the names of layers, an ordered dictionary; see ``update_flow``."""
+        return self._layer_gpus
+
+    @layer_gpus.setter
+    def layer_gpus(self, devices):
+        self._layer_gpus.clear()
+        self._layer_gpus.update(devices)
+
+    @property
+    def device_ids(self):
+        """The devices there are: accelerators by their numbers, then "cpu"."""
+        return ["cpu" if d.type == "cpu" else d.index for d in self._devices]
+
+    @property
+    def output_device(self):
+        """Where results go; a change takes effect at ``update_flow``."""
+        return self._output_device
+
+    @output_device.setter
+    def output_device(self, device):
+        self._output_device = device
+        self._layer_gpus.touched[""] = None
+
+    @property
+    def inference_only(self):
+        """Whether gradients are neither stored nor recorded; can be set at any time."""
+        return self._frozen is not None
+
+    @inference_only.setter
+    def inference_only(self, wanted):
+        self._check_open()
+        if bool(wanted) == self.inference_only:
+            return
+        if wanted:
+            self._frozen = Frozen(self._mover, self.module)
+        else:
+            self._frozen.restore()
+            self._frozen = None
+        self._mark_root()
+
+    def _mark_root(self):
+        root = self._tree.gates[0][1]
+        root.inference_only = self.inference_only
+        root.has_clones = self.enable_clone and not self.inference_only
+
+    # ---- calls
+
+    def __call__(self, *args, **kwargs):
+        self._prepare()
+        calls = self._calls
+        depth, length = calls.depth, len(calls.stack)
+        nothing = contextlib.nullcontext()
+        # A call inside a call has its turn already: waiting for a change would never end.
+        turn = nothing if depth else self._traffic.running()
+        try:
+            calls.depth = depth + 1
+            with turn, torch.no_grad() if self.inference_only else nothing:
+                return self.module(*args, **kwargs)
+        except RuntimeError as error:
+            if "same device" in str(error):
+                error.add_note(
+                    "[kerf.dataflow] a tensor is not on the device of the layer that uses it; "
+                    "expected layers to be called, and tensors to come from their arguments; a "
+                    "layer whose weights another one reads must be mapped as that one, and where "
+                    "the model calls parts of a layer, fine_grained=True may help"
+                )
+            raise
+        finally:
+            calls.depth = depth
+            del calls.stack[length:]  # of what an interrupt has ended
+
+    def _prepare(self):
+        self._check_open()
+        if not self._updated:
+            self.update_flow()
+        elif self._layer_gpus.touched and not self._warned and self._is_pending():
+            self._warned = True
+            warn(
+                "kerf.DataFlow: layer_gpus or output_device has changed, and the flow is still the "
+                "old one: call update_flow()"
+            )
+
+    def _is_pending(self):
+        try:
+            return bool(self._changes(self._layer_gpus, self._layer_gpus.touched))
+        except (TypeError, ValueError):
+            return True
+
+    @checked("kerf.dataflow", batches=_BATCHES)
+    def stream(self, batches, *, window=None):
+        """The results of many batches in their order; ``window`` are under way at most.
+
+        batches  any iterable. Each batch is what the model is called with: a tuple or list of
+                 arguments, a dictionary of named ones, or the only one
+        window   the default is one more than there are devices in the flow
+
+        A flow made by ``auto``, with the map it was given, streams through a ``kerf.Pipeline`` of
+        its plan: devices work on different batches at a time, and results carry no gradients. Any
+        other flow calls the model batch by batch, and is ahead of the results by ``window - 1``
+        batches: accelerators, which take work and go on, then overlap; the CPU does not.
+
+        A batch is asked for when there is room for it. An error comes when the results in front of
+        it have been given. Leaving the loop ends it.
+        """
+        self._prepare()
+        pipe = self._pipeline()
+        if pipe is not None:
+            return self._through(pipe, batches, window)
+        devices = {layer.device for layer in self._tree.layers.values()} - {CPU}
+        return self._one_by_one(iter(batches), window or (len(devices) + 1 if devices else 1))
+
+    def _pipeline(self):
+        """Of the plan, where weights are on the devices that it has them on; or None."""
+        if self._planned is None:
+            return None
+        from kerf._pipeline import Pipeline
+
+        graph, plan = self._planned
+        weights = dict(self._weights())
+        for names, device in _weight_devices(graph, plan):
+            tensor = next((weights[name] for name in names if name in weights), None)
+            if tensor is not None and self._mover.device_of(tensor) != device:
+                return None
+        known = {id(tensor): tensor for tensor in weights.values()}
+        twin = without_gates(copy.deepcopy(self.module, known))  # over the same tensors
+        return Pipeline(twin, plan, graph=graph)
+
+    def _weights(self):
+        yield from self.module.named_parameters(remove_duplicate=False)
+        yield from self.module.named_buffers(remove_duplicate=False)
+
+    def _through(self, pipe, batches, window):
+        with pipe, contextlib.closing(pipe.stream(batches, window=window)) as results:
+            for result in results:
+                yield Transfer(self._mover, self._calls.output_device)(result)
+
+    def _one_by_one(self, batches, window):
+        under_way = collections.deque()
+        failure = None
+        while failure is None:
+            try:
+                batch = next(batches, _END)
+                if batch is _END:
+                    break
+                args, kwargs = _stream._arguments(batch)
+                under_way.append(self(*args, **kwargs))
+            except Exception as error:  # raised at its turn
+                failure = error
+            if len(under_way) == window:
+                yield under_way.popleft()
+        yield from under_way
+        if failure is not None:
+            raise failure
+
+    # ---- changes
+
+    def update_flow(self):
+        """Puts every layer on its device of ``layer_gpus``; a layer it does not name stays.
+
+        All of it or nothing: for an unknown layer or device, for layers that share a weight and are
+        to be on two devices (ValueError), and where a device lacks the memory (RuntimeError), the
+        old flow stays in force. Waits for calls that are under way. With ``enable_clone`` it takes
+        the time of the layers that change, and moves no weights unless they have been written.
+        """
+        with self._between_calls("update_flow"):
+            layers, wanted = self._tree.layers, self._layer_gpus
+            changes = self._changes(wanted, wanted.touched if self._updated else self._all())
+            refuse_split(self._placement.ties(), lambda at: changes.get(at, at.device))
+            try:
+                self._placement.place(changes)
+            finally:  # they follow their layers, wherever those are
+                for layer in changes:
+                    layer.move_gates()
+            if self._made:
+                self._placement.refresh()
+            self._calls.output_device = layers[""].device
+            self._settle()
+
+    def _between_calls(self, what):
+        self._check_open()
+        if self._calls.depth:
+            raise RuntimeError(
+                f"[kerf.dataflow] {what} inside a call of the model; expected it between calls; "
+                "call it when the model has returned"
+            )
+        self._calls.stack.clear()  # an interrupt may have ended a call of the module itself
+        return self._traffic.stopped()
+
+    def _all(self):
+        return {**self._tree.layers, **self._layer_gpus.touched}
+
+    def _settle(self):
+        wanted, layers = self._layer_gpus, self._tree.layers
+        if len(wanted) < len(layers) - 1:
+            for name in [name for name in layers if name and name not in wanted]:
+                wanted[name] = self.device_ids[self._devices.index(layers[name].device)]
+        wanted.touched.clear()
+        self._updated, self._warned = True, False
+
+    def _changes(self, wanted, names):
+        """``{layer: device}`` of those that are to be elsewhere."""
+        changes = {}
+        for name in names:
+            layer = self._tree.layers.get(name)
+            if layer is None and name in wanted:
+                raise ValueError(self._unknown_layer(name))
+            if layer is None:  # it was, and has been deleted since
+                continue
+            value = wanted.get(name, layer.device) if name else self._output_device
+            if value is None and name not in wanted:
+                value = self._placement.home_of(layer)
+            device = self._device(name, value)
+            if device is not layer.device:  # one object for each, see _device
+                changes[layer] = device
+        return changes
+
+    def _device(self, name, value):
+        """What is meant by the value that layer_gpus has for ``name``, or output_device for ""."""
+        kind = type(value)
+        if kind is int or kind is str or kind is torch.device:
+            device = self._known.get(value)
+            if device is not None:
+                return device
+        device = self._parsed(value)
+        if device not in self._devices:
+            there = [f"{i} ({d})" for i, d in enumerate(self._devices[:-1])] + ["'cpu'"]
+            what = f"layer_gpus['{name}']" if name else "output_device"
+            raise ValueError(
+                f"[kerf.dataflow] {what} is {found(value)}; expected a device there is: "
+                f"{', '.join(there)}; set it to one of these"
+            )
+        self._known[value] = self._devices[self._devices.index(device)]
+        return self._known[value]
+
+    def _parsed(self, value):
+        """The device that is meant, or None."""
+        if isinstance(value, bool) or not isinstance(value, int | str | torch.device):
+            return None
+        if isinstance(value, int):
+            return self._devices[value] if 0 <= value < len(self._devices) - 1 else None
+        try:
+            device = torch.device(value)
+        except RuntimeError:
+            return None
+        if device.type == "cpu":
+            return CPU
+        if device.index is None:
+            return next((d for d in self._devices if d.type == device.type), None)
+        return device
+
+    def _unknown_layer(self, name):
+        names = list(self._tree.layers)[1:]
+        near = difflib.get_close_matches(str(name), names, n=3)
+        meant = f" (perhaps {' or '.join(map(repr, near))})" if near else ""
+        return (
+            f"[kerf.dataflow] layer_gpus names {found(name)}; expected a layer{meant}: "
+            f"{', '.join(names) or 'there are none'}; correct the name, then call update_flow()"
+        )
+
+    @checked("kerf.dataflow", layer_gpus=_MAP, module=KINDS["model"])
+    def construct_module(self, layer_gpus=None, module=None):
+        """A module of its own with this map, over the weights of the clones: it takes no memory but
+        for buffers, which are its own, and runs beside others from other threads.
+
+        layer_gpus  layers that are to be elsewhere than in this flow; the default is its map
+        module      a deep copy of the model, made earlier: changed and given back, to save the copy
+
+        For inference: its parameters require no gradients. Write weights in ``flow.module``, and
+        call ``update_flow`` for the others to see it.
+        """
+        self._check_open()
+        if not self.enable_clone:
+            raise ValueError(
+                "[kerf.dataflow] construct_module in a flow without clones; expected "
+                "enable_clone=True; make the flow with it, where devices have the memory"
+            )
+        if not self._updated:
+            self.update_flow()
+        with self._between_calls("construct_module"):
+            changes = self._changes(layer_gpus or {}, layer_gpus or {})
+            refuse_split(self._placement.ties(), lambda at: changes.get(at, at.device))
+            self._placement.refresh()
+            made = self._copied() if module is None else self._matching(module)
+            return self._constructed(made, changes)
+
+    def _copied(self):
+        """The module tree anew; tensors are empty stand-ins, to be filled in."""
+        known = {}
+        for _, tensor in self._weights():
+            stand_in = torch.empty(0, dtype=tensor.dtype)
+            if isinstance(tensor, nn.Parameter):
+                stand_in = nn.Parameter(stand_in, requires_grad=False)
+            stand_in.__dict__.update(tensor.__dict__)
+            known[id(tensor)] = stand_in
+        return without_gates(copy.deepcopy(self.module, known))
+
+    def _matching(self, module):
+        own = {name: tensor.shape for name, tensor in self._weights()}
+        given = [
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+        ]
+        theirs = {name: tensor.shape for name, tensor in given}
+        if module is self.module or own != theirs:
+            names = [n for n in {**own, **theirs} if own.get(n) != theirs.get(n)]
+            what = f"differs from the model in '{names[0]}'" if names else "is the model itself"
+            raise ValueError(
+                f"[kerf.dataflow] module= {what}; expected a deep copy of the model; make one with "
+                "copy.deepcopy(flow.module), or omit it"
+            )
+        return without_gates(module)
+
+    def _constructed(self, made, changes):
+        calls = Calls(self._mover)
+        tree = Tree(made, self.fine_grained, calls)
+        for name, layer in tree.layers.items():
+            here = self._tree.layers[name]
+            layer.device = changes.get(here, here.device)
+            self._fill(layer, here)
+            layer.move_gates()
+        calls.output_device = tree.layers[""].device
+        tree.gates[0][1].inference_only = True
+        tree.install()
+        self._made.add(made)
+        return made
+
+    def _fill(self, layer, here):
+        """Parameters are those of the clones; buffers are written by calls, and so copied."""
+        pairs = zip(layer.registered(), here.registered(), strict=True)
+        for (*_, tensor), (*_, own) in pairs:
+            data = self._placement.copy_of(own, layer.device)
+            if isinstance(own, nn.Parameter):
+                tensor.requires_grad_(False)
+            else:
+                data = self._mover.to(data, layer.device, copy=True)
+            tensor.data = data
+        weights = {id(t) for *_, t in layer.registered()}
+        for _, tensor in layer.loose():
+            if id(tensor) not in weights:
+                tensor.data = self._mover.to(tensor.data, layer.device)
+
+    def remove(self):
+        """Takes the flow off the model: hooks, devices and flags are as they were before."""
+        if self._handles is None:
+            return
+        with self._between_calls("remove"):
+            self._placement.restore()
+            self.inference_only = False
+            for handle in self._handles:
+                handle.remove()
+            self._handles = None
+
+    def _check_open(self):
+        if self._handles is None:
+            raise RuntimeError("[kerf.dataflow] this flow was removed; make a new one")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.remove()
+
+    def __getattr__(self, name):
+        if name.startswith("_") or "module" not in vars(self):
+            raise AttributeError(f"'DataFlow' object has no attribute {name!r}")
+        return getattr(self.module, name)
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            f"[kerf.dataflow] {self!r} cannot be copied or pickled; expected its module, which can "
+            "be; copy or save flow.module, or its state_dict() and dict(flow.layer_gpus)"
+        )
+
+    def __repr__(self):
+        if self._handles is None:
+            return f"kerf.DataFlow({type(self.module).__name__}, removed)"
+        counts = collections.Counter(str(x.device) for x in self._tree.layers.values() if x.name)
+        places = ", ".join(f"{count} layers on {device}" for device, count in counts.items())
+        return f"kerf.DataFlow({type(self.module).__name__}, {places or 'no layers'})"
+
+
+def _node_devices(plan):
+    return {
+        node: torch.device(torch_device(plan.cluster, stage.device))
+        for stage in plan.stages
+        for node in stage.nodes
+    }
+
+
+def _weight_devices(graph, plan):
+    """``(names, device of the first node that uses it)`` of every weight that is used."""
+    where, first = _node_devices(plan), {}
+    for node in graph.nodes:
+        for name in node["inputs"]:
+            first.setdefault(name, where[node["name"]])
+    return [(w["names"], first[w["name"]]) for w in graph.weights if w["name"] in first]
+
+
+def _planned_map(layers, ties, graph, plan):
+    """``{layer: device}``: where most bytes of its weights are used, else most of its time."""
+    from kerf._core import estimate
+
+    together = {name: name for name in layers}  # tied layers count as one
+    for (a, _), (b, _) in ties:
+        old, new = together[b.name], together[a.name]
+        together = {name: new if to == old else to for name, to in together.items()}
+    sizes = {
+        path: total_bytes([t]) for layer in layers.values() for path, *_, t in layer.registered()
+    }
+    score = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0.0]))
+    for names, device in _weight_devices(graph, plan):
+        score[together[_layer_of(names[0], layers)]][device][0] += sizes.get(names[0], 0)
+    where = _node_devices(plan)
+    costs = estimate(graph, batch=plan.batch).nodes
+    for node, cost in zip(graph.nodes, costs, strict=True):
+        layer = together[_layer_of(node["scope"], layers)]
+        score[layer][where[node["name"]]][1] += cost.forward
+    best = {name: max(on, key=on.get) for name, on in score.items() if name}
+    chosen, last = {}, next(iter(where.values()), None)
+    for name in list(layers)[1:] if last is not None else ():
+        group = together[name]
+        if group:  # else it shares a weight with the model itself, and stays with that
+            # A layer that does nothing here, such as dropout, stays with the one before it.
+            chosen[name] = last = best.get(group, last)
+    return chosen
+
+
+def _layer_of(path, layers):
+    """The innermost layer that holds it."""
+    while path and path not in layers:
+        path = path.rpartition(".")[0]
+    return path

@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Values on their way to the device of a layer, and what it did to them on the way back."""
+
+import collections
+import copy
+import dataclasses
+import functools
+import operator
+from collections.abc import MutableMapping
+from typing import NamedTuple
+
+import torch
+from torch.nn.utils.rnn import PackedSequence
+
+CPU = torch.device("cpu")
+
+
+class Mover:
+    """Moves tensors, and knows which devices there are."""
+
+    def devices(self):
+        """All of them: accelerators by their numbers, then the CPU."""
+        kind = torch.accelerator.current_accelerator(check_available=True)
+        count = torch.accelerator.device_count() if kind is not None else 0
+        return [torch.device(kind.type, number) for number in range(count)] + [CPU]
+
+    def device_of(self, tensor):
+        return tensor.device
+
+    def to(self, tensor, device, copy=False):
+        return tensor.to(device, copy=copy)
+
+    def write(self, tensor, source):
+        """The numbers of ``source`` into a tensor that may be on another device."""
+        tensor.copy_(source)
+
+    def free_bytes(self, device):
+        """What could be allocated now, or None where that is not known."""
+        try:
+            if device.type == "cpu":
+                with open("/proc/meminfo") as file:
+                    return next(int(s.split()[1]) * 1024 for s in file if "MemAvailable" in s)
+            cached = torch.accelerator.memory_reserved(device)
+            return (
+                torch.accelerator.get_memory_info(device)[0]
+                + cached
+                - torch.accelerator.memory_allocated(device)
+            )
+        except (AttributeError, OSError, RuntimeError, StopIteration, ValueError):
+            return None
+
+
+class Form(NamedTuple):
+    """How a container is taken apart and made anew. ``refill`` changes one in place; None where
+    the code that was given a copy cannot have changed it."""
+
+    parts: object
+    make: object
+    refill: object = None
+
+
+def _refill_with(method):
+    def refill(value, parts):
+        value.clear()
+        getattr(value, method)(parts)
+
+    return refill
+
+
+def _make_mapping(value, parts):
+    made = copy.copy(value)  # of its class, with its default factory and the like
+    _set_items(made, parts)
+    return made
+
+
+def _set_items(value, parts):
+    count = len(parts) // 2
+    for key, item in zip(parts[:count], parts[count:], strict=True):
+        value[key] = item
+
+
+def _refill_mapping(value, parts):
+    value.clear()
+    _set_items(value, parts)
+
+
+_MAPPING = Form(lambda v: [*v.keys(), *v.values()], _make_mapping, _refill_mapping)
+_FORMS = {
+    tuple: Form(list, lambda v, parts: tuple(parts)),
+    frozenset: Form(list, lambda v, parts: frozenset(parts)),
+    list: Form(list, lambda v, parts: parts, _refill_with("extend")),
+    set: Form(list, lambda v, parts: set(parts), _refill_with("update")),
+    collections.deque: Form(
+        list, lambda v, parts: collections.deque(parts, v.maxlen), _refill_with("extend")
+    ),
+    PackedSequence: Form(
+        lambda v: [v.data, v.sorted_indices, v.unsorted_indices],
+        lambda v, parts: PackedSequence(parts[0], v.batch_sizes, *parts[1:]),  # sizes: on the CPU
+    ),
+    **dict.fromkeys((dict, collections.OrderedDict, collections.defaultdict), _MAPPING),
+}
+PLAIN = frozenset({type(None), bool, int, float, str, torch.device, torch.dtype, torch.Size})
+
+
+@functools.lru_cache(maxsize=1024)
+def _form_of(cls):
+    """None for what is no container. Such objects pass as they are: a cache that layers write is
+    one object for all of them, and each layer's part of it stays where the layer runs."""
+    if cls in _FORMS:
+        return _FORMS[cls]
+    if any(c.__name__ == "Cache" and c.__module__.startswith("transformers") for c in cls.__mro__):
+        return None
+    if cls in torch.utils._pytree.SUPPORTED_NODES:
+        node = torch.utils._pytree.SUPPORTED_NODES[cls]
+        return Form(
+            lambda v: list(node.flatten_fn(v)[0]),
+            lambda v, parts: node.unflatten_fn(parts, node.flatten_fn(v)[1]),
+        )
+    if issubclass(cls, tuple):
+        named = hasattr(cls, "_fields")
+        return Form(list, lambda v, parts: tuple.__new__(cls, parts) if named else cls(parts))
+    if dataclasses.is_dataclass(cls):
+        return _dataclass_form([field.name for field in dataclasses.fields(cls)])
+    return _MAPPING if issubclass(cls, MutableMapping) else None
+
+
+def _dataclass_form(names):
+    def make(value, parts):
+        made = copy.copy(value)
+        refill(made, parts)
+        return made
+
+    def refill(value, parts):
+        for name, part in zip(names, parts, strict=True):
+            if getattr(value, name, None) is not part:
+                object.__setattr__(value, name, part)  # of frozen ones too
+
+    return Form(lambda v: [getattr(v, name, None) for name in names], make, refill)
+
+
+def _same(a, b):
+    return len(a) == len(b) and all(map(operator.is_, a, b))
+
+
+class Transfer:
+    """Values on their way to ``device``; None leaves tensors where they are.
+
+    What is there already stays the object that it is, and so does a container of such things.
+    ``origins`` are what copies were made of, by the copies' ids: these are taken where they fit.
+    """
+
+    def __init__(self, mover, device, *, detach=False, origins=None):
+        self._mover = mover
+        self._device = device
+        self._detach = detach
+        self._origins = origins or {}
+        self._tensors = {}  # id -> (tensor, its copy, the copy's version)
+        self._containers = {}  # id -> (container, its copy, what the copy held, form)
+
+    def __call__(self, value):
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        form = _form_of(kind)
+        return value if form is None else self._container(value, form)
+
+    def _tensor(self, tensor):
+        if self._detach and tensor.requires_grad:
+            tensor = tensor.detach()
+        origin = self._origins.get(id(tensor))
+        if self._device is None:
+            return tensor if origin is None else origin
+        if self._mover.device_of(tensor) == self._device:
+            return tensor
+        if origin is not None and self._mover.device_of(origin) == self._device:
+            return origin
+        known = self._tensors.get(id(tensor))
+        if known is None:
+            made = self._copy(tensor)
+            known = self._tensors[id(tensor)] = (tensor, made, made._version)
+        return known[1]
+
+    def _copy(self, tensor):
+        if not torch.is_inference_mode_enabled() and not tensor.is_inference():
+            return self._mover.to(tensor, self._device)
+        # Copies made in that mode would not say whether a layer has written them.
+        with torch.inference_mode(False), torch.no_grad():
+            return self._mover.to(tensor, self._device)
+
+    def _container(self, value, form):
+        origin = self._origins.get(id(value))
+        if origin is not None:
+            return origin
+        known = self._containers.get(id(value))
+        if known is not None:
+            return known[1]
+        before = form.parts(value)
+        parts = [self(part) for part in before]
+        if _same(parts, before):
+            return value
+        made = form.make(value, parts)
+        self._containers[id(value)] = (value, made, form.parts(made), form)
+        return made
+
+    def returned(self, device):
+        """The way back to ``device``, after what was given has been changed as the layer has
+        changed its copies: tensors written in place, items added to a list."""
+        kept = (*self._tensors.values(), *self._containers.values())
+        way = Transfer(self._mover, device, origins={id(k[1]): k[0] for k in kept})
+        for tensor, made, version in self._tensors.values():
+            if made._version != version:
+                self._mover.write(tensor, made)
+        for value, made, held, form in self._containers.values():
+            parts = form.parts(made)
+            if form.refill is not None and not _same(parts, held):
+                form.refill(value, [way(part) for part in parts])
+        return way
