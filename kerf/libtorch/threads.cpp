@@ -35,6 +35,10 @@ void set_own_team_size(int count) {
 
 }  // namespace
 
+void own_threads(std::size_t cores) {
+  if (cores > 0) set_own_team_size(static_cast<int>(cores));
+}
+
 void own_cores(const std::vector<int>& cores) {
   if (cores.empty()) return;
   cpu_set_t set;
@@ -42,7 +46,7 @@ void own_cores(const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET(core, &set);
   // A container may not allow it; the cores are then shared as the system sees fit.
   ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
-  set_own_team_size(static_cast<int>(cores.size()));
+  own_threads(cores.size());
 }
 
 std::vector<int> process_cores() {

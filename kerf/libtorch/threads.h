@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace kerf {
@@ -10,6 +11,8 @@ namespace kerf {
 // core. Other threads keep their counts: at::set_num_threads would change them all. Does nothing
 // when `cores` is empty.
 void own_cores(const std::vector<int>& cores);
+// The same for the number of threads alone, where something may have set another since.
+void own_threads(std::size_t cores);
 
 // The cores this process may use.
 std::vector<int> process_cores();

@@ -127,7 +127,11 @@ void TorchBackend::enter(BackendRun& backend_run, DeviceId device) {
   if (run.caller) run.adoptions[d] = std::make_unique<CallerState::Adoption>(*run.caller);
   run.listening[d].emplace(run.memory, device);
   const c10::Device target = torch_device(device);
-  if (target.is_cpu()) return;
+  if (target.is_cpu()) {
+    // Code of the user's that ran here in the last call may have set another number.
+    if (run.caller) own_threads(cluster_.device(device).cores.size());
+    return;
+  }
   const VirtualGuardImpl guard(target.type());
   run.restore[d] = guard.exchangeDevice(target);
   if (!run.inputs_ready[d]) return;

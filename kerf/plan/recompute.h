@@ -44,10 +44,10 @@ RecomputeChoice parse_recompute(const std::string& text);
 // list where it is a module.
 std::vector<std::string> recomputed_by(const Graph& graph, std::string_view mode);
 
-// By node: 0, or the number of its block from 1 on. The first block that has a node has it; nodes of
-// a block that cannot run twice (it writes what it was given, or a weight that it goes by, or has a
-// part that runs as Python) have none. Throws
-// Error(invalid_argument) for a name that the graph does not have, with the nearest one.
+// By node: 0, or the number of its block from 1 on. The first block that has a node has it; nodes
+// of a block that cannot run twice (it writes what it was given, or a weight that it goes by, or
+// has a part that runs as Python) have none. Throws Error(invalid_argument) for a name that the
+// graph does not have, with the nearest one.
 std::vector<std::uint32_t> recompute_blocks(const Graph& graph, std::span<const std::string> names);
 
 // The blocks of a choice, each once, and none that lies within one before it. Throws as the two

@@ -51,10 +51,12 @@ class ModelWatch:
         now = dict(self._model.named_modules())
         for path, module in self._modules.items():
             if path in now and now[path] is not module:
+                other = "another" if type(now[path]) is type(module) else "a module of class"
                 raise ValueError(
-                    f"[pipeline] module '{path}' was replaced by another {type(now[path]).__name__}"
-                    " after the pipeline was made; expected those that were traced; trace the "
-                    "model again, or load weights into the module it had (load_state_dict)"
+                    f"[pipeline] module '{path}' was replaced by {other} "
+                    f"{type(now[path]).__name__} after the pipeline was made; expected those that "
+                    "were traced; trace the model again, or load weights into the module it had "
+                    "(load_state_dict)"
                 )
         for owner, hooks, was in self._hooks:
             is_now = list(hooks.values())

@@ -164,7 +164,7 @@ CHANGES = {
     ),
     "class Block has helper=": lambda m: change_class(m, Block, "helper", patched),
     "class Block has sign=-1.0; it was 1.0": lambda m: change_class(m, Block, "sign", -1.0),
-    "module 'blocks.1.act' was replaced by another GELU": lambda m: setattr(
+    "module 'blocks.1.act' was replaced by a module of class GELU": lambda m: setattr(
         m.blocks[1], "act", nn.GELU()
     ),
     "module 'head' was replaced by another Linear": lambda m: setattr(

@@ -217,3 +217,24 @@ def test_whatever_a_block_keeps_is_put_back_and_the_error_is_the_users():
         after = (list(notes.seen), dict(notes.kinds), dict(notes.groups))
         assert after == before[:3]
         assert_same({"grows": notes.grows}, {"grows": before[3]})
+
+
+def test_threads_that_a_loss_sets_are_its_own_affair():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)).train()
+    x = torch.randn(8, 8)
+    plan = kerf.plan(kerf.trace(model, (x,)), ["cpu:0", "cpu:1"], training=True, method="even")
+    seen = []
+
+    def loss_fn(out, target):
+        seen.append(torch.get_num_threads())
+        torch.set_num_threads(3)
+        return F.mse_loss(out, target)
+
+    before = torch.get_num_threads()
+    try:
+        with kerf.Pipeline(model, plan) as pipe:
+            for _ in range(3):
+                pipe.train_step(x, target=x, loss_fn=loss_fn)
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [seen[0]] * 3
