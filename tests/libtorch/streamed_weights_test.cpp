@@ -144,6 +144,22 @@ TEST(StreamedWeights, KeepWhatAForwardWrites) {
   model.call();
 }
 
+TEST(StreamedWeights, LeaveACopyToWhoeverKeepsAView) {
+  Model model(4);
+  model.call();
+  std::vector<at::Tensor> views;
+  for (std::size_t u = 0; u < 4; ++u) {
+    model.weights->enter(u);
+    views.push_back(model.parameters[u].t().slice(0, 2, 9));
+    model.weights->leave(u);
+  }
+  model.weights->end_call();
+  for (int i = 0; i < 3; ++i) model.call();
+  for (std::size_t u = 0; u < 4; ++u) {
+    EXPECT_TRUE(at::equal(views[u], model.originals[u].t().slice(0, 2, 9))) << u;
+  }
+}
+
 TEST(StreamedWeights, GoHomeWhenACallIsAbandoned) {
   Model model(4);
   model.weights->enter(2);

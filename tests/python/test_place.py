@@ -151,6 +151,37 @@ def test_what_forward_writes_into_a_weight_stays(tmp_path):
     assert torch.equal(model[3].bias, reference[3].bias)
 
 
+def test_results_and_attributes_that_are_views_of_weights_stay_right(tmp_path):
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(64, 64))
+
+        def forward(self, n):
+            self.last = self.weight[-1]
+            return self.weight[:n], {"all": self.weight, "turned": self.weight.t()}
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = nn.ModuleList(Table() for _ in range(6))
+
+        def forward(self, n):
+            made = [table(n) for table in self.tables]
+            return [(a.clone(), b["all"] + 0, b["turned"] + 0) for a, b in made], made[0][0]
+
+    torch.manual_seed(0)
+    model = Model().eval()
+    with torch.no_grad():
+        expected = copy.deepcopy(model)(5)
+        placed = place_small(model, tmp_path)
+        for _ in range(3):
+            assert_same(model(5), expected, exact=True)
+            rows = [table.weight[-1].clone() for table in model.tables]
+            assert all(torch.equal(t.last, r) for t, r in zip(model.tables, rows, strict=True))
+    placed.remove()
+
+
 def test_gradients_through_streamed_weights_are_refused(tmp_path):
     model, x = mlp()
     placed = place_small(model, tmp_path)

@@ -170,8 +170,8 @@ void StreamedWeights::enter(std::size_t unit) {
   // Slots' tensors are made here and stay: they must not be inference tensors.
   const c10::InferenceMode normal(false);
   notice_edits(unit);
-  const std::size_t slot = streamer_->acquire(unit);
-  const std::vector<at::Tensor>& there = views(placed, slot);
+  placed.slot = streamer_->acquire(unit);
+  const std::vector<at::Tensor>& there = views(placed, placed.slot);
   for (std::size_t w = 0; w < placed.weights.size(); ++w) {
     placed.weights[w].parameter.set_data(there[w]);
   }
@@ -188,13 +188,27 @@ void StreamedWeights::leave(std::size_t unit) {
 
 void StreamedWeights::go_home(Placed& unit) {
   const c10::InferenceMode normal(false);
-  for (Weight& weight : unit.weights) {
-    const at::Tensor in_slot = weight.parameter.variable_data();
+  std::vector<at::Tensor>& in_slot = unit.in_slot[unit.slot];
+  bool kept = false;
+  for (std::size_t w = 0; w < unit.weights.size(); ++w) {
+    Weight& weight = unit.weights[w];
     const bool written = version_of(weight.parameter) != weight.version;
     weight.parameter.set_data(weight.home);
-    if (written && !weight.parameter.is_inference()) weight.home.copy_(in_slot);
+    if (written && !weight.parameter.is_inference()) weight.home.copy_(in_slot[w]);
     weight.version = version_of(weight.parameter);
+    kept = let_go(in_slot[w]) || kept;
   }
+  if (kept) in_slot.clear();  // made anew
+}
+
+// Others that share the storage outlive the slot's use for this unit: the storage takes a copy of
+// the numbers along. Returns whether there were any.
+bool StreamedWeights::let_go(at::Tensor& in_slot) {
+  if (in_slot.storage().use_count() == 1) return false;
+  const at::Tensor copy = in_slot.clone();
+  in_slot.storage().set_data_ptr_noswap(
+      copy.storage().set_data_ptr(c10::DataPtr(nullptr, c10::kCPU)));
+  return true;
 }
 
 void StreamedWeights::abandon() {

@@ -23,7 +23,8 @@ namespace kerf {
 //   weights.enter(0);  ... the module's forward ...  weights.leave(0);   weights.end_call();
 //
 // Not for several threads at once. Edits of a parameter, in place or by giving it other data, are
-// seen by the next `enter`; what a forward writes into a parameter goes back to its home.
+// seen by the next `enter`; what a forward writes into a parameter goes back to its home. Whoever
+// keeps a view of a parameter from inside of a forward (a result, an attribute) gets a copy.
 class StreamedWeights {
  public:
   struct Unit {
@@ -60,6 +61,7 @@ class StreamedWeights {
     std::string path;
     std::vector<Weight> weights;
     std::vector<std::vector<at::Tensor>> in_slot;  // by slot: the weights as they lie there
+    std::size_t slot = 0;                          // while it is entered
     int entered = 0;
   };
 
@@ -67,7 +69,8 @@ class StreamedWeights {
   void notice_edits(std::size_t unit);
   static bool has_written_pages(const Placed& unit);
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
-  void go_home(Placed& unit);
+  static void go_home(Placed& unit);
+  static bool let_go(at::Tensor& in_slot);
 
   std::vector<Placed> units_;
   at::Tensor arena_;
