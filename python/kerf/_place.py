@@ -5,22 +5,25 @@
 import contextlib
 import os
 import pathlib
+import sys
 import threading
+import time
+import weakref
 
 import torch
 from torch.utils import _pytree
 
 from kerf import _core, _torch
-from kerf._arguments import shown
-from kerf._units import find_units
+from kerf._arguments import checked, shown
+from kerf._units import find_units, is_plain
 
 _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
 _DISK_BYTES_PER_SECOND = 1e9  # where it was not measured
 _HOST_BYTES_PER_SECOND = 10e9  # weights that a core goes through: computing is at least that long
 _HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
-_FILE = "kerf-weights.bin"
 
 
+@checked("kerf.place")
 def place(
     model,
     max_memory=None,
@@ -42,6 +45,29 @@ def place(
     all; ``remove()`` makes it what it was.
     """
     limit, folder = _limits(max_memory)
+    speed = disk_bytes_per_second
+    if speed is not None and not (isinstance(speed, int | float) and 0 < speed < float("inf")):
+        raise ValueError(
+            f"[kerf.place] disk_bytes_per_second is {shown(speed)}; expected a positive number, or "
+            "None to measure it"
+        )
+    if isinstance(no_split_module_classes, str):
+        no_split_module_classes = [no_split_module_classes]
+    names = no_split_module_classes or ()
+    if not isinstance(names, list | tuple | set | frozenset) or not all(
+        isinstance(name, str) for name in names
+    ):
+        raise ValueError(
+            f"[kerf.place] no_split_module_classes is {shown(names)}; expected a list of names of "
+            "classes, such as ['LlamaDecoderLayer']"
+        )
+    if checkpoint is not None:
+        is_path = isinstance(checkpoint, str | os.PathLike)
+        if not is_path or not os.fspath(checkpoint) or "\0" in str(os.fspath(checkpoint)):
+            raise ValueError(
+                f"[kerf.place] checkpoint is {shown(checkpoint)}; expected the path of a "
+                "safetensors file, its index, or a folder with either"
+            )
     if getattr(model, "_kerf_placed", None) is not None:
         raise ValueError(
             "[kerf.place] the model is placed already; expected one that is not; call remove() on "
@@ -76,13 +102,18 @@ class Placed:
         self._model = model
         self._before = _Weights(model)
         try:
-            if checkpoint is not None:
-                self._before.map_checkpoint(checkpoint)
-            _refuse_elsewhere(model)
-            self._place(limit, folder, no_split, disk_bytes_per_second)
+            self._make(limit, folder, checkpoint, no_split, disk_bytes_per_second)
         except BaseException:
             self._before.put_back()
             raise
+
+    # Weights are no inference tensors, whatever mode the caller is in.
+    @torch.inference_mode(False)
+    def _make(self, limit, folder, checkpoint, no_split, disk_bytes_per_second):
+        if checkpoint is not None:
+            self._before.map_checkpoint(checkpoint)
+        _refuse_elsewhere(self._model)
+        self._place(limit, folder, no_split, disk_bytes_per_second)
 
     def _place(self, limit, folder, no_split, disk_bytes_per_second):
         model = self._model
@@ -106,7 +137,7 @@ class Placed:
     @property
     def stats(self):
         """Uses of streamed modules, misses (whose weights nobody had asked for), copies."""
-        return self._weights.stats
+        return dict(self._weights.stats if self._weights is not None else self._last_stats)
 
     def __call__(self, *args, **kwargs):
         with torch.no_grad():
@@ -123,15 +154,74 @@ class Placed:
     def __repr__(self):
         return f"kerf.Placed({type(self._model).__name__}, {self.placement!r})"
 
+    @torch.inference_mode(False)
     def remove(self):
         """The model as it was: its weights in memory, or on the meta device; its hooks."""
         if self._calls is None:
             return
         self._calls.remove()
         self._weights.abandon()
+        self._last_stats = self._weights.stats
         self._calls = self._weights = None
         self._before.put_back()
         del self._model.__dict__["_kerf_placed"]
+
+
+class _Turn:
+    """One call at a time, by one thread. Who was interrupted inside of it has it no more."""
+
+    _PATIENCE = 2.0  # seconds that a module waits for a call of the model on another thread
+
+    def __init__(self, model):
+        self._model = weakref.ref(model)
+        self._changed = threading.Condition()
+        self._owner = None
+        self._depth = 0
+
+    def acquire(self, drop, path=None):
+        """``drop``: ends what a call left behind. ``path``: of a module called by itself."""
+        me = threading.get_ident()
+        start = time.monotonic()
+        with self._changed:
+            while self._owner not in (None, me):
+                if self._changed.wait(0.1):
+                    continue
+                if self._frames(self._owner) == 0:
+                    drop()
+                elif path is not None and time.monotonic() - start > self._PATIENCE:
+                    raise RuntimeError(
+                        f"[kerf.place] module '{path}' is called on a thread of its own while a "
+                        "call of the model runs, which may be waiting for it; expected modules "
+                        "that are called one after the other; run it on the caller's thread"
+                    )
+            self._owner = me
+            self._depth += 1
+
+    def release(self):
+        with self._changed:
+            self._depth -= 1
+            if self._depth <= 0:
+                self.reset()
+
+    def reset(self):
+        with self._changed:
+            self._owner, self._depth = None, 0
+            self._changed.notify_all()
+
+    def is_nested(self):
+        """Does the model run on this thread more than once, one call inside of the other?"""
+        return self._frames(threading.get_ident()) > 1
+
+    def _frames(self, thread):
+        """How many calls of modules of the model a thread is inside of."""
+        model = self._model()
+        modules = set(map(id, model.modules())) if model is not None else set()
+        frame, count = sys._current_frames().get(thread), 0
+        while frame is not None:
+            own = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
+            count += own is model if thread == threading.get_ident() else id(own) in modules
+            frame = frame.f_back
+        return count
 
 
 class _NoCalls:
@@ -151,19 +241,24 @@ class _Calls:
         self._modules = {id(unit.module): number for number, unit in enumerate(units)}
         self._units = units
         self._model = model
-        self._turn = threading.RLock()
-        self._inside = []  # units that were entered, by their numbers; None for the model
-        self._handles = [
-            *self._hook(model, self._begin, self._end),
-            *(h for u in units for h in self._hook(u.module, self._enter, self._leave)),
-        ]
+        self._turn = _Turn(model)
+        self._made_in = os.getpid()
+        # Units that were entered, by their numbers; None: the model, or a module inside of one.
+        self._inside = []
+        self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
+        self._handles = []
+        try:
+            self._hook(model, self._begin, self._end)
+            for unit in units:
+                self._hook(unit.module, self._enter, self._leave)
+        except BaseException:
+            self.remove()
+            raise
 
-    @staticmethod
-    def _hook(module, before, after):
-        return (
-            module.register_forward_pre_hook(before, prepend=True, with_kwargs=True),
-            module.register_forward_hook(after, always_call=True),
-        )
+    def _hook(self, module, before, after):
+        hook = module.register_forward_pre_hook(before, prepend=True, with_kwargs=True)
+        self._handles.append(hook)
+        self._handles.append(module.register_forward_hook(after, always_call=True))
 
     def remove(self):
         for handle in self._handles:
@@ -178,25 +273,32 @@ class _Calls:
 
     def _begin(self, module, args, kwargs):
         del args, kwargs
-        if module is not self._model:
+        if module is not self._model or self._is_elsewhere():
             return
-        self._turn.acquire()
-        if self._inside:
+        self._turn.acquire(self._drop)
+        if self._inside and not self._turn.is_nested():
             self._drop()  # the last call was left by what no hook is called for: an interrupt
+            self._turn.acquire(self._drop)
         self._inside.append(None)
 
     def _end(self, module, args, result):
         del args, result
-        if module is self._model and self._inside and self._inside[-1] is None:
+        if module is not self._model or self._is_elsewhere() or not self._inside:
+            return
+        if self._inside[-1] is None:
             self._inside.pop()
-            self._weights.end_call()
+            if not self._inside:
+                self._weights.end_call()
             self._turn.release()
 
     def _enter(self, module, args, kwargs):
         number = self._modules.get(id(module))
-        if number is None:
+        if number is None or self._is_elsewhere():
             return
-        self._turn.acquire()
+        self._turn.acquire(self._drop, self._units[number].path)
+        if any(u is not None and id(module) in self._covered[u] for u in self._inside):
+            self._inside.append(None)  # its weights are there with those of the unit around it
+            return
         try:
             self._refuse_gradients(self._units[number], args, kwargs)
             self._weights.enter(number)
@@ -208,17 +310,22 @@ class _Calls:
     def _leave(self, module, args, result):
         del args, result
         number = self._modules.get(id(module))
-        if number is None or not self._inside or self._inside[-1] != number:
-            return  # a copy's, or it was refused at its door
-        self._inside.pop()
-        self._weights.leave(number)
+        if number is None or self._is_elsewhere() or not self._inside:
+            return  # a copy's
+        if self._inside[-1] not in (number, None):
+            return  # it was refused at its door
+        if self._inside.pop() is not None:
+            self._weights.leave(number)
         self._turn.release()
+
+    def _is_elsewhere(self):
+        """A forked process has no thread that copies: weights are used where they are at home."""
+        return os.getpid() != self._made_in
 
     def _drop(self):
         self._weights.abandon()
-        for _ in self._inside:
-            self._turn.release()
         self._inside.clear()
+        self._turn.reset()
 
     @staticmethod
     def _refuse_gradients(unit, args, kwargs):
@@ -245,59 +352,87 @@ class _Weights:
             for name, tensor in own.items()
             if tensor is not None
         ]
-        self._data = []  # (parameter, what to make of it again)
-        self._files = []
+        self._mapped = []  # parameters whose data is a file's, to be in memory again
+        self._new = {}  # id of a tensor of the meta device -> what has its place
 
     def map_checkpoint(self, path):
         """Gives each parameter and buffer the checkpoint's tensor of its name."""
         stored = _torch.map_checkpoint(os.fspath(path))
-        new = {}  # id of a tensor -> the one that takes its place
-        missing = []
+        seen, missing = set(), []
         for name, tensor in _named(self._model):
-            if id(tensor) in new:
+            if id(tensor) in seen:
                 continue
             if name in stored:
-                new[id(tensor)] = _as_stored(name, tensor, stored[name])
+                seen.add(id(tensor))
+                self._take(tensor, _as_stored(name, tensor, stored[name]))
             elif not any(n in stored for n in _names_of(self._model, tensor)):
                 missing.append((name, tensor))
         _refuse_missing(self._model, missing, path)
         for own, name, tensor in self._entries:
-            if id(tensor) in new:
-                own[name] = new[id(tensor)]
-        self._kept_alive = new
+            if id(tensor) in self._new:
+                own[name] = self._new[id(tensor)]
+
+    def _take(self, tensor, stored):
+        """A tensor stays the object it is; one of the meta device cannot."""
+        if not tensor.is_meta:
+            self._mapped.append(tensor)
+            tensor.data = stored
+        elif isinstance(tensor, torch.nn.Parameter):
+            self._new[id(tensor)] = torch.nn.Parameter(stored, tensor.requires_grad)
+        else:
+            self._new[id(tensor)] = stored
 
     def keep_streamed(self, units, folder):
         """Weights of streamed units that no file has go to one."""
-        loose = [p for unit in units for p in unit.parameters if not _torch.is_mapped(p.data)]
+        loose = [p for unit in units for p in unit.parameters if not _is_mapped(p)]
         loose = list({id(p): p for p in loose}.values())
         if not loose:
             return
         if folder is None:
             raise ValueError(
-                "[kerf.place] weights do not fit and no file has them; expected a folder for them, "
+                "[kerf.place] weights do not fit and no file has them as the model does (a "
+                "checkpoint of another dtype does not); expected a folder for them, "
                 "max_memory={..., 'disk': 'folder'}, or checkpoint="
             )
-        path = pathlib.Path(folder) / _FILE
-        self._files.append(path)
-        stored = _torch.move_to_file(os.fspath(path), [p.data for p in loose])
-        for parameter, data in zip(loose, stored, strict=True):
-            self._data.append(parameter)
-            parameter.data = data
+        # Parameters may share memory: they go on doing so.
+        places = {}
+        for parameter in loose:
+            places.setdefault(_place_of(parameter), parameter)
+        stored = _torch.move_to_file(os.fspath(folder), [p.data for p in places.values()])
+        data = dict(zip(places, stored, strict=True))
+        for parameter, place in [(p, _place_of(p)) for p in loose]:
+            self._mapped.append(parameter)
+            parameter.data = data[place]
 
     def load_others(self, units):
         """What is not streamed is in memory."""
         streamed = {id(p) for unit in units for p in unit.parameters}
         for _, tensor in _named(self._model):
-            if id(tensor) not in streamed and _torch.is_mapped(tensor.data):
+            if id(tensor) not in streamed and _is_mapped(tensor):
                 tensor.data = tensor.data.clone()
 
     def put_back(self):
-        for parameter in self._data:
-            parameter.data = parameter.data.clone()
+        data = {}
+        for tensor in self._mapped:
+            if _is_mapped(tensor):
+                place = _place_of(tensor)
+                if place not in data:
+                    data[place] = tensor.data.clone()
+                tensor.data = data[place]
         for own, name, tensor in self._entries:
-            own[name] = tensor
-        for path in self._files:
-            path.unlink(missing_ok=True)
+            # Only where nobody has put something else since.
+            if id(tensor) in self._new and own.get(name) is self._new[id(tensor)]:
+                own[name] = tensor
+
+
+def _is_mapped(tensor):
+    return is_plain(tensor) and _torch.is_mapped(tensor.data)
+
+
+def _place_of(tensor):
+    """What is equal for tensors that are the same numbers in the same memory."""
+    data = tensor.data
+    return data.data_ptr(), data.dtype, data.shape, data.stride(), data.is_conj()
 
 
 def _named(model):
@@ -315,11 +450,14 @@ def _as_stored(name, tensor, stored):
             f"[kerf.place] the checkpoint has '{name}' with shape {list(stored.shape)}; expected "
             f"{list(tensor.shape)}, as the model has it; give the model's own checkpoint"
         )
-    if stored.dtype != tensor.dtype:
-        stored = stored.to(tensor.dtype)  # in memory: the file has other bytes
-    if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(stored, requires_grad=tensor.requires_grad)
-    return stored
+    if stored.dtype == tensor.dtype:
+        return stored
+    if not (stored.is_floating_point() and tensor.is_floating_point()):
+        raise ValueError(
+            f"[kerf.place] the checkpoint has '{name}' as {stored.dtype}; expected {tensor.dtype}, "
+            "as the model has it; give the model's own checkpoint"
+        )
+    return stored.to(tensor.dtype)  # in memory: the file has other bytes
 
 
 def _refuse_missing(model, missing, path):
@@ -349,8 +487,18 @@ def _limits(max_memory):
             "are streamed from files to the host today, not yet to accelerators"
         )
     limit = max_memory["cpu"]
-    limit = _core.parse_bytes(limit) if isinstance(limit, str) else int(limit)
+    if isinstance(limit, str):
+        limit = _core.parse_bytes(limit)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise ValueError(
+            f"[kerf.place] max_memory['cpu'] is {shown(limit)}; expected bytes, or a text such as "
+            "'4GiB'"
+        )
     folder = max_memory.get("disk")
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise ValueError(
+            f"[kerf.place] max_memory['disk'] is {shown(folder)}; expected the path of a folder"
+        )
     if folder is not None and not pathlib.Path(folder).is_dir():
         raise ValueError(
             f"[kerf.place] max_memory['disk'] is {shown(os.fspath(folder))}; expected a folder "
@@ -370,7 +518,7 @@ def _refuse_elsewhere(model):
 
 def _disk_speed(model):
     """Bytes per second of reading a file that the model's weights are in."""
-    mapped = [t.data for _, t in _named(model) if _torch.is_mapped(t.data)]
+    mapped = [t.data for _, t in _named(model) if _is_mapped(t)]
     if not mapped:
         return _DISK_BYTES_PER_SECOND  # its own file is still to be written
     return _torch.file_speed(max(mapped, key=lambda t: t.nbytes), _PROBE_BYTES)

@@ -24,7 +24,26 @@ class Unit:
 
     @property
     def bytes(self):
-        return _torch.unit_bytes(self.parameters)
+        return unit_bytes(self.parameters)
+
+
+def is_plain(parameter):
+    """Can its numbers lie in a slot? Sparse and quantised tensors, those of classes of their own,
+    and those made in inference mode stay where they are."""
+    data = parameter.data
+    return (
+        data.layout is torch.strided
+        and not data.is_quantized
+        and type(data) is torch.Tensor
+        and not parameter.is_inference()
+    )
+
+
+def unit_bytes(parameters):
+    odd = [p for p in parameters if not is_plain(p)]
+    return _torch.unit_bytes([p for p in parameters if is_plain(p)]) + sum(
+        p.numel() * p.element_size() for p in odd
+    )
 
 
 def find_units(model, largest, no_split=()):
@@ -42,9 +61,10 @@ def _add_units(path, module, largest, no_split, units):
     parameters = _parameters(module)
     whole = not isinstance(module, _HOLDERS) and path != ""
     is_leaf = not any(True for _ in module.children())
-    fits = _torch.unit_bytes(parameters) <= largest
+    fits = unit_bytes(parameters) <= largest
     if whole and (is_leaf or fits or type(module).__name__ in no_split):
-        units.append(Unit(path, module, parameters))
+        stays = not all(map(is_plain, parameters)) or isinstance(module, torch.jit.ScriptModule)
+        units.append(Unit(path, module, parameters, stays))
         return
     own = _unique(module.parameters(recurse=False))
     if own:

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/stream/mapped_file.h"
@@ -16,15 +17,39 @@
 namespace kerf {
 namespace {
 
+// A folder, and a file in it that has some tensors one after the other.
 class TemporaryFile {
  public:
-  TemporaryFile() : path_(std::filesystem::temp_directory_path() / "kerf_stream_XXXXXX") {
-    ::close(::mkstemp(path_.data()));
+  TemporaryFile() : folder_(std::filesystem::temp_directory_path() / "kerf_stream_XXXXXX") {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
+    path_ = folder_ + "/weights";
+    const std::ofstream file(path_);
   }
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  ~TemporaryFile() { std::filesystem::remove_all(folder_); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& folder() const { return folder_; }
   const std::string& path() const { return path_; }
 
+  std::vector<at::Tensor> save(const std::vector<at::Tensor>& tensors) const {
+    std::ofstream file(path_, std::ios::binary | std::ios::trunc);
+    for (const at::Tensor& tensor : tensors) {
+      file.write(static_cast<const char*>(tensor.const_data_ptr()),
+                 static_cast<std::streamsize>(tensor.nbytes()));
+    }
+    file.close();
+    const auto mapped = MappedFile::open(path_);
+    std::vector<at::Tensor> out;
+    std::size_t offset = 0;
+    for (const at::Tensor& tensor : tensors) {
+      out.push_back(mapped->tensor(offset, tensor.scalar_type(), tensor.sizes()));
+      offset += tensor.nbytes();
+    }
+    return out;
+  }
+
  private:
+  std::string folder_;
   std::string path_;
 };
 
@@ -41,7 +66,11 @@ TEST(AMappedFile, HasWhatWasMovedToIt) {
   std::vector<at::Tensor> weights = random_weights(3);
   weights.push_back(at::zeros({0, 4}));
   weights.push_back(at::randint(0, 9, {5}, at::kLong));
-  const std::vector<at::Tensor> moved = move_to_file(file.path(), weights);
+  weights.push_back(at::randn({4, 3}, at::kComplexFloat).conj());
+  const std::vector<at::Tensor> moved = move_to_file(file.folder(), weights);
+  const std::vector<at::Tensor> others = move_to_file(file.folder(), random_weights(3));
+  std::filesystem::remove(file.path());
+  EXPECT_TRUE(std::filesystem::is_empty(file.folder()));  // none has a name
   for (std::size_t w = 0; w < weights.size(); ++w) EXPECT_TRUE(at::equal(moved[w], weights[w]));
   EXPECT_EQ(MappedFile::at(weights[0].const_data_ptr()), nullptr);
   EXPECT_NE(MappedFile::at(moved[1].const_data_ptr()), nullptr);
@@ -50,7 +79,7 @@ TEST(AMappedFile, HasWhatWasMovedToIt) {
 TEST(AMappedFile, ReadsWhatThisProcessHasWritten) {
   const TemporaryFile file;
   const at::Tensor weight = at::randn({4096, 5});  // twenty pages
-  at::Tensor moved = move_to_file(file.path(), {weight}).front();
+  at::Tensor moved = file.save({weight}).front();
   const auto mapped = MappedFile::at(moved.const_data_ptr());
   at::Tensor copy = at::empty_like(moved);
   mapped->read(moved.const_data_ptr(), moved.nbytes(), copy.mutable_data_ptr());
@@ -70,7 +99,7 @@ TEST(AMappedFile, ThatIsCutOffOrNotThereIsAnError) {
   EXPECT_THROW(MappedFile::open("/tmp"), Error);
   const TemporaryFile file;
   EXPECT_THROW(MappedFile::open(file.path()), Error);  // empty
-  const at::Tensor moved = move_to_file(file.path(), {at::randn({4096})}).front();
+  const at::Tensor moved = file.save({at::randn({4096})}).front();
   const auto mapped = MappedFile::at(moved.const_data_ptr());
   EXPECT_THROW(mapped->tensor(100, at::kFloat, {4096}), Error);
   ASSERT_EQ(::truncate(file.path().c_str(), 1000), 0);
@@ -81,7 +110,7 @@ TEST(AMappedFile, ThatIsCutOffOrNotThereIsAnError) {
 struct Model {
   explicit Model(std::size_t units) {
     originals = random_weights(units);
-    const std::vector<at::Tensor> moved = move_to_file(file.path(), originals);
+    const std::vector<at::Tensor> moved = file.save(originals);
     std::vector<StreamedWeights::Unit> given;
     for (std::size_t u = 0; u < units; ++u) {
       parameters.push_back(moved[u].clone());
@@ -142,6 +171,37 @@ TEST(StreamedWeights, KeepWhatAForwardWrites) {
   model.originals[1].add_(1);
   EXPECT_TRUE(at::equal(model.parameters[1], model.originals[1]));
   model.call();
+}
+
+// Through .data, or by other data: PyTorch counts neither.
+TEST(StreamedWeights, KeepWhatAForwardWritesUnseen) {
+  Model model(4);
+  for (int i = 0; i < 6; ++i) {
+    model.call();
+    model.weights->enter(1);
+    if (i % 2 == 0) {
+      model.parameters[1].variable_data().mul_(0.5);
+    } else {
+      model.parameters[1].set_data(model.parameters[1].variable_data() * 0.5);
+    }
+    model.weights->leave(1);
+    model.originals[1].mul_(0.5);
+    EXPECT_TRUE(at::equal(model.parameters[1], model.originals[1]));
+  }
+  model.call();
+}
+
+// Twice the bytes would not fit its slot: refused every time, and nothing is taken over.
+TEST(StreamedWeights, OfAnotherSizeAreRefusedUntilTheyAreBack) {
+  Model model(4);
+  model.call();
+  const at::Tensor home = model.parameters[3].variable_data();
+  model.parameters[3].set_data(at::randn({700, 17}));
+  for (int i = 0; i < 5; ++i) EXPECT_THROW(model.weights->enter(3), Error);
+  model.parameters[3].set_data(home);
+  model.call();
+  model.parameters[2].set_data(model.parameters[2].variable_data().t());
+  EXPECT_THROW(model.weights->enter(2), Error);  // not contiguous
 }
 
 TEST(StreamedWeights, LeaveACopyToWhoeverKeepsAView) {

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models that do not fit in the memory they are given run as they are, and stay what they are."""
 
+import concurrent.futures
 import copy
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -306,6 +308,196 @@ def test_bad_arguments_are_refused_and_the_model_stays(tmp_path):
         assert model(x).shape == x.shape
 
 
+def test_two_models_in_one_folder_keep_their_own_weights(tmp_path):
+    (a, x), (b, _) = mlp(), mlp()
+    nn.init.normal_(b[0].weight)
+    with torch.no_grad():
+        expected = a(x), b(x)
+        first, second = place_small(a, tmp_path), place_small(b, tmp_path)
+        assert torch.equal(a(x), expected[0]) and torch.equal(b(x), expected[1])
+        second.remove()
+        assert torch.equal(a(x), expected[0])
+    first.remove()
+    assert first.stats["uses"] > 0
+
+
+def test_what_was_assigned_after_place_stays(tmp_path):
+    model, x = mlp()
+    other, _ = mlp()
+    nn.init.normal_(other[0].weight)
+    placed = place_small(model, tmp_path)
+    model.load_state_dict(other.state_dict(), assign=True)
+    model.register_buffer("late", torch.ones(2))
+    placed.remove()
+    with torch.no_grad():
+        assert torch.equal(model(x), other(x))
+    assert "late" in dict(model.named_buffers())
+
+
+def test_parameters_that_share_memory_go_on_doing_so(tmp_path):
+    model, x = mlp()
+    model[6].weight.data = model[0].weight.data
+    reference = copy.deepcopy(model)
+    reference[6].weight.data = reference[0].weight.data
+    placed = place_small(model, tmp_path)
+    with torch.no_grad():
+        for each in (model, reference):
+            each[0].weight.mul_(1.5)
+        assert torch.equal(model(x), reference(x))
+    placed.remove()
+    assert model[6].weight.data_ptr() == model[0].weight.data_ptr()
+
+
+def test_threads_inside_a_forward_are_refused_and_do_not_hang(tmp_path):
+    class Spread(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+
+        def forward(self, x):
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                return sum(pool.map(lambda layer: layer(x).detach(), self.layers))
+
+    model = Spread().eval().requires_grad_(False)
+    x = torch.randn(2, 64)
+    placed = place_small(model, tmp_path)
+    with pytest.raises(RuntimeError, match="is called on a thread of its own"):
+        model(x)
+    placed.remove()
+    model(x)
+
+
+def test_an_interrupted_call_does_not_keep_others_waiting(tmp_path):
+    class Breaks(nn.Linear):
+        broken = False
+
+        def forward(self, x):
+            if self.broken:
+                raise KeyboardInterrupt
+            return super().forward(x)
+
+    model = nn.Sequential(*[Breaks(64, 64) for _ in range(6)]).eval()
+    x = torch.randn(4, 64)
+    with torch.no_grad():
+        expected = model(x)
+    placed = place_small(model, tmp_path)
+    model[4].broken = True
+    with pytest.raises(KeyboardInterrupt):
+        placed(x)
+    model[4].broken = False
+    found = []
+    thread = threading.Thread(target=lambda: found.append(placed(x)))
+    thread.start()
+    thread.join(timeout=20)
+    assert torch.equal(found[0], expected)
+    placed.remove()
+
+
+def test_a_forked_process_uses_the_weights_where_they_are(tmp_path):
+    model, x = mlp()
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model, tmp_path)
+        model(x)
+        child = os.fork()
+        if child == 0:
+            torch.set_num_threads(1)  # the others were not forked
+            signal.alarm(20)
+            os._exit(0 if torch.allclose(model(x), expected) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert torch.equal(model(x), expected)
+    placed.remove()
+
+
+def test_a_module_inside_of_two_is_there_with_either(tmp_path):
+    shared = nn.Linear(64, 64)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shared = shared
+            self.blocks = nn.ModuleList(nn.Sequential(shared, nn.Linear(64, 64)) for _ in range(3))
+
+        def forward(self, x):
+            x = self.shared(x)
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    model = Model().eval()
+    x = torch.randn(2, 64)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model, tmp_path, no_split_module_classes=["Sequential"])
+        for _ in range(3):
+            assert torch.equal(model(x), expected)
+    placed.remove()
+
+
+def odd_models():
+    sparse = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+    sparse[2].extra = nn.Parameter(torch.eye(64).to_sparse(), requires_grad=False)
+    with torch.inference_mode():
+        inference = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+    quantised = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+    weight = torch.quantize_per_tensor(torch.randn(64, 64), 0.05, 3, torch.qint8)
+    quantised[2].extra = nn.Parameter(weight, requires_grad=False)
+    return {"sparse": sparse, "inference": inference, "quantised": quantised}
+
+
+@pytest.mark.parametrize("kind", ["sparse", "inference", "quantised"])
+def test_weights_that_cannot_be_streamed_stay(kind, tmp_path):
+    model = odd_models()[kind].eval()
+    x = torch.randn(2, 64)
+    with torch.inference_mode():
+        expected = model(x)
+        limit = total_bytes(nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)]))
+        limit = limit if kind == "inference" else limit // 2
+        placed = kerf.place(model, max_memory={"cpu": limit, "disk": tmp_path})
+        assert torch.equal(model(x), expected)
+    placed.remove()
+
+
+def test_a_model_without_weights_is_placed_at_once():
+    placed = kerf.place(nn.Identity(), max_memory={"cpu": "1KiB"})
+    assert placed(3) == 3
+    placed.remove()
+
+
+def test_a_checkpoint_is_loaded_into_the_parameters_there_are(tmp_path):
+    from safetensors.torch import save_model
+
+    (original, x), (model, _) = mlp(), mlp()
+    nn.init.normal_(original[0].weight)
+    save_model(original, str(tmp_path / "model.safetensors"))
+    own = [id(p) for p in model.parameters()]
+    placed = kerf.place(model, max_memory={"cpu": total_bytes(model) // 2}, checkpoint=tmp_path)
+    with torch.no_grad():
+        assert torch.equal(model(x), original(x))
+        assert [id(p) for p in model.parameters()] == own
+        placed.remove()
+        assert torch.equal(model(x), original(x))
+    with pytest.raises(ValueError, match="as torch.float32; expected torch.int8"):
+        model[0].weight = nn.Parameter(torch.ones(64, 64, dtype=torch.int8), requires_grad=False)
+        kerf.place(model, max_memory={"cpu": "64KiB"}, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_memory": {"cpu": float("nan")}}, "expected bytes"),
+        ({"max_memory": {"cpu": -1}}, "expected bytes"),
+        ({"max_memory": {"cpu": True}}, "expected bytes"),
+        ({"max_memory": {"cpu": "1MiB", "disk": 5}}, "the path of a folder"),
+        ({"max_memory": {"cpu": "1MiB"}, "disk_bytes_per_second": 0}, "a positive number"),
+        ({"max_memory": {"cpu": "1MiB"}, "disk_bytes_per_second": float("nan")}, "a positive"),
+    ],
+)
+def test_odd_numbers_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kerf.place(mlp()[0], **arguments)
+
+
 MEMORY = """
 import resource, sys
 import torch
@@ -349,4 +541,4 @@ def test_a_model_from_a_file_takes_no_more_memory_than_allowed(tmp_path):
         check=True,
         timeout=120,
     )
-    assert float(done.stdout) < 34  # MiB: 20, and what the first kernels take by themselves
+    assert float(done.stdout) < 55  # MiB, of 96: 20, and what PyTorch loads of itself meanwhile

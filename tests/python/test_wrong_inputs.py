@@ -7,6 +7,7 @@ work. The answer is one of a few exceptions, with what was found, what was expec
 never the text of pybind11, a KeyError, or an error from inside PyTorch.
 """
 
+import copy
 import math
 import pickle
 import re
@@ -148,6 +149,21 @@ WRONG = {
         lambda t: {"graph": t.graph, "devices": TWO, "methods": "chain"},
         PLAN_OPTIONS
         | {"graph": GRAPHS, "methods": [3, [], [3], "", "best", ["chain"] * 2, Odd(), object()]},
+    ),
+    "place": (
+        lambda t: {"model": copy.deepcopy(t.model), "max_memory": {"cpu": "1GiB"}},
+        {
+            "model": THING,
+            "max_memory": [
+                *(3, "2GiB", ["2GiB"], object(), Odd(), {}, {"disk": "folder"}, {"cpu": -5}),
+                *({"cpu": None}, {"cpu": 1.5}, {"cpu": "much"}, {0: "2GiB", "cpu": 1}),
+                *({"cpu": 1, "disk": 3}, {"cpu": 1, "disk": "no/such/folder"}),
+            ],
+            "checkpoint": PATH,
+            "no_split_module_classes": [3, object(), Odd(), [3], 1.5, True],
+            "disk_bytes_per_second": [*NUMBERS[:1], *NUMBERS[2:5], 0, -1, math.nan, math.inf],
+            "nothing": [3],
+        },
     ),
     "replan": (
         lambda t: {"plan": t.plan, "graph": t.graph},
@@ -407,7 +423,8 @@ def test_too_many_and_too_few_arguments(things):
 
 def test_every_public_function_is_tried():
     tried = {name.partition(".")[0] for name in WRONG} | {f"load_{kind}" for kind in LOADERS}
-    untried = {"methods", "schedules", "__version__"}  # take nothing; is no function
+    # take nothing; is no function
+    untried = {"methods", "schedules", "empty_weights", "__version__"}
     names = {n for n in kerf.__all__ if not isinstance(getattr(kerf, n), type)}
     assert names - tried - untried == set()
 

@@ -181,16 +181,16 @@ namespace {
 
 constexpr std::size_t kFileAlignment = 64;
 
-// Closes it, and removes it unless it was kept.
+// A file of its own, whoever else writes to the folder. It loses its name in the end.
 class NewFile {
  public:
-  explicit NewFile(const std::string& path)
-      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
+  explicit NewFile(const std::string& folder) : path_(folder + "/kerf-weights-XXXXXX") {
+    file_ = ::mkstemp(path_.data());
     if (file_ < 0) fail(path_, std::strerror(errno));
   }
   ~NewFile() {
     if (file_ >= 0) ::close(file_);
-    if (!kept_) ::unlink(path_.c_str());
+    ::unlink(path_.c_str());
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -206,34 +206,33 @@ class NewFile {
       bytes -= static_cast<std::size_t>(count);
     }
   }
-  void keep() {
+  void close() {
     if (::close(std::exchange(file_, -1)) != 0) fail(path_, std::strerror(errno));
-    kept_ = true;
   }
+  const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-  int file_;
-  bool kept_ = false;
+  int file_ = -1;
 };
 
 }  // namespace
 
-std::vector<at::Tensor> move_to_file(const std::string& path,
+std::vector<at::Tensor> move_to_file(const std::string& folder,
                                      const std::vector<at::Tensor>& tensors) {
-  NewFile file(path);
+  NewFile file(folder);
   std::vector<std::size_t> offsets;
   std::size_t offset = 0;
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor plain = tensor.detach().contiguous();
+    const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg().contiguous();
     offsets.push_back(offset);
     file.write(plain.const_data_ptr(), plain.nbytes(), offset);
     offset = (offset + plain.nbytes() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
   }
   const std::byte end{};
   file.write(&end, 1, offset);  // the last tensor may be empty, a file may not
-  file.keep();
-  const auto mapped = MappedFile::open(path);
+  file.close();
+  const auto mapped = MappedFile::open(file.path());
   std::vector<at::Tensor> out;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     out.push_back(mapped->tensor(offsets[t], tensors[t].scalar_type(), tensors[t].sizes()));

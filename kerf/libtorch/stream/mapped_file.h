@@ -15,9 +15,10 @@ namespace kerf {
 
 class MappedFile;
 
-// Writes the numbers of these tensors, which are on the host, to a file, and gives them back as
-// they lie in it. Throws Error(io); no file is left then.
-std::vector<at::Tensor> move_to_file(const std::string& path,
+// Writes the numbers of these dense tensors, which are on the host, to a file in the folder, and
+// gives them back as they lie in it. The file has no name any more: its space is free when nobody
+// uses the tensors. Throws Error(io); no file is left then.
+std::vector<at::Tensor> move_to_file(const std::string& folder,
                                      const std::vector<at::Tensor>& tensors);
 
 // A file as memory that the system fetches and drops as it likes. Writing to it changes this

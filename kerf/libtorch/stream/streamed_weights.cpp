@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "kerf/base/error.h"
@@ -79,7 +80,8 @@ Bytes StreamedWeights::bytes_of(const std::vector<at::Tensor>& parameters) {
 // What the parameter is now.
 void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
   const at::Tensor& parameter = weight.parameter;
-  if (parameter.layout() != at::kStrided || !parameter.is_cpu() || !parameter.is_contiguous()) {
+  if (parameter.layout() != at::kStrided || !parameter.is_cpu() || !parameter.is_contiguous() ||
+      parameter.is_conj() || parameter.is_neg()) {
     throw Error(
         ErrorKind::invalid_argument,
         fmt::format("[libtorch.streamed_weights] a weight of unit '{}' is {}; expected a "
@@ -98,20 +100,22 @@ void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
 void StreamedWeights::notice_edits(std::size_t unit) {
   bool edited = false;
   for (Weight& weight : units_[unit].weights) {
-    const bool replaced = weight.parameter.const_data_ptr() != weight.home.const_data_ptr() ||
-                          weight.parameter.sizes() != weight.home.sizes() ||
-                          weight.parameter.scalar_type() != weight.home.scalar_type();
+    const at::Tensor& now = weight.parameter;
+    const bool replaced =
+        now.const_data_ptr() != weight.home.const_data_ptr() ||
+        now.sizes() != weight.home.sizes() || now.strides() != weight.home.strides() ||
+        now.is_conj() != weight.home.is_conj() || now.is_neg() != weight.home.is_neg() ||
+        now.scalar_type() != weight.home.scalar_type();
     if (replaced) {
-      const std::size_t before = weight.home.nbytes();
-      find_home(units_[unit].path, weight);
-      if (weight.home.nbytes() != before) {
+      if (now.nbytes() != weight.home.nbytes()) {  // before anything is taken over
         throw Error(
             ErrorKind::invalid_argument,
             fmt::format("[libtorch.streamed_weights] a weight of unit '{}' has {} bytes now "
                         "and had {} when the model was placed; expected as many; place the "
                         "model again",
-                        units_[unit].path, weight.home.nbytes(), before));
+                        units_[unit].path, now.nbytes(), weight.home.nbytes()));
       }
+      find_home(units_[unit].path, weight);
       for (auto& views : units_[unit].in_slot) views.clear();
       edited = true;
     }
@@ -173,6 +177,7 @@ void StreamedWeights::enter(std::size_t unit) {
   placed.slot = streamer_->acquire(unit);
   const std::vector<at::Tensor>& there = views(placed, placed.slot);
   for (std::size_t w = 0; w < placed.weights.size(); ++w) {
+    placed.weights[w].sample = sample(there[w]);
     placed.weights[w].parameter.set_data(there[w]);
   }
   placed.entered = 1;
@@ -192,19 +197,49 @@ void StreamedWeights::go_home(Placed& unit) {
   bool kept = false;
   for (std::size_t w = 0; w < unit.weights.size(); ++w) {
     Weight& weight = unit.weights[w];
-    const bool written = version_of(weight.parameter) != weight.version;
+    const at::Tensor now = weight.parameter.variable_data();
+    const bool replaced = now.const_data_ptr() != in_slot[w].const_data_ptr();
+    const bool written = replaced || version_of(weight.parameter) != weight.version ||
+                         sample(in_slot[w]) != weight.sample;
+    if (replaced &&
+        (now.sizes() != weight.home.sizes() || now.scalar_type() != weight.home.scalar_type())) {
+      weight.version = version_of(weight.parameter);  // it is what it was made; see notice_edits
+      continue;
+    }
     weight.parameter.set_data(weight.home);
-    if (written && !weight.parameter.is_inference()) weight.home.copy_(in_slot[w]);
+    if (written) weight.home.copy_(now);
     weight.version = version_of(weight.parameter);
-    kept = let_go(in_slot[w]) || kept;
+    kept = let_go(in_slot[w], now) || kept;
   }
   if (kept) in_slot.clear();  // made anew
 }
 
+// Some numbers of a weight: what is written without PyTorch's knowing (through .data) changes most
+// of them in most cases, and all cannot be looked at.
+std::uint64_t StreamedWeights::sample(const at::Tensor& weight) {
+  constexpr std::size_t kSamples = 256;
+  const auto* const bytes = static_cast<const unsigned char*>(weight.const_data_ptr());
+  const std::size_t size = weight.nbytes();
+  std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a
+  const std::size_t words = size / sizeof(std::uint64_t);
+  const std::size_t step = std::max<std::size_t>(1, words / kSamples);
+  for (std::size_t i = 0; i < words; i += step) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+    hash = (hash ^ word) * 1099511628211ULL;
+  }
+  for (std::size_t i = words * sizeof(std::uint64_t); i < size; ++i) {
+    hash = (hash ^ bytes[i]) * 1099511628211ULL;
+  }
+  return hash;
+}
+
 // Others that share the storage outlive the slot's use for this unit: the storage takes a copy of
 // the numbers along. Returns whether there were any.
-bool StreamedWeights::let_go(at::Tensor& in_slot) {
-  if (in_slot.storage().use_count() == 1) return false;
+bool StreamedWeights::let_go(at::Tensor& in_slot, const at::Tensor& now) {
+  // `now` is one of them, unless it is other data.
+  const std::size_t ours = now.storage().is_alias_of(in_slot.storage()) ? 2 : 1;
+  if (in_slot.storage().use_count() <= ours) return false;
   const at::Tensor copy = in_slot.clone();
   in_slot.storage().set_data_ptr_noswap(
       copy.storage().set_data_ptr(c10::DataPtr(nullptr, c10::kCPU)));

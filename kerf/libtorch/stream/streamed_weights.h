@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,7 @@ class StreamedWeights {
     at::Tensor home;
     std::size_t offset = 0;
     std::int64_t version = 0;  // when the unit was last entered or left
+    std::uint64_t sample = 0;  // of its numbers when it was entered
   };
   struct Placed {
     std::string path;
@@ -70,7 +72,8 @@ class StreamedWeights {
   static bool has_written_pages(const Placed& unit);
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
   static void go_home(Placed& unit);
-  static bool let_go(at::Tensor& in_slot);
+  static std::uint64_t sample(const at::Tensor& weight);
+  static bool let_go(at::Tensor& in_slot, const at::Tensor& now);
 
   std::vector<Placed> units_;
   at::Tensor arena_;

@@ -66,8 +66,8 @@ void init_stream(py::module_& m) {
   m.def(
       "map_checkpoint", &map_checkpoint, py::arg("path"),
       "The tensors of a safetensors checkpoint by name; their bytes are read when they are used.");
-  m.def("move_to_file", &move_to_file, py::arg("path"), py::arg("tensors"),
-        "Writes the tensors' numbers to a file; the tensors as they lie in it.");
+  m.def("move_to_file", &move_to_file, py::arg("folder"), py::arg("tensors"),
+        "Writes the tensors' numbers to a file in a folder; the tensors as they lie in it.");
   m.def("file_speed", &file_speed, py::arg("tensor"), py::arg("most_bytes"),
         "Bytes per second of reading a tensor that is in a mapped file.");
   m.def(
