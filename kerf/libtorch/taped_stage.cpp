@@ -195,6 +195,7 @@ TapedStage::Range TapedStage::describe_block(std::size_t first, std::size_t last
 
 // Not where a second run would write what others see, or where what comes out is memory that came
 // in and is written at some time: a write through one name would not reach the other's history.
+// What holds of a block wherever it is cut, plan/recompute.h has looked at.
 bool TapedStage::can_run_again(const Range& range) const {
   const Graph& graph = stage_.graph_;
   std::set<StorageId> given;
@@ -204,41 +205,14 @@ bool TapedStage::can_run_again(const Range& range) const {
   for (std::size_t i = range.first; i < range.last; ++i) {
     const NodeId node = stage_.program_.steps[i].node;
     const auto writes = graph.writes(node);
-    if (graph.node(node).op == "opaque") return false;  // it may count its calls, or write buffers
     if (std::any_of(writes.begin(), writes.end(), [&](StorageId s) { return given.contains(s); })) {
       return false;
     }
   }
-  if (reads_what_it_writes(range)) return false;
   return std::none_of(range.outputs.begin(), range.outputs.end(), [&](ValueId id) {
     const Value& value = graph.value(id);
     return !value.scalar && given.contains(value.storage) && graph.is_written(value.storage);
   });
-}
-
-// A weight or buffer that the block changes and goes by: the second run would find it changed.
-// What only its writers use (running statistics, counters) changes nothing that comes out.
-bool TapedStage::reads_what_it_writes(const Range& range) const {
-  const Graph& graph = stage_.graph_;
-  std::set<StorageId> written;
-  for (const ValueId id : stage_.program_.weights) {
-    const StorageId storage = graph.value(id).storage;
-    for (std::size_t i = range.first; i < range.last; ++i) {
-      const auto writes = graph.writes(stage_.program_.steps[i].node);
-      if (std::find(writes.begin(), writes.end(), storage) != writes.end()) written.insert(storage);
-    }
-  }
-  if (written.empty()) return false;
-  for (std::size_t i = range.first; i < range.last; ++i) {
-    const NodeId node = stage_.program_.steps[i].node;
-    const auto writes = graph.writes(node);
-    for (const ValueId id : graph.inputs_of(node)) {
-      const StorageId storage = graph.value(id).storage;
-      if (graph.value(id).scalar || !written.contains(storage)) continue;
-      if (std::find(writes.begin(), writes.end(), storage) == writes.end()) return true;
-    }
-  }
-  return false;
 }
 
 void TapedStage::find_ranges() {

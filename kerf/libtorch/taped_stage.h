@@ -69,7 +69,6 @@ class TapedStage {
   void find_ranges();
   Range describe_block(std::size_t first, std::size_t last) const;
   bool can_run_again(const Range& range) const;
-  bool reads_what_it_writes(const Range& range) const;
 
   void make_leaves(const TorchStage::Work& work) const;
   void bind(TorchStage::Work& work, std::vector<c10::IValue>& places,

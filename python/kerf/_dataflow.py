@@ -357,7 +357,7 @@ class DataFlow:
                 batch = next(batches, _END)
                 if batch is _END:
                     break
-                args, kwargs = _stream._arguments(batch)
+                args, kwargs = _stream.arguments_of(batch)
                 under_way.append(self(*args, **kwargs))
             except Exception as error:  # raised at its turn
                 failure = error

@@ -9,7 +9,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from kerf._gates import Gate
 from kerf._pytree import join
 from kerf._reads import is_watchable, own_attributes
-from kerf._restore import _walk as walk_containers
+from kerf._restore import walk_containers
 from kerf._transfer import PLAIN
 
 

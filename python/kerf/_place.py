@@ -358,15 +358,13 @@ class _Weights:
     def map_checkpoint(self, path):
         """Gives each parameter and buffer the checkpoint's tensor of its name."""
         stored = _torch.map_checkpoint(os.fspath(path))
-        seen, missing = set(), []
-        for name, tensor in _named(self._model):
-            if id(tensor) in seen:
-                continue
-            if name in stored:
+        named, seen = list(_named(self._model)), set()
+        for name, tensor in named:
+            if name in stored and id(tensor) not in seen:
                 seen.add(id(tensor))
                 self._take(tensor, _as_stored(name, tensor, stored[name]))
-            elif not any(n in stored for n in _names_of(self._model, tensor)):
-                missing.append((name, tensor))
+        # One name of a tied weight is enough.
+        missing = [(name, tensor) for name, tensor in named if id(tensor) not in seen]
         _refuse_missing(self._model, missing, path)
         for own, name, tensor in self._entries:
             if id(tensor) in self._new:
@@ -400,9 +398,9 @@ class _Weights:
             places.setdefault(_place_of(parameter), parameter)
         stored = _torch.move_to_file(os.fspath(folder), [p.data for p in places.values()])
         data = dict(zip(places, stored, strict=True))
-        for parameter, place in [(p, _place_of(p)) for p in loose]:
+        for parameter in loose:
             self._mapped.append(parameter)
-            parameter.data = data[place]
+            parameter.data = data[_place_of(parameter)]
 
     def load_others(self, units):
         """What is not streamed is in memory."""
@@ -438,10 +436,6 @@ def _place_of(tensor):
 def _named(model):
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
-
-
-def _names_of(model, tensor):
-    return [name for name, other in _named(model) if other is tensor]
 
 
 def _as_stored(name, tensor, stored):
@@ -528,9 +522,9 @@ def _plan(model, limit, speed, no_split):
     """The placement with the shortest call, of several sizes of units."""
     best = None
     failure = None
+    buffers = sum(buffer.nbytes for buffer in model.buffers())
     for share in (2, 3, 4, 6, 8, 12):
         units = find_units(model, limit // share, no_split or ())
-        buffers = sum(b.nbytes for b in {id(b): b for b in model.buffers()}.values())
         try:
             placement = _core.place_units(
                 [unit.path for unit in units],

@@ -65,15 +65,15 @@ class Attributes:
 
 def _containers(value):
     """The value and containers in it that can be changed in place."""
-    return [found for found in _walk(value) if type(found) in _CONTAINERS]
+    return [found for found in walk_containers(value) if type(found) in _CONTAINERS]
 
 
-def _walk(value, depth=0):
+def walk_containers(value, depth=0):
     """A value and what is in it, as far as containers go."""
     yield value
     if depth < _DEEPEST and type(value) in (*_CONTAINERS, tuple):
         for item in list(value.values() if isinstance(value, dict) else value):
-            yield from _walk(item, depth + 1)
+            yield from walk_containers(item, depth + 1)
 
 
 def _holders(model):
@@ -86,7 +86,7 @@ def _holders(model):
 
 def _add_held(holder, found, depth):
     for name, value in own_attributes(holder).items() if depth < _DEEPEST else ():
-        for item in _walk(value) if name not in _MODULE_STATE else ():
+        for item in walk_containers(value) if name not in _MODULE_STATE else ():
             if id(item) not in found and (is_watchable(item) or isinstance(item, NAMESPACES)):
                 found[id(item)] = item
                 _add_held(item, found, depth + 1)
@@ -111,7 +111,9 @@ class KeptAttributes:
         self._before = [Attributes(holder) for holder in _holders(model)]
         weights = weight_ids(model)
         values = (value for attributes in self._before for value in attributes.now().values())
-        held = (item for value in values for item in _walk(value) if id(item) not in weights)
+        held = (
+            item for value in values for item in walk_containers(value) if id(item) not in weights
+        )
         self._numbers = KeptNumbers(item for item in held if isinstance(item, torch.Tensor))
 
     def put_back(self, which=Attributes.names):

@@ -35,7 +35,7 @@ def _results(pipe, runner, batches, window):
                 if batch is _END:
                     break
                 _check_open(pipe, runner)
-                args, kwargs = _arguments(batch)
+                args, kwargs = arguments_of(batch)
                 inputs, how = pipe._prepare(runner, args, kwargs)
                 stream.push(inputs, pipe.plan.n_microbatches)
             except Exception as error:  # raised at its turn
@@ -73,7 +73,7 @@ def _check_open(pipe, runner):
         pipe._open_runner()
 
 
-def _arguments(batch):
+def arguments_of(batch):
     if isinstance(batch, Mapping):
         return (), dict(batch)
     return (tuple(batch), {}) if isinstance(batch, (tuple, list)) else ((batch,), {})

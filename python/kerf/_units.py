@@ -3,7 +3,6 @@
 """Which modules of a model come and go as one, and what each takes."""
 
 import dataclasses
-import itertools
 
 import torch
 
@@ -58,7 +57,7 @@ def find_units(model, largest, no_split=()):
 
 
 def _add_units(path, module, largest, no_split, units):
-    parameters = _parameters(module)
+    parameters = list(module.parameters())
     whole = not isinstance(module, _HOLDERS) and path != ""
     is_leaf = not any(True for _ in module.children())
     fits = unit_bytes(parameters) <= largest
@@ -66,23 +65,9 @@ def _add_units(path, module, largest, no_split, units):
         stays = not all(map(is_plain, parameters)) or isinstance(module, torch.jit.ScriptModule)
         units.append(Unit(path, module, parameters, stays))
         return
-    own = _unique(module.parameters(recurse=False))
+    own = list(module.parameters(recurse=False))
     if own:
         # Used at any time while the modules inside run.
         units.append(Unit(path, module, own, stays=True))
     for name, child in module.named_children():
         _add_units(f"{path}.{name}" if path else name, child, largest, no_split, units)
-
-
-def _parameters(module):
-    return _unique(module.parameters())
-
-
-def _unique(parameters):
-    return list({id(p): p for p in parameters if p is not None}.values())
-
-
-def model_bytes(model):
-    """Of all parameters and buffers, each storage once."""
-    tensors = itertools.chain(model.parameters(), model.buffers())
-    return sum(t.nbytes for t in {id(t): t for t in tensors}.values())

@@ -197,33 +197,41 @@ def test_gradients_through_streamed_weights_are_refused(tmp_path):
     placed.remove()
 
 
+class Breaks(nn.Linear):
+    raises = None
+
+    def forward(self, x):
+        if self.raises is not None:
+            raise self.raises
+        return super().forward(x)
+
+
+def breakable():
+    torch.manual_seed(0)
+    return nn.Sequential(*[Breaks(64, 64) for _ in range(6)]).eval(), torch.randn(4, 64)
+
+
+def called_on_another_thread(call):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call()))
+    thread.start()
+    thread.join(timeout=20)
+    return found[0]
+
+
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_exception_inside_forward_leaves_the_model_usable(kind, tmp_path):
-    class Breaks(nn.Linear):
-        broken = False
-
-        def forward(self, x):
-            if self.broken:
-                raise kind("on purpose")
-            return super().forward(x)
-
-    torch.manual_seed(0)
-    model = nn.Sequential(*[Breaks(64, 64) for _ in range(6)]).eval()
-    x = torch.randn(4, 64)
+    model, x = breakable()
     with torch.no_grad():
         expected = model(x)
         placed = place_small(model, tmp_path)
         for number in range(6):
-            model[number].broken = True
+            model[number].raises = kind("on purpose")
             with pytest.raises(kind, match="on purpose"):
                 model(x)
-            model[number].broken = False
+            model[number].raises = None
             assert torch.equal(model(x), expected)
-        from_another = []
-        thread = threading.Thread(target=lambda: from_another.append(placed(x)))
-        thread.start()
-        thread.join(timeout=20)
-        assert torch.equal(from_another[0], expected)
+        assert torch.equal(called_on_another_thread(lambda: placed(x)), expected)
     placed.remove()
 
 
@@ -368,28 +376,15 @@ def test_threads_inside_a_forward_are_refused_and_do_not_hang(tmp_path):
 
 
 def test_an_interrupted_call_does_not_keep_others_waiting(tmp_path):
-    class Breaks(nn.Linear):
-        broken = False
-
-        def forward(self, x):
-            if self.broken:
-                raise KeyboardInterrupt
-            return super().forward(x)
-
-    model = nn.Sequential(*[Breaks(64, 64) for _ in range(6)]).eval()
-    x = torch.randn(4, 64)
+    model, x = breakable()
     with torch.no_grad():
         expected = model(x)
     placed = place_small(model, tmp_path)
-    model[4].broken = True
+    model[4].raises = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         placed(x)
-    model[4].broken = False
-    found = []
-    thread = threading.Thread(target=lambda: found.append(placed(x)))
-    thread.start()
-    thread.join(timeout=20)
-    assert torch.equal(found[0], expected)
+    model[4].raises = None
+    assert torch.equal(called_on_another_thread(lambda: placed(x)), expected)
     placed.remove()
 
 
