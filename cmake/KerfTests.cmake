@@ -80,6 +80,20 @@ if(KERF_WITH_TORCH)
   kerf_tests(libtorch DEPS kerf_libtorch kerf_core)
 endif()
 
+# An accelerator for tests on machines that have none: see tests/python/pretend.py. Nothing of Kerf is
+# in it, and it is not installed.
+if(KERF_WITH_TORCH AND KERF_WITH_PYTHON)
+  file(GLOB pretend_sources CONFIGURE_DEPENDS
+       "${PROJECT_SOURCE_DIR}/tests/support/pretend_device/*.cpp")
+  Python_add_library(kerf_pretend_device MODULE WITH_SOABI ${pretend_sources})
+  set_target_properties(kerf_pretend_device PROPERTIES OUTPUT_NAME _pretend_device
+                                                       LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests"
+                                                       JOB_POOL_COMPILE kerf_torch_pool)
+  target_include_directories(kerf_pretend_device PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(kerf_pretend_device PRIVATE kerf_pybind11 TorchWheel::python kerf_flags)
+  kerf_unity(kerf_pretend_device 4)
+endif()
+
 # Each file of tests/must_not_compile must be refused by the compiler, for the reason it gives; see
 # MustNotCompile.cmake.
 file(GLOB refused CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/must_not_compile/*.cpp")
