@@ -128,6 +128,7 @@ class Placed:
         self._before.load_others(streamed)
         self._weights = _torch.StreamedWeights(
             [(unit.path, unit.parameters) for unit in streamed],
+            torch.device("cpu"),
             self.placement.slots,
             self.placement.slot_bytes,
         )

@@ -13,6 +13,8 @@
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pinned_arena.h"
+#include "kerf/libtorch/stream/write_watch.h"
 
 namespace kerf {
 namespace {
@@ -118,7 +120,7 @@ struct Model {
       given.push_back({"layers." + std::to_string(u), {parameters[u]}});
     }
     largest = StreamedWeights::bytes_of({parameters.back()});
-    weights = std::make_unique<StreamedWeights>(std::move(given), 2, largest);
+    weights = std::make_unique<StreamedWeights>(std::move(given), at::kCPU, 2, largest);
   }
 
   // Every unit in turn; each must have its numbers inside, in memory that is not the file's.
@@ -249,10 +251,80 @@ TEST(StreamedWeights, SayWhichFileCannotBeRead) {
   }
 }
 
+// On the host: what is no file's is not copied again for every use, and edits are seen all the
+// same.
+TEST(StreamedWeights, OfMemoryAreCopiedAgainWhenSomebodyWroteThem) {
+  PinnedArena arena(1 << 20);
+  at::Tensor first = arena.take({at::randn({30, 7})})[0];
+  at::Tensor second = arena.take({at::randn({30, 7})})[0];
+  StreamedWeights weights({{"first", {first}}, {"second", {second}}}, at::kCPU, 2, Bytes{1024});
+  const auto use = [&](std::size_t unit, const at::Tensor& weight) {
+    weights.enter(unit);
+    const at::Tensor copy = weight.clone();
+    weights.leave(unit);
+    return copy;
+  };
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(at::equal(use(0, first), first));
+    EXPECT_TRUE(at::equal(use(1, second), second));
+    weights.end_call();
+  }
+  EXPECT_EQ(weights.stats().copies, 2);         // both fit
+  first.variable_data().select(0, 3).fill_(7);  // through .data: no version counts it
+  EXPECT_EQ(use(0, first)[3][2].item<float>(), 7);
+  EXPECT_EQ(weights.stats().copies, 3);
+  EXPECT_EQ(use(0, first)[3][2].item<float>(), 7);
+  EXPECT_EQ(weights.stats().copies, 3);
+  const at::Tensor alias = first.variable_data();  // somebody who may write at any time
+  alias.select(0, 4).fill_(5);
+  EXPECT_EQ(use(0, first)[4][2].item<float>(), 5);
+  auto* const raw = static_cast<float*>(alias.mutable_data_ptr());
+  use(0, first);
+  raw[0] = 11;
+  EXPECT_EQ(use(0, first)[0][0].item<float>(), 11);
+}
+
+TEST(AWatchedTensor, KnowsThatSomebodyWroteIt) {
+  const at::Tensor tensor = at::randn({4, 5});
+  const at::Tensor before = tensor.clone();
+  EXPECT_FALSE(is_watched(tensor));
+  ASSERT_TRUE(watch_writes(tensor));
+  const void* const address = tensor.const_data_ptr();
+  EXPECT_TRUE(at::equal(tensor.matmul(tensor.t()), before.matmul(before.t())));
+  EXPECT_TRUE(at::equal(tensor, before));
+  EXPECT_TRUE(is_watched(tensor));
+  tensor.variable_data()[2].zero_();
+  EXPECT_FALSE(is_watched(tensor));
+  EXPECT_EQ(tensor.const_data_ptr(), address);  // nothing was copied
+  EXPECT_EQ(tensor[2][1].item<float>(), 0);
+  EXPECT_TRUE(watch_writes(tensor));
+}
+
+TEST(APinnedArena, KeepsWhatWasMovedToItAndFreesItWithIt) {
+  std::vector<at::Tensor> weights = random_weights(5);
+  weights.push_back(at::zeros({0, 4}));
+  weights.push_back(at::randn({3, 4}, at::kBFloat16));
+  std::vector<at::Tensor> moved;
+  {
+    PinnedArena arena(64 << 10);  // less than they take
+    moved = arena.take(weights);
+  }
+  for (std::size_t w = 0; w < weights.size(); ++w) {
+    EXPECT_TRUE(at::equal(moved[w], weights[w]));
+    if (weights[w].nbytes() > 0) {
+      EXPECT_TRUE(is_watched(moved[w]));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(moved[w].const_data_ptr()) % 64, 0U);
+    }
+  }
+  EXPECT_TRUE(PinnedArena::in_one_block(moved[0].const_data_ptr(), moved[0].const_data_ptr()));
+  EXPECT_FALSE(PinnedArena::in_one_block(moved[0].const_data_ptr(), weights[0].const_data_ptr()));
+}
+
 TEST(StreamedWeights, LargerThanASlotAreRefused) {
   const at::Tensor weight = at::randn({100});
-  EXPECT_THROW(StreamedWeights({{"head", {weight}}}, 2, Bytes{128}), Error);
-  EXPECT_THROW(StreamedWeights({{"head", {weight.expand({3, 100})}}}, 2, Bytes{4096}), Error);
+  EXPECT_THROW(StreamedWeights({{"head", {weight}}}, at::kCPU, 2, Bytes{128}), Error);
+  EXPECT_THROW(StreamedWeights({{"head", {weight.expand({3, 100})}}}, at::kCPU, 2, Bytes{4096}),
+               Error);
 }
 
 }  // namespace

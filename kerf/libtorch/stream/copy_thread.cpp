@@ -1,20 +1,18 @@
 // SPDX-FileCopyrightText: The Kerf authors
 // SPDX-License-Identifier: Apache-2.0
-#include "kerf/libtorch/stream/file_mover.h"
+#include "kerf/libtorch/stream/copy_thread.h"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
-
-#include "kerf/libtorch/stream/mapped_file.h"
 
 namespace kerf {
 
-FileMover::FileMover(Pieces pieces, std::vector<std::byte*> slots)
-    : pieces_(std::move(pieces)), slots_(std::move(slots)), states_(slots_.size()) {
+CopyThread::CopyThread(Pieces pieces, StreamSlots& slots)
+    : pieces_(std::move(pieces)), slots_(slots), states_(slots.size()) {
   thread_ = std::thread([this] { loop(); });
 }
 
-FileMover::~FileMover() {
+CopyThread::~CopyThread() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -23,7 +21,7 @@ FileMover::~FileMover() {
   thread_.join();
 }
 
-void FileMover::start(std::size_t unit, std::size_t slot) {
+void CopyThread::start(std::size_t unit, std::size_t slot) {
   Job job{slot, 0, pieces_(unit)};
   {
     std::unique_lock lock(mutex_);
@@ -36,44 +34,46 @@ void FileMover::start(std::size_t unit, std::size_t slot) {
   changed_.notify_all();
 }
 
-void FileMover::wait(std::size_t slot) {
+void CopyThread::wait(std::size_t slot) {
   std::unique_lock lock(mutex_);
   State& state = states_[slot];
   changed_.wait(lock, [&] { return state.done == state.started; });
   if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
+  lock.unlock();
+  slots_.wait(slot);
+}
+
+void CopyThread::settle() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      return std::all_of(states_.begin(), states_.end(),
+                         [](const State& state) { return state.done == state.started; });
+    });
+  }
+  slots_.settle();
 }
 
 // One at a time and in the order they were asked for, so two copies never share a slot.
-void FileMover::loop() {
+void CopyThread::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
     if (closing_) return;
-    const Job job = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
     std::exception_ptr failure;
     try {
-      copy(job);
+      slots_.fill(job.slot, job.pieces);
     } catch (...) {
       failure = std::current_exception();
     }
+    job.pieces.clear();  // homes' owners are counted, see StreamedWeights
     lock.lock();
     states_[job.slot].done = job.number;
     states_[job.slot].failure = failure;
     changed_.notify_all();
-  }
-}
-
-void FileMover::copy(const Job& job) const {
-  for (const Piece& piece : job.pieces) {
-    std::byte* const to = slots_[job.slot] + piece.offset;
-    const void* const from = piece.home.const_data_ptr();
-    if (const auto file = MappedFile::at(from)) {
-      file->read(from, piece.home.nbytes(), to);
-    } else if (piece.home.nbytes() > 0) {
-      std::memcpy(to, from, piece.home.nbytes());
-    }
   }
 }
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -13,34 +11,31 @@
 #include <thread>
 #include <vector>
 
+#include "kerf/libtorch/stream/stream_slots.h"
 #include "kerf/runtime/stream/mover.h"
 
 namespace kerf {
 
-// Weights from files, or from other memory of the host, into slots of the host's memory: a thread
-// that copies while others compute.
-class FileMover : public Mover {
+// Fills slots with units' weights while others compute.
+class CopyThread : public Mover {
  public:
-  struct Piece {
-    at::Tensor home;         // contiguous, on the host; kept until it has been copied
-    std::size_t offset = 0;  // in the slot
-  };
   // `pieces(unit)`: what the unit consists of now. Called on the thread that calls `start`.
-  using Pieces = std::function<std::vector<Piece>(std::size_t unit)>;
+  using Pieces = std::function<std::vector<StreamSlots::Piece>(std::size_t unit)>;
 
-  // `slots`: where each begins.
-  FileMover(Pieces pieces, std::vector<std::byte*> slots);
-  ~FileMover() override;
+  CopyThread(Pieces pieces, StreamSlots& slots);
+  ~CopyThread() override;
 
   void start(std::size_t unit, std::size_t slot) override;
   void wait(std::size_t slot) override;
-  void release(std::size_t) override {}  // what read it is over: the host does one thing at a time
+  void release(std::size_t slot) override { slots_.release(slot); }
+  // What was started is over.
+  void settle();
 
  private:
   struct Job {
     std::size_t slot = 0;
     std::size_t number = 0;
-    std::vector<Piece> pieces;
+    std::vector<StreamSlots::Piece> pieces;
   };
   struct State {
     std::size_t started = 0;  // number of the last job
@@ -48,10 +43,9 @@ class FileMover : public Mover {
     std::exception_ptr failure;
   };
   void loop();
-  void copy(const Job& job) const;
 
   Pieces pieces_;
-  std::vector<std::byte*> slots_;
+  StreamSlots& slots_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -169,6 +169,15 @@ void MappedFile::read(const void* from, std::size_t bytes, void* to) const {
   }
 }
 
+void read_host(const void* from, std::size_t bytes, void* to) {
+  if (bytes == 0) return;
+  if (const auto file = MappedFile::at(from)) {
+    file->read(from, bytes, to);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
 double MappedFile::speed(const void* from, std::size_t bytes) const {
   std::vector<std::byte> scratch(bytes);
   const auto start = std::chrono::steady_clock::now();

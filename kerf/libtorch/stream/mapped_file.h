@@ -63,4 +63,7 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   std::size_t size_;
 };
 
+// Bytes of the host's memory, from the file itself where they are mapped.
+void read_host(const void* from, std::size_t bytes, void* to);
+
 }  // namespace kerf

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/stream/streamed_weights.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -12,17 +10,15 @@
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/libtorch/stream/device_slots.h"
+#include "kerf/libtorch/stream/host_slots.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/write_watch.h"
 
 namespace kerf {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kFarApart = 1 << 20;  // bytes between weights that are not looked at together
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // Of an inference tensor nobody counts the writes: it may always have changed.
 std::int64_t version_of(const at::Tensor& tensor) {
@@ -31,8 +27,14 @@ std::int64_t version_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-StreamedWeights::StreamedWeights(std::vector<Unit> units, std::size_t num_slots, Bytes slot_bytes)
-    : slot_bytes_(static_cast<std::size_t>(slot_bytes.count)) {
+StreamedWeights::StreamedWeights(std::vector<Unit> units, at::Device device, std::size_t num_slots,
+                                 Bytes slot_bytes) {
+  const auto bytes_of_slot = static_cast<std::size_t>(slot_bytes.count);
+  if (device.is_cpu()) {
+    slots_ = std::make_unique<HostSlots>(num_slots, bytes_of_slot);
+  } else {
+    slots_ = std::make_unique<DeviceSlots>(device, num_slots, bytes_of_slot);
+  }
   for (Unit& unit : units) {
     const Bytes bytes = bytes_of(unit.parameters);
     if (bytes > slot_bytes) {
@@ -45,35 +47,32 @@ StreamedWeights::StreamedWeights(std::vector<Unit> units, std::size_t num_slots,
     Placed placed{std::move(unit.path), {}, std::vector<std::vector<at::Tensor>>(num_slots), 0};
     std::size_t offset = 0;
     for (at::Tensor& parameter : unit.parameters) {
-      Weight weight{std::move(parameter), {}, offset, 0};
+      Weight weight{std::move(parameter), {{}, offset}, 0};
       find_home(placed.path, weight);
-      offset = aligned(offset + weight.home.nbytes());
+      offset = slot_aligned(offset + weight.piece.home.nbytes());
       placed.weights.push_back(std::move(weight));
     }
     units_.push_back(std::move(placed));
   }
-  slot_bytes_ = aligned(slot_bytes_);
-  arena_ = at::empty({static_cast<std::int64_t>(num_slots * slot_bytes_ + kAlignment)}, at::kByte);
-  auto* const begin = reinterpret_cast<std::byte*>(
-      aligned(reinterpret_cast<std::uintptr_t>(arena_.mutable_data_ptr())));
-  std::vector<std::byte*> slots;
-  for (std::size_t s = 0; s < num_slots; ++s) slots.push_back(begin + s * slot_bytes_);
-  mover_ = std::make_unique<FileMover>(
+  mover_ = std::make_unique<CopyThread>(
       [this](std::size_t unit) {
-        std::vector<FileMover::Piece> pieces;
-        for (const Weight& weight : units_[unit].weights)
-          pieces.push_back({weight.home, weight.offset});
+        std::vector<StreamSlots::Piece> pieces;
+        for (const Weight& weight : units_[unit].weights) pieces.push_back(weight.piece);
         return pieces;
       },
-      std::move(slots));
+      *slots_);
   streamer_ = std::make_unique<Streamer>(units_.size(), num_slots, *mover_);
 }
 
-StreamedWeights::~StreamedWeights() { abandon(); }
+StreamedWeights::~StreamedWeights() {
+  abandon();
+  mover_.reset();  // before homes go that it copies from
+  slots_->settle();
+}
 
 Bytes StreamedWeights::bytes_of(const std::vector<at::Tensor>& parameters) {
   std::size_t bytes = 0;
-  for (const at::Tensor& parameter : parameters) bytes = aligned(bytes + parameter.nbytes());
+  for (const at::Tensor& parameter : parameters) bytes = slot_aligned(bytes + parameter.nbytes());
   return {static_cast<std::int64_t>(bytes)};
 }
 
@@ -91,30 +90,33 @@ void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
                     : parameter.is_cpu()               ? "not contiguous"
                                                        : "on " + parameter.device().str()));
   }
-  weight.home = parameter.variable_data();
+  weight.piece.home = parameter.variable_data();
+  weight.piece.is_pinned = !slots_->device().is_cpu() && weight.piece.home.is_pinned();
   weight.version = version_of(parameter);
 }
 
 // In place (a version), by other data (an address), or behind PyTorch's back, by what .data gave (a
-// written page of the file). What a slot holds of the unit is then old.
+// written page of the file, or a watched tensor). What a slot holds of the unit is then old.
 void StreamedWeights::notice_edits(std::size_t unit) {
   bool edited = false;
   for (Weight& weight : units_[unit].weights) {
     const at::Tensor& now = weight.parameter;
-    const bool replaced =
-        now.const_data_ptr() != weight.home.const_data_ptr() ||
-        now.sizes() != weight.home.sizes() || now.strides() != weight.home.strides() ||
-        now.is_conj() != weight.home.is_conj() || now.is_neg() != weight.home.is_neg() ||
-        now.scalar_type() != weight.home.scalar_type();
+    const bool replaced = now.const_data_ptr() != weight.piece.home.const_data_ptr() ||
+                          now.sizes() != weight.piece.home.sizes() ||
+                          now.strides() != weight.piece.home.strides() ||
+                          now.is_conj() != weight.piece.home.is_conj() ||
+                          now.is_neg() != weight.piece.home.is_neg() ||
+                          now.scalar_type() != weight.piece.home.scalar_type();
     if (replaced) {
-      if (now.nbytes() != weight.home.nbytes()) {  // before anything is taken over
+      if (now.nbytes() != weight.piece.home.nbytes()) {  // before anything is taken over
         throw Error(
             ErrorKind::invalid_argument,
             fmt::format("[libtorch.streamed_weights] a weight of unit '{}' has {} bytes now "
                         "and had {} when the model was placed; expected as many; place the "
                         "model again",
-                        units_[unit].path, now.nbytes(), weight.home.nbytes()));
+                        units_[unit].path, now.nbytes(), weight.piece.home.nbytes()));
       }
+      mover_->settle();  // a copy may be reading the old one
       find_home(units_[unit].path, weight);
       for (auto& views : units_[unit].in_slot) views.clear();
       edited = true;
@@ -123,21 +125,35 @@ void StreamedWeights::notice_edits(std::size_t unit) {
     edited = edited || version < 0 || version != weight.version;
     weight.version = version;
   }
-  edited = edited || has_written_pages(units_[unit]);
-  if (edited) streamer_->invalidate(unit);
+  edited = edited || may_be_written(units_[unit]);
+  if (!edited) return;
+  streamer_->invalidate(unit);
+  for (const Weight& weight : units_[unit].weights) watch_home(weight);
+}
+
+// From here on writes are noticed, unless somebody else has the memory: an array of NumPy, say,
+// which writes to it without asking.
+void StreamedWeights::watch_home(const Weight& weight) {
+  constexpr std::size_t kOwn = 2;  // the parameter's and the home's
+  if (weight.piece.home.storage().use_count() == kOwn) watch_writes(weight.piece.home);
 }
 
 // The weights of a module lie next to each other in most files: one look at all of them, then. What
-// lies elsewhere may always have been written.
-bool StreamedWeights::has_written_pages(const Placed& unit) {
+// lies elsewhere and is not watched may always have been written.
+bool StreamedWeights::may_be_written(const Placed& unit) {
   const std::byte* low = nullptr;
   const std::byte* high = nullptr;
   std::size_t bytes = 0;
+  if (std::all_of(unit.weights.begin(), unit.weights.end(), [](const Weight& weight) {
+        return weight.piece.home.nbytes() == 0 || is_watched(weight.piece.home);
+      })) {
+    return false;
+  }
   for (const Weight& weight : unit.weights) {
-    const auto* const begin = static_cast<const std::byte*>(weight.home.const_data_ptr());
+    const auto* const begin = static_cast<const std::byte*>(weight.piece.home.const_data_ptr());
     low = low == nullptr ? begin : std::min(low, begin);
-    high = std::max(high, begin + weight.home.nbytes());
-    bytes += weight.home.nbytes();
+    high = std::max(high, begin + weight.piece.home.nbytes());
+    bytes += weight.piece.home.nbytes();
   }
   if (bytes == 0) return false;
   const auto together = MappedFile::at(low);
@@ -146,22 +162,17 @@ bool StreamedWeights::has_written_pages(const Placed& unit) {
     if (!together->is_written(low, static_cast<std::size_t>(high - low))) return false;
   }
   return std::any_of(unit.weights.begin(), unit.weights.end(), [](const Weight& weight) {
-    const void* const begin = weight.home.const_data_ptr();
+    if (weight.piece.home.nbytes() == 0 || is_watched(weight.piece.home)) return false;
+    const void* const begin = weight.piece.home.const_data_ptr();
     const auto file = MappedFile::at(begin);
-    return !file || file->is_written(begin, weight.home.nbytes());
+    return !file || file->is_written(begin, weight.piece.home.nbytes());
   });
 }
 
 const std::vector<at::Tensor>& StreamedWeights::views(Placed& unit, std::size_t slot) {
   std::vector<at::Tensor>& views = unit.in_slot[slot];
   if (!views.empty()) return views;
-  auto* const begin = reinterpret_cast<std::byte*>(
-      aligned(reinterpret_cast<std::uintptr_t>(arena_.mutable_data_ptr())) + slot * slot_bytes_);
-  for (const Weight& weight : unit.weights) {
-    views.push_back(at::from_blob(
-        begin + weight.offset, weight.home.sizes(), [held = arena_](void*) {},
-        weight.home.options()));
-  }
+  for (const Weight& weight : unit.weights) views.push_back(slots_->view(slot, weight.piece));
   return views;
 }
 
@@ -171,13 +182,13 @@ void StreamedWeights::enter(std::size_t unit) {
     ++placed.entered;
     return;
   }
-  // Slots' tensors are made here and stay: they must not be inference tensors.
+  // StreamSlots' tensors are made here and stay: they must not be inference tensors.
   const c10::InferenceMode normal(false);
   notice_edits(unit);
   placed.slot = streamer_->acquire(unit);
   const std::vector<at::Tensor>& there = views(placed, placed.slot);
   for (std::size_t w = 0; w < placed.weights.size(); ++w) {
-    placed.weights[w].sample = sample(there[w]);
+    if (there[w].is_cpu()) placed.weights[w].sample = sample(there[w]);
     placed.weights[w].parameter.set_data(there[w]);
   }
   placed.entered = 1;
@@ -200,18 +211,25 @@ void StreamedWeights::go_home(Placed& unit) {
     const at::Tensor now = weight.parameter.variable_data();
     const bool replaced = now.const_data_ptr() != in_slot[w].const_data_ptr();
     const bool written = replaced || version_of(weight.parameter) != weight.version ||
-                         sample(in_slot[w]) != weight.sample;
-    if (replaced &&
-        (now.sizes() != weight.home.sizes() || now.scalar_type() != weight.home.scalar_type())) {
+                         is_written_in_slot(weight, in_slot[w]);
+    if (replaced && (now.sizes() != weight.piece.home.sizes() ||
+                     now.scalar_type() != weight.piece.home.scalar_type())) {
       weight.version = version_of(weight.parameter);  // it is what it was made; see notice_edits
       continue;
     }
-    weight.parameter.set_data(weight.home);
-    if (written) weight.home.copy_(now);
+    weight.parameter.set_data(weight.piece.home);
+    if (written) weight.piece.home.copy_(now);
     weight.version = version_of(weight.parameter);
-    kept = let_go(in_slot[w], now) || kept;
+    kept = let_go(in_slot[w], now) || written || kept;
   }
   if (kept) in_slot.clear();  // made anew
+}
+
+// Through .data, which no version counts. On the host much asks for a pointer to write that only
+// reads, so there numbers are looked at.
+bool StreamedWeights::is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const {
+  if (in_slot.nbytes() == 0) return false;
+  return in_slot.is_cpu() ? sample(in_slot) != weight.sample : !is_watched(in_slot);
 }
 
 // Some numbers of a weight: what is written without PyTorch's knowing (through .data) changes most
@@ -241,8 +259,9 @@ bool StreamedWeights::let_go(at::Tensor& in_slot, const at::Tensor& now) {
   const std::size_t ours = now.storage().is_alias_of(in_slot.storage()) ? 2 : 1;
   if (in_slot.storage().use_count() <= ours) return false;
   const at::Tensor copy = in_slot.clone();
+  in_slot.mutable_data_ptr();  // it is watched no more
   in_slot.storage().set_data_ptr_noswap(
-      copy.storage().set_data_ptr(c10::DataPtr(nullptr, c10::kCPU)));
+      copy.storage().set_data_ptr(c10::DataPtr(nullptr, copy.device())));
   return true;
 }
 

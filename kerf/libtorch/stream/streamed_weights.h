@@ -12,15 +12,16 @@
 #include <vector>
 
 #include "kerf/base/units.h"
-#include "kerf/libtorch/stream/file_mover.h"
+#include "kerf/libtorch/stream/copy_thread.h"
+#include "kerf/libtorch/stream/stream_slots.h"
 #include "kerf/runtime/stream/streamer.h"
 
 namespace kerf {
 
-// Parameters of modules that are in memory only while their module runs: outside of that each is
-// what it was, its home (a mapped file, or other memory of the host).
+// Parameters of modules that are on a device (the host is one) only while their module runs:
+// outside of that each is what it was, its home (a mapped file, or other memory of the host).
 //
-//   StreamedWeights weights({{"layers.0", parameters}, ...}, 2, slot_bytes);
+//   StreamedWeights weights({{"layers.0", parameters}, ...}, at::kCUDA, 2, slot_bytes);
 //   weights.enter(0);  ... the module's forward ...  weights.leave(0);   weights.end_call();
 //
 // Not for several threads at once. Edits of a parameter, in place or by giving it other data, are
@@ -35,7 +36,8 @@ class StreamedWeights {
 
   // Throws Error(invalid_argument) for parameters that are not dense and on the host, and for a
   // unit that is larger than a slot.
-  StreamedWeights(std::vector<Unit> units, std::size_t num_slots, Bytes slot_bytes);
+  StreamedWeights(std::vector<Unit> units, at::Device device, std::size_t num_slots,
+                  Bytes slot_bytes);
   // The parameters are at home again.
   ~StreamedWeights();
   StreamedWeights(const StreamedWeights&) = delete;
@@ -54,10 +56,9 @@ class StreamedWeights {
  private:
   struct Weight {
     at::Tensor parameter;
-    at::Tensor home;
-    std::size_t offset = 0;
+    StreamSlots::Piece piece;  // its home, and where it lies in a slot
     std::int64_t version = 0;  // when the unit was last entered or left
-    std::uint64_t sample = 0;  // of its numbers when it was entered
+    std::uint64_t sample = 0;  // of its numbers when it was entered, on the host
   };
   struct Placed {
     std::string path;
@@ -69,16 +70,17 @@ class StreamedWeights {
 
   void find_home(const std::string& path, Weight& weight) const;
   void notice_edits(std::size_t unit);
-  static bool has_written_pages(const Placed& unit);
+  static void watch_home(const Weight& weight);
+  static bool may_be_written(const Placed& unit);
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
-  static void go_home(Placed& unit);
+  void go_home(Placed& unit);
+  bool is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const;
   static std::uint64_t sample(const at::Tensor& weight);
   static bool let_go(at::Tensor& in_slot, const at::Tensor& now);
 
   std::vector<Placed> units_;
-  at::Tensor arena_;
-  std::size_t slot_bytes_;
-  std::unique_ptr<FileMover> mover_;
+  std::unique_ptr<StreamSlots> slots_;
+  std::unique_ptr<CopyThread> mover_;
   std::unique_ptr<Streamer> streamer_;
 };
 

@@ -15,6 +15,7 @@
 #include "kerf/ingest/safetensors.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/streamed_weights.h"
 
 namespace py = pybind11;
@@ -36,11 +37,11 @@ py::dict map_checkpoint(const std::string& path) {
 }
 
 std::unique_ptr<StreamedWeights> make_streamed(
-    std::vector<std::pair<std::string, std::vector<at::Tensor>>> units, std::size_t slots,
-    std::int64_t slot_bytes) {
+    std::vector<std::pair<std::string, std::vector<at::Tensor>>> units, const at::Device& device,
+    std::size_t slots, std::int64_t slot_bytes) {
   std::vector<StreamedWeights::Unit> given;
   for (auto& [path, parameters] : units) given.push_back({path, std::move(parameters)});
-  return std::make_unique<StreamedWeights>(std::move(given), slots, Bytes{slot_bytes});
+  return std::make_unique<StreamedWeights>(std::move(given), device, slots, Bytes{slot_bytes});
 }
 
 double file_speed(const at::Tensor& tensor, std::size_t most_bytes) {
@@ -82,9 +83,14 @@ void init_stream(py::module_& m) {
         return StreamedWeights::bytes_of(parameters).count;
       },
       py::arg("parameters"), "What these weights take in a slot.");
+  py::class_<PinnedArena>(m, "PinnedArena", "Pinned memory that units' weights move to.")
+      .def(py::init<std::size_t>(), py::arg("bytes"))
+      .def("take", &PinnedArena::take, py::arg("weights"), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("not_pinned", &PinnedArena::not_pinned);
   py::class_<StreamedWeights>(m, "StreamedWeights",
                               "Weights that are in memory while their module runs.")
-      .def(py::init(&make_streamed), py::arg("units"), py::arg("slots"), py::arg("slot_bytes"))
+      .def(py::init(&make_streamed), py::arg("units"), py::arg("device"), py::arg("slots"),
+           py::arg("slot_bytes"))
       .def("enter", &StreamedWeights::enter, py::arg("unit"),
            py::call_guard<py::gil_scoped_release>())
       .def("leave", &StreamedWeights::leave, py::arg("unit"))

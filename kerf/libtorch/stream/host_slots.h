@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kerf/libtorch/stream/stream_slots.h"
+
+namespace kerf {
+
+// In the host's memory: filled from files, and from other memory.
+class HostSlots : public StreamSlots {
+ public:
+  HostSlots(std::size_t count, std::size_t bytes);
+
+  std::size_t size() const override { return count_; }
+  at::Device device() const override { return at::kCPU; }
+  at::Tensor view(std::size_t slot, const Piece& piece) const override;
+  void fill(std::size_t slot, const std::vector<Piece>& pieces) override;
+  void wait(std::size_t) override {}
+  void release(std::size_t) override {}  // what read it is over: the host does one thing at a time
+  void settle() override {}
+
+ private:
+  std::byte* begin(std::size_t slot) const { return begin_ + slot * bytes_; }
+
+  std::size_t count_;
+  std::size_t bytes_;
+  at::Tensor arena_;
+  std::byte* begin_;
+};
+
+}  // namespace kerf
