@@ -12,6 +12,7 @@
 
 #include "kerf/graph/train_mode.h"
 #include "kerf/profile/formula/op_cost.h"
+#include "kerf/profile/formula/table.h"
 #include "kerf/profile/saved/saved.h"
 
 namespace kerf {
@@ -100,6 +101,11 @@ void set_saved(Profile& profile, const Graph& graph, const DeviceKind& kind) {
 
 Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch, bool training) {
   if (training) check_train_mode(graph, "profile.estimate");
+  return estimate_as_traced(graph, kind, batch, training);
+}
+
+Profile estimate_as_traced(const Graph& graph, const DeviceKind& kind, std::int64_t batch,
+                           bool training) {
   if (graph.is_static()) batch = 0;
   if (!graph.is_static() && batch <= 0) batch = graph.data().example_batch;
   Profile profile;
@@ -134,6 +140,8 @@ Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch,
   profile.unknown_ops = unknown.list(profile.total_forward() + profile.total_backward());
   return profile;
 }
+
+bool has_formula(std::string_view op) { return formula::table().find(op) != nullptr; }
 
 std::string profiled_kind(const Cluster& cluster) {
   for (const Device& device : cluster.devices) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "kerf/device/cluster.h"
 #include "kerf/device/kind.h"
@@ -23,6 +24,13 @@ namespace kerf {
 // Throws Error(invalid_argument) for a graph traced in eval mode.
 Profile estimate(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0,
                  bool training = false);
+// The same of the mode that the graph was traced in, whatever it is: for whoever shows the backward
+// of a model in eval mode as such, and does not take it for a training step.
+Profile estimate_as_traced(const Graph& graph, const DeviceKind& kind, std::int64_t batch = 0,
+                           bool training = false);
+
+// Is there a formula for this operator, "aten.linear.default"?
+bool has_formula(std::string_view op);
 
 // The kind that an estimate for these devices is made for: that of the first accelerator, else of
 // the first device. Throws Error(invalid_argument) when there is no device.

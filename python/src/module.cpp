@@ -20,6 +20,7 @@ PYBIND11_MODULE(_core, m) {
   init_placement(m);
   init_simulate(m);
   init_memory(m);
+  init_symbolic(m);
   init_verify(m);
   init_partition(m);
   init_fx(m);

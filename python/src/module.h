@@ -21,6 +21,7 @@ void init_calls(py::module_& m);
 void init_device(py::module_& m);
 void init_profile(py::module_& m);
 void init_saved(py::module_& m);
+void init_symbolic(py::module_& m);
 void init_plan(py::module_& m);
 void init_placement(py::module_& m);
 void init_timeline(py::module_& m);
