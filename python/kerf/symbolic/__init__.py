@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Know a model without running it: a trace at the level of modules, and what its nodes cost."""
 
+from kerf.symbolic._codegen import ActivationCheckpointCodeGen
+from kerf.symbolic._guards import GuardError
 from kerf.symbolic._registry import (
     Registry,
     current_registry,
@@ -11,8 +13,11 @@ from kerf.symbolic._registry import (
     register_shape_impl,
     register_tracer_impl,
 )
+from kerf.symbolic._trace import symbolic_trace
 
 __all__ = [
+    "ActivationCheckpointCodeGen",
+    "GuardError",
     "Registry",
     "current_registry",
     "register_leaf_module",
@@ -20,4 +25,5 @@ __all__ = [
     "register_non_leaf_module",
     "register_shape_impl",
     "register_tracer_impl",
+    "symbolic_trace",
 ]

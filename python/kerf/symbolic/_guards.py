@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a traced module checks when it is called: that the trace holds for these arguments.
+
+A trace follows one path through the model's code. Where a size, a flag or a number decided on the
+path, a node of the graph calls one of these functions; a call that would have taken another path is
+refused and not computed along the wrong one.
+"""
+
+import operator
+
+import torch
+from torch.fx.node import has_side_effect
+
+from kerf._arguments import found, shown
+
+RELATIONS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class GuardError(ValueError):
+    """A traced module was called in a way in which the model would have taken another path."""
+
+
+def check_size(left, relation, right, held, tensor, text, where):
+    """``left relation right`` is still ``held``, what it was when the module was traced."""
+    if RELATIONS[relation](left, right) == held:
+        return
+    was, now = ("held", "does not") if held else ("did not hold", "does")
+    sizes = f"shape {tuple(tensor.shape)}" if tensor is not None else f"{left} and {right}"
+    raise GuardError(
+        f"[symbolic.call] {text} {was} when the module was traced and {now} for {sizes}; "
+        f"trace again for this shape{_at(where)}"
+    )
+
+
+def check_value(value, expected, text, where):
+    """A number that the model's code read from a tensor is still what it was."""
+    now = value.tolist() if isinstance(value, torch.Tensor) else value
+    if now == expected or (now != now and expected != expected):
+        return
+    raise GuardError(
+        f"[symbolic.call] {text} was {shown(expected)} when the module was traced and is "
+        f"{shown(now)}; trace again for these values{_at(where)}"
+    )
+
+
+def check_argument(value, expected, name):
+    """A concrete argument is what the module was traced for, or left out."""
+    if value is expected or value is None:
+        return
+    try:
+        same = type(value) is type(expected) and bool(value == expected)
+    except Exception:  # a user's class may fail at comparing
+        same = False
+    if not same:
+        raise GuardError(
+            f"[symbolic.call] {name} is {shown(value)}; the module was traced for "
+            f"{name}={shown(expected)}; trace again with concrete_args={{{name!r}: ...}}"
+        )
+
+
+def check_input(value, ndim, dtype, name):
+    """An input has the rank and the dtype that the module was traced for."""
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(
+            f"[symbolic.call] {name} is {found(value)}; the module was traced for a tensor of "
+            f"{ndim} dimensions and {dtype}; pass one"
+        )
+    if value.dim() != ndim or value.dtype != dtype:
+        raise GuardError(
+            f"[symbolic.call] {name} has shape {tuple(value.shape)} and {value.dtype}; the module "
+            f"was traced for {ndim} dimensions and {dtype}; trace again for this input"
+        )
+
+
+def check_count(value, count, name):
+    """``*args`` and ``**kwargs``: as many as the module was traced for."""
+    if len(value) != count:
+        raise GuardError(
+            f"[symbolic.call] {name} holds {len(value)} arguments; the module was traced for "
+            f"{count}; trace again for this call"
+        )
+
+
+def check_results(value, count, text, where):
+    """A function returned as many tensors as it did when the module was traced."""
+    if len(value) != count:
+        raise GuardError(
+            f"[symbolic.call] {text} gave {count} tensors when the module was traced and gives "
+            f"{len(value)}; trace again for this shape{_at(where)}"
+        )
+
+
+class TrainingGuard(torch.nn.Module):
+    """Where the model's code has read ``self.training``: a trace holds for one mode."""
+
+    _is_impure = True
+
+    def __init__(self, expected):
+        super().__init__()
+        self.expected = self.training = expected
+
+    def forward(self):
+        if self.training != self.expected:
+            modes = ("eval", "train")
+            raise GuardError(
+                f"[symbolic.call] the module is in {modes[self.training]} mode; the model's code "
+                f"read self.training and was traced in {modes[self.expected]} mode; trace again in "
+                "this mode"
+            )
+
+
+def _at(where):
+    return f" ({where})" if where else ""
+
+
+CHECKS = (check_size, check_value, check_argument, check_input, check_count, check_results)
+for _check in CHECKS:
+    has_side_effect(_check)  # nobody uses its result, and it must stay

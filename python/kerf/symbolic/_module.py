@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""The traced module: an FX module with the model's weights, that can be pickled with its checks."""
+
+import copy
+
+import torch
+from torch.fx import GraphModule
+
+from kerf.symbolic._codegen import ActivationCheckpointCodeGen
+
+
+class SymbolicModule(GraphModule):
+    """A ``torch.fx.GraphModule``. Its parameters are the model's own."""
+
+    @classmethod
+    def made(cls, root, tracer):
+        recorder = tracer.recorder
+        return cls.from_graph(root, recorder.graph, tracer.region_options, recorder.attributes)
+
+    @classmethod
+    def from_graph(cls, root, graph, region_options, attributes=None):
+        is_module = isinstance(root, torch.nn.Module)
+        if region_options:
+            graph.set_codegen(ActivationCheckpointCodeGen(region_options))
+        holder = torch.nn.Module() if attributes is not None else root
+        for name, item in (attributes or {}).items():
+            _put(holder, name, item)
+        gm = cls(holder, graph, type(root).__name__ if is_module else _function_name(root))
+        if attributes is not None and is_module:
+            _complete(gm, root)
+        gm.training = root.training if is_module else True
+        return gm
+
+    def __reduce__(self):
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        return _load, (state, _saved(self._graph), self._graph._codegen, type(self).__name__)
+
+    def __copy__(self):
+        made = SymbolicModule(self, copy.deepcopy(self._graph), type(self).__name__)
+        made.training = self.training
+        return made
+
+
+def _function_name(root):
+    return getattr(root, "__name__", "Function").strip("<>")
+
+
+def _shell(root, path):
+    """The module at a path; plain ones are made where there is none."""
+    for name in path:
+        child = root._modules.get(name)
+        if child is None:
+            child = torch.nn.Module()
+            root._modules[name] = child
+        root = child
+    return root
+
+
+def _put(holder, name, item):
+    *path, last = name.split(".")
+    place = _shell(holder, path)
+    if isinstance(item, torch.nn.Module):
+        place._modules[last] = item
+    elif isinstance(item, torch.nn.Parameter):
+        place._parameters[last] = item
+    elif isinstance(item, torch.Tensor):
+        place.register_buffer(last, item, persistent=False)
+    else:
+        place.__dict__[last] = item
+
+
+def _complete(gm, root):
+    """Weights that no node reads, so that ``state_dict`` is the model's; flags of the rest."""
+    for path, module in root.named_modules(remove_duplicate=False):
+        keys = path.split(".") if path else []
+        place = _find(gm, keys)
+        if place is module:
+            continue
+        own = {k: t for k, t in module._parameters.items() if t is not None}
+        buffers = {k: t for k, t in module._buffers.items() if t is not None}
+        if not own and not buffers:
+            continue
+        place = _shell(gm, keys)
+        place._parameters.update({k: t for k, t in own.items() if k not in place._parameters})
+        for name, tensor in buffers.items():
+            place._buffers[name] = tensor
+        hidden = module._non_persistent_buffers_set
+        place._non_persistent_buffers_set -= set(buffers)
+        place._non_persistent_buffers_set |= hidden & set(buffers)
+
+
+def _find(root, path):
+    for name in path:
+        root = root._modules.get(name)
+        if root is None:
+            return None
+    return root
+
+
+# Pickling: FX traces generated source again, which would run the checks; nodes are saved instead.
+
+
+def _saved(graph):
+    nodes = []
+    for node in graph.nodes:
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: _Ref(n.name))
+        meta = {k: node.meta[k] for k in _KEPT if k in node.meta}
+        nodes.append((node.op, _target(node), args, kwargs, node.name, meta))
+    return nodes
+
+
+_KEPT = ("mod_dir", "stack_trace", "activation_checkpoint")
+
+
+class _Ref:
+    def __init__(self, name):
+        self.name = name
+
+
+class _Named:
+    """A function by its name: those of PyTorch cannot all be pickled."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def find(self):
+        import importlib
+
+        parts = self.name.split(".")
+        item = importlib.import_module(parts[0])
+        for part in parts[1:]:
+            item = getattr(item, part)
+        return item
+
+
+def _target(node):
+    if isinstance(node.target, str):
+        return node.target
+    from torch.fx.node import _get_qualified_name
+
+    if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return _Named(f"torch.ops.{node.target}")
+    name = _Named(_get_qualified_name(node.target))
+    try:
+        return name if name.find() is node.target else node.target
+    except (AttributeError, ImportError):
+        return node.target
+
+
+def _load(state, nodes, codegen, name):
+    graph, made = torch.fx.Graph(), {}
+    for op, target, args, kwargs, name, meta in nodes:
+        target = target.find() if isinstance(target, _Named) else target
+        args, kwargs = _with_nodes((args, kwargs), made)
+        made[name] = graph.create_node(op, target, args, kwargs, name)
+        made[name].meta.update(meta)
+    graph.set_codegen(codegen)
+    holder = torch.nn.Module()
+    holder.__dict__.update(state)
+    gm = SymbolicModule(holder, graph, name)
+    for key, item in state.items():
+        gm.__dict__.setdefault(key, item)
+    for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        gm.__dict__[table] = state[table]
+    gm.training = state["training"]
+    return gm
+
+
+def _with_nodes(item, made):
+    if isinstance(item, _Ref):
+        return made[item.name]
+    if isinstance(item, tuple):
+        return tuple(_with_nodes(i, made) for i in item)
+    if isinstance(item, list):
+        return [_with_nodes(i, made) for i in item]
+    if isinstance(item, dict):
+        return {k: _with_nodes(v, made) for k, v in item.items()}
+    if isinstance(item, slice):
+        return slice(*(_with_nodes(i, made) for i in (item.start, item.stop, item.step)))
+    return item

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where the model's code stands, for messages and for nodes."""
+
+import linecache
+import sys
+
+import torch
+
+from kerf._errors import ExportError
+from kerf._lower import short_path
+
+_TORCH = torch.__path__[0]
+_OWN = __file__.rpartition("/")[0]
+_HIDDEN = (_TORCH, _OWN, "<frozen", "<__array")
+
+
+def user_frame():
+    """The innermost frame of the model's code and its line; (None, 0) where torch alone runs."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_HIDDEN):
+            return frame, frame.f_lineno
+        frame = frame.f_back
+    return None, 0
+
+
+def location():
+    """``model.py:12``: the line of the model's code that runs."""
+    frame, line = user_frame()
+    return f"{short_path(frame.f_code.co_filename)}:{line}" if frame is not None else ""
+
+
+def stack_line():
+    """The same in the form in which PyTorch's tools expect it on nodes."""
+    frame, line = user_frame()
+    if frame is None:
+        return ""
+    code = frame.f_code
+    return f'File "{code.co_filename}", line {line}, in {code.co_name}'
+
+
+def refusal(found, expected, advice, module=""):
+    """The error for what the model's code does at this moment and no trace can follow."""
+    frame, line = user_frame()
+    where, text = location(), ""
+    if frame is not None:
+        text = linecache.getline(frame.f_code.co_filename, line).strip()
+    shown = f" ({where}: {text})" if text else f" ({where})" if where else ""
+    inside = f" in module '{module}'" if module else ""
+    return ExportError(
+        f"[symbolic.trace] {found}{inside}{shown}; {expected}; {advice}",
+        location=where,
+        module=module,
+    )

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""A trace without any sample: PyTorch's own, with Kerf's leaves, regions and rules for biases.
+
+Nothing is known about the inputs but that they are tensors; code that looks at one is refused.
+"""
+
+import contextlib
+
+import torch
+from torch.fx.proxy import TraceError
+
+from kerf._errors import ExportError
+from kerf.symbolic import _bias
+from kerf.symbolic._module import SymbolicModule
+from kerf.symbolic._patches import tracing
+from kerf.symbolic._places import refusal, stack_line
+from kerf.symbolic._regions import stand_ins
+
+
+class _Proxy(torch.fx.Proxy):
+    __class__ = property(lambda self: torch.Tensor)  # what the model's code will find here
+
+    _is_param = False  # nor of a parameter
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tracer = _tracer_of((args, kwargs))
+        replaced = tracer.replacement(func, args, kwargs) if tracer else NotImplemented
+        if replaced is not NotImplemented:
+            return replaced
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class PlainTracer(torch.fx.Tracer):
+    def __init__(self, registry, regions, split):
+        super().__init__()
+        self.registry, self._keep_regions, self.split = registry, regions, split
+        self.regions, self.region_options, self._counts = [], {}, [0]
+        self._inside = set()
+        self.module_path = "self"
+
+    def proxy(self, node):
+        return _Proxy(node, self)
+
+    def create_arg(self, item):
+        return item.node if issubclass(type(item), torch.fx.Proxy) else super().create_arg(item)
+
+    def create_node(self, *args, **kwargs):
+        node = super().create_node(*args, **kwargs)
+        node.meta["mod_dir"] = self.module_path
+        line = stack_line()
+        if line:
+            node.meta["stack_trace"] = line
+        if self.regions:
+            node.meta["activation_checkpoint"] = list(self.regions)
+        return node
+
+    def is_leaf_module(self, module, name):
+        if self.split and _bias.is_split(module):
+            return False
+        said = self.registry.is_leaf(type(module))
+        return super().is_leaf_module(module, name) if said is None else said
+
+    def call_module(self, module, forward, args, kwargs):
+        before, self.module_path = self.module_path, self.path_of_module(module) or "self"
+        try:
+            return super().call_module(module, forward, args, kwargs)
+        finally:
+            self.module_path = before
+
+    def replacement(self, func, args, kwargs):
+        rule = self.registry.find("tracer_rules", func)
+        if rule is None and self.split:
+            rule = self.registry.find("bias_rules", func) or _bias.RULES.get(func)
+        if rule is None or func in self._inside:
+            return NotImplemented
+        self._inside.add(func)
+        try:
+            return rule(*args, **kwargs)
+        finally:
+            self._inside.discard(func)
+
+    # What the stand-ins for checkpoints ask for
+
+    @contextlib.contextmanager
+    def region(self, **options):
+        if not self._keep_regions:
+            yield
+            return
+        self.regions.append(self._counts[-1])
+        self.region_options[tuple(self.regions)] = options
+        self._counts.append(0)
+        try:
+            yield
+        finally:
+            self._counts.pop()
+            self._counts[-1] += 1
+            self.regions.pop()
+
+    def call_autograd(self, cls, args, kwargs):
+        raise refusal(
+            f"{cls.__name__} has a backward of its own",
+            "expected samples, without which its results are unknown",
+            "pass meta_args",
+        )
+
+    def note_training(self, module, flag):
+        pass
+
+    def enter_autocast(self, context):
+        raise refusal("the code switches autocast", "expected samples", "pass meta_args")
+
+    def exit_autocast(self, context):
+        pass
+
+
+def plain_trace(root, concrete, registry, options):
+    tracer = PlainTracer(registry, **options)
+    with stand_ins(modules=False), tracing(tracer):
+        try:
+            graph = tracer.trace(root, concrete or None)
+        except (TraceError, TypeError) as error:
+            raise ExportError(
+                f"[symbolic.trace] without samples the code cannot be followed: {error}; expected "
+                "code that looks at no input; pass meta_args, so that shapes are known",
+                location="",
+                module="",
+            ) from error
+    return SymbolicModule.from_graph(tracer.root, graph, tracer.region_options)
+
+
+def _tracer_of(tree):
+    found = []
+
+    def note(item):
+        found.append(item.tracer)
+        return item
+
+    for part in torch.utils._pytree.tree_leaves(tree):
+        if type(part) is _Proxy:
+            note(part)
+    return found[0] if found else None

@@ -1,0 +1,318 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""``symbolic_trace``: from a model and samples without data to an FX module that runs."""
+
+import contextlib
+import functools
+import inspect
+import operator
+import sys
+import types
+
+import torch
+
+from kerf._arguments import found
+from kerf.symbolic._guards import CHECKS, TrainingGuard, check_argument, check_count, check_input
+from kerf.symbolic._modes import unchanged_modes
+from kerf.symbolic._module import SymbolicModule
+from kerf.symbolic._patches import Patch, active_tracer, tracing
+from kerf.symbolic._plain_trace import plain_trace
+from kerf.symbolic._regions import stand_ins
+from kerf.symbolic._registry import current_registry
+from kerf.symbolic._state import State
+from kerf.symbolic._tracer import Tracer
+from kerf.symbolic._trees import leaves, tensors_in
+
+_EMPTY = inspect.Parameter.empty
+_KINDS = inspect._ParameterKind
+
+
+def symbolic_trace(
+    root,
+    concrete_args=None,
+    meta_args=None,
+    trace_act_ckpt=False,
+    bias_addition_split=False,
+    registry=None,
+):
+    """Traces a module or a function to a ``torch.fx.GraphModule`` that computes the same.
+
+    meta_args            name of an argument -> tensor, or lists and dictionaries of tensors; only
+                         shapes, dtypes and devices count, so that meta tensors will do
+    concrete_args        name -> value that the trace may rely on; the traced module refuses others
+    trace_act_ckpt       keeps the regions of ``torch.utils.checkpoint`` in the traced module
+    bias_addition_split  products and their biases are nodes of their own
+    registry             rules to use instead of the current registry's
+
+    The model runs once, without data. Where sizes decide on its path, the traced module checks that
+    they still do; a path that depends on data is refused with ExportError.
+    """
+    _check(root, concrete_args, meta_args, registry)
+    registry = registry or current_registry()
+    arguments = Arguments(root, dict(meta_args or {}), dict(concrete_args or {}))
+    options = {"regions": bool(trace_act_ckpt), "split": bool(bias_addition_split)}
+    if not meta_args and arguments.missing:
+        return plain_trace(root, dict(concrete_args or {}), registry, options)
+    arguments.check()
+    return _trace(root, arguments, registry, options)
+
+
+def _trace(root, arguments, registry, options):
+    state = State(root)
+    try:
+        tracer = _run(root, arguments, registry, options)
+        if state.changed():
+            # The model's code leaves something behind: in the state that it leaves, it must do the
+            # same again, or the traced module would be right at its first call alone.
+            state.settle()
+            again = _second_run(root, arguments, registry, options, state)
+            if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
+                raise state.refused()
+    finally:
+        state.restore()
+    return SymbolicModule.made(root, tracer)
+
+
+def _computed(graph):
+    """What a graph computes at the sizes it was traced for: without checks, sizes as numbers."""
+
+    def shown(node):
+        value = node.meta.get("val")
+        return value if isinstance(value, int | float) else _Name(node)
+
+    lines = []
+    for node in graph.nodes:
+        if node.target in CHECKS or isinstance(node.meta.get("val"), int | float):
+            continue
+        lines.append(str((node.op, str(node.target), torch.fx.map_arg(node.args, shown))))
+    return lines
+
+
+class _Name:
+    def __init__(self, node):
+        self._text = f"{node.op}:{node.target}:{node.meta.get('tensor_meta')}"
+
+    def __repr__(self):
+        return self._text
+
+
+def _second_run(root, arguments, registry, options, state):
+    try:
+        return _run(root, arguments, registry, options)
+    except Exception as error:
+        raise state.refused() from error
+
+
+def _run(root, arguments, registry, options):
+    tracer = Tracer(root, registry, _home(root), **options)
+    recorder = tracer.recorder
+    args, kwargs = arguments.write(tracer)
+    with contextlib.ExitStack() as stack:
+        for context in (
+            unchanged_modes(),
+            torch.enable_grad(),
+            stand_ins(),
+            _functions(registry),
+            tracing(tracer),
+            tracer,
+        ):
+            stack.enter_context(context)
+        result = root(*args, **kwargs)
+        with tracing(None):
+            recorder.node("output", "output", (recorder.argument(result),))
+    recorder.finished = True
+    _guard_training(root, tracer, arguments)
+    recorder.graph.lint()
+    return tracer
+
+
+def _guard_training(root, tracer, arguments):
+    if not tracer.training or not isinstance(root, torch.nn.Module):
+        return
+    recorder = tracer.recorder
+    recorder.attributes["_training_guard"] = TrainingGuard(root.training)
+    place = next((n for n in recorder.graph.nodes if n.op != "placeholder"), None)
+    with recorder.graph.inserting_before(place):
+        recorder.graph.create_node("call_module", "_training_guard").meta["mod_dir"] = "self"
+
+
+def _home(root):
+    """Where tensors of the meta device stand for."""
+    if isinstance(root, torch.nn.Module):
+        for tensor in (*root.parameters(), *root.buffers()):
+            if not tensor.is_meta:
+                return tensor.device
+    return torch.device("cpu")
+
+
+@contextlib.contextmanager
+def _functions(registry):
+    """Python functions with a rule, which no mode sees, wherever a module has them by name."""
+    wanted = {id(f): f for f in registry.functions() if isinstance(f, types.FunctionType)}
+    wanted = {k: f for k, f in wanted.items() if not (f.__module__ or "").startswith("torch.")}
+    with contextlib.ExitStack() as stack:
+        if wanted:
+            for module in list(sys.modules.values()):
+                for name, item in list(getattr(module, "__dict__", {}).items()):
+                    if id(item) in wanted:
+                        stack.enter_context(Patch(module, name, _seen))
+        yield
+
+
+def _seen(function):
+    @functools.wraps(function)
+    def stand_in(*args, **kwargs):
+        tracer = active_tracer()
+        if tracer is None:
+            return function(*args, **kwargs)
+        return tracer.call_function(function, args, kwargs)
+
+    return stand_in
+
+
+class Arguments:
+    """What each parameter of the root gets: a sample, a concrete value, or its default."""
+
+    def __init__(self, root, meta, concrete):
+        self.meta, self.concrete = meta, concrete
+        function = root.forward if isinstance(root, torch.nn.Module) else root
+        self.parameters = list(inspect.signature(function).parameters.values())
+        names = [p.name for p in self.parameters]
+        self.rest = next((p.name for p in self.parameters if p.kind is _KINDS.VAR_KEYWORD), None)
+        for given, where in ((meta, "meta_args"), (concrete, "concrete_args")):
+            for name in given:
+                if name not in names and self.rest is None:
+                    raise ValueError(
+                        f"[symbolic.trace] {where} names {name!r}; forward takes "
+                        f"{', '.join(names) or 'nothing'}; use one of these"
+                    )
+        for name in meta:
+            if name in concrete:
+                raise ValueError(
+                    f"[symbolic.trace] {name!r} is in meta_args and in concrete_args; expected it "
+                    "in one of them; leave it out of the other"
+                )
+        given = {*meta, *concrete}
+        variadic = (_KINDS.VAR_KEYWORD, _KINDS.VAR_POSITIONAL)
+        self.missing = [
+            p.name
+            for p in self.parameters
+            if p.name not in given and p.default is _EMPTY and p.kind not in variadic
+        ]
+        self.extra = [name for name in (*meta, *concrete) if name not in names]
+
+    def check(self):
+        if self.missing:
+            raise ValueError(
+                f"[symbolic.trace] no value for {', '.join(map(repr, self.missing))}; expected one "
+                "for each argument without a default; pass tensors with meta_args and plain values "
+                "with concrete_args"
+            )
+        for name, value in self.meta.items():
+            if not tensors_in(value):
+                raise TypeError(
+                    f"[symbolic.trace] meta_args[{name!r}] is {found(value)}; expected a tensor, "
+                    "or a list, tuple or dictionary of them; pass plain values with concrete_args"
+                )
+
+    def write(self, tracer):
+        """Placeholders and checks in the graph; what the model's code is called with."""
+        recorder, self._checks = tracer.recorder, []
+        nodes = [(p, self._placeholder(recorder, p)) for p in self.parameters]
+        args, kwargs = [], {}
+        by_place = any(
+            p.kind is _KINDS.POSITIONAL_ONLY
+            or (
+                p.kind is _KINDS.VAR_POSITIONAL and (p.name in self.meta or p.name in self.concrete)
+            )
+            for p in self.parameters
+        )
+        for parameter, node in nodes:
+            value = self._value(tracer, parameter, node)
+            if parameter.kind is _KINDS.VAR_POSITIONAL:
+                args += value
+            elif parameter.kind is _KINDS.VAR_KEYWORD:
+                kwargs.update(value)
+            elif by_place and parameter.kind is not _KINDS.KEYWORD_ONLY:
+                args.append(value)
+            elif parameter.name in self.meta or parameter.name in self.concrete:
+                kwargs[parameter.name] = value  # what nobody gave is left to the model's code
+        recorder.end_of_head()
+        return args, kwargs
+
+    def _placeholder(self, recorder, parameter):
+        default = () if parameter.default is _EMPTY else (parameter.default,)
+        stars = {_KINDS.VAR_POSITIONAL: "*", _KINDS.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        if default and not _writable(default[0]):
+            default = (None,)
+        node = recorder.node("placeholder", stars + parameter.name, default, None, parameter.name)
+        node.meta.pop("stack_trace", None)
+        return node
+
+    def _value(self, tracer, parameter, node):
+        name = parameter.name
+        if parameter.kind is _KINDS.VAR_POSITIONAL:
+            value = tuple(self.meta.get(name, self.concrete.get(name, ())))
+            return self._inputs(tracer, node, value, name)
+        if parameter.kind is _KINDS.VAR_KEYWORD:
+            value = dict(self.meta.get(name, {})) | dict(self.concrete.get(name, {}))
+            value |= {key: (self.meta | self.concrete)[key] for key in self.extra}
+            return self._inputs(tracer, node, value, name)
+        if name in self.meta:
+            return self._inputs(tracer, node, self.meta[name], name)
+        value = self.concrete.get(name, parameter.default)
+        recorder = tracer.recorder
+        expected = recorder.argument(value)
+        recorder.node("call_function", check_argument, (node, expected, name))
+        node.meta["val"] = value
+        return value
+
+    def _inputs(self, tracer, node, tree, name):
+        recorder = tracer.recorder
+        made = {}
+        if isinstance(tree, tuple | list | dict):
+            recorder.node("call_function", check_count, (node, len(tree), name))
+        for path, item in leaves(tree):
+            keys = "".join(f"[{key!r}]" for key in path)
+            place = node
+            for key in path:
+                place = recorder.node("call_function", operator.getitem, (place, key))
+            if not isinstance(item, torch.Tensor):
+                check = (place, recorder.argument(item), name + keys)
+                recorder.node("call_function", check_argument, check)
+                continue
+            tensor = made[path] = tracer.add_input(place, item)
+            recorder.describe(place, tensor, tracer.values.find(tensor).device)
+            check = (place, tensor.dim(), tensor.dtype, name + keys)
+            recorder.node("call_function", check_input, check)
+        return _rebuilt(tree, made)
+
+
+def _rebuilt(tree, made, path=()):
+    if path in made:
+        return made[path]
+    if isinstance(tree, dict):
+        return type(tree)((k, _rebuilt(v, made, (*path, k))) for k, v in tree.items())
+    if isinstance(tree, tuple | list) and not hasattr(tree, "_fields"):
+        return type(tree)(_rebuilt(v, made, (*path, k)) for k, v in enumerate(tree))
+    if isinstance(tree, tuple):
+        return type(tree)(*(_rebuilt(v, made, (*path, k)) for k, v in enumerate(tree)))
+    return tree
+
+
+def _writable(value):
+    """Whether generated source can hold a default."""
+    return value is None or isinstance(value, bool | int | float | str | torch.dtype)
+
+
+def _check(root, concrete, meta, registry):
+    if not callable(root):
+        raise TypeError(
+            f"[symbolic.trace] root is {found(root)}; expected a module or a function; pass one"
+        )
+    for value, name in ((concrete, "concrete_args"), (meta, "meta_args")):
+        if value is not None and not isinstance(value, dict):
+            raise TypeError(
+                f"[symbolic.trace] {name} is {found(value)}; expected a dictionary from names of "
+                f"arguments to values; pass {name}={{'x': ...}}"
+            )

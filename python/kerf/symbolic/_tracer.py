@@ -1,0 +1,533 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a model's code: every call of PyTorch is computed without data and becomes a node.
+
+The model's own code runs, on ordinary tensors of the meta device, under a function mode of PyTorch:
+``isinstance(x, torch.Tensor)`` holds, loops run, and branches are taken by what is known.
+"""
+
+import contextlib
+import sys
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from kerf._arguments import found
+from kerf.symbolic import _bias, _modes, _reads
+from kerf.symbolic._calls import as_node, is_setter, name_of
+from kerf.symbolic._devices import result_device
+from kerf.symbolic._guards import check_results
+from kerf.symbolic._patches import active_tracer, tracing
+from kerf.symbolic._places import location, refusal
+from kerf.symbolic._recorder import Recorder
+from kerf.symbolic._trees import leaves, map_tree, tensors_in
+from kerf.symbolic._twin import Twins
+from kerf.symbolic._values import Value, empty_like, may_be_known
+
+
+def apply_function(cls, *args, **kwargs):
+    """Calls a function that has a backward of its own."""
+    return cls.apply(*args, **kwargs)
+
+
+class Tracer(TorchFunctionMode):
+    """One trace. ``regions`` are recorded and biases split where the options say so."""
+
+    def __init__(self, root, registry, home, *, regions, split):
+        super().__init__()
+        self.registry = registry
+        self.recorder = Recorder(home)
+        self.values = self.recorder.values
+        self.region_options = {}  # path of a region -> how the model's code checkpointed it
+        self.training = {}  # id of a module whose flag was read -> (module, flag)
+        self._twins = Twins()
+        self._keep_regions, self._split = regions, split
+        self._inside = set()  # functions whose replacements run
+        self._counts = [0]  # regions so far, at each level
+        self._grad = []  # the nodes that switched gradients, innermost last
+        self._autocast = []
+        self._names = {}
+        if isinstance(root, torch.nn.Module):
+            self._name_all(root)
+
+    def _name_all(self, root):
+        for path, module in root.named_modules(remove_duplicate=False):
+            self.recorder.name(module, path)
+            prefix = f"{path}." if path else ""
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None:
+                        self.recorder.name(tensor, prefix + name)
+
+    # Calls of functions
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if active_tracer() is not self:
+            return func(*args, **kwargs)
+        return self.call(func, args, kwargs)
+
+    def call(self, func, args, kwargs):
+        name = name_of(func)
+        replaced = self._replacement(func, args, kwargs)
+        if replaced is not NotImplemented:
+            return replaced
+        if name == "_set_grad_enabled":
+            return self._switch_grad(func, *args)
+        if is_setter(func):
+            return self._set_attribute(name, args)
+        if self.registry.find("shape_rules", func) is None:
+            answer = self._answer(func, name, args, kwargs)
+            if answer is not NotImplemented:
+                return answer
+        return self._record(func, name, args, kwargs)
+
+    def _replacement(self, func, args, kwargs):
+        """What a user's rule, or the rule for a bias, makes of a call."""
+        if func in self._inside:
+            return NotImplemented
+        rule = self.registry.find("tracer_rules", func)
+        if rule is None and self._split:
+            rule = self.registry.find("bias_rules", func) or _bias.RULES.get(func)
+        if rule is None:
+            return NotImplemented
+        self._inside.add(func)
+        try:
+            with self:
+                return rule(*args, **kwargs)
+        finally:
+            self._inside.discard(func)
+
+    def _record(self, func, name, args, kwargs):
+        known = self.values.all_known(func, args, kwargs)
+        result, device, numbers, fixed = self._evaluate(func, name, args, kwargs, known)
+        if not tensors_in(result) and not isinstance(result, type(None)):
+            return self._answered(func, args, kwargs, result)
+        op, target, node_args, node_kwargs = as_node(func, args, kwargs)
+        result = self._own(args, result)
+        node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
+        node = self.recorder.node(op, target, node_args, node_kwargs)
+        self._add_results(node, result, device, numbers, fixed)
+        if name in _reads.COUNTED and isinstance(result, tuple | list):
+            text = f"{name}() of {self._text(args)}"
+            check = (node, len(result), text, location())
+            self.recorder.behind(node, "call_function", check_results, check)
+        return result
+
+    def _evaluate(self, func, name, args, kwargs, known):
+        """Result without data, its device, its numbers and whether they hold for every call."""
+        rule = self.registry.find("shape_rules", func)
+        if name in _reads.SHAPES and known and rule is None:
+            numbers, fixed = self.values.compute(func, args, kwargs)
+            if numbers is not None and (tensors_in(numbers) or name == "__setitem__"):
+                return self._from_numbers(func, name, args, kwargs, numbers, fixed)
+        versions = self.values.versions(args, kwargs)
+        try:
+            result, device = self.values.evaluate(func, args, kwargs, rule)
+        except Exception as error:
+            raise self._explained(func, name, args, kwargs, error) from error
+        if rule is not None and not tensors_in(result):
+            raise TypeError(
+                f"[symbolic.trace] the shape rule of {_full_name(func)} returned {found(result)}; "
+                "expected tensors with the shapes and dtypes of the results; return "
+                "torch.empty(..., device='meta')"
+            )
+        written = self.values.note_writes(versions, known)
+        self._check_written(written, args, kwargs)
+        if not known or rule is not None or not may_be_known(result):
+            return result, device, None, False
+        numbers, fixed = self.values.compute(func, args, kwargs)
+        return result, device, numbers, fixed
+
+    def _from_numbers(self, func, name, args, kwargs, numbers, fixed):
+        """As many elements as the data says, and the data is known: the shape is its own guard."""
+        device = result_device(name, args, kwargs, self.values.device)
+        if name == "__setitem__":
+            return None, device, None, False
+        result = map_tree(lambda t: empty_like(t) if isinstance(t, torch.Tensor) else t, numbers)
+        return result, device, numbers, fixed
+
+    def _check_written(self, written, args, kwargs):
+        """Memory of the model may be written; a constant that nobody made anew may not."""
+        if not written:
+            return
+        for tensor in tensors_in((args, kwargs)):
+            value = self.values.of(tensor)
+            if value.held is None or all(value.tensor is not t for t in written):
+                continue
+            if self.recorder.name_of(value.held) is None:
+                raise refusal(
+                    "the code writes into a tensor that is neither the model's nor made by a call "
+                    "that the trace has seen",
+                    "expected a buffer of the model, or a tensor made in forward with a function "
+                    "such as torch.zeros",
+                    "register it as a buffer, or make it in forward",
+                    self.recorder.path,
+                )
+
+    def _own(self, args, result):
+        """A call that returns a weight itself gives the code the weight, not its shadow."""
+        if isinstance(result, torch.Tensor) and args and isinstance(args[0], torch.Tensor):
+            value = self.values.find(args[0])
+            if value is not None and value.held is not None and value.tensor is result:
+                return args[0]
+        return result
+
+    def _add_results(self, node, result, device, numbers, fixed):
+        first = self.values.find(result) if isinstance(result, torch.Tensor) else None
+        if first is not None and first.held is not None:
+            self.recorder.describe(node, first.tensor, device)
+            return
+        before = first.known if first is not None else None
+        self.recorder.results(node, result, device)
+        known = dict(leaves(numbers)) if numbers is not None else {}
+        for path, item in leaves(result):
+            if isinstance(item, torch.Tensor):
+                value = self.values.find(item)
+                value.known = known.get(path, before)
+                value.fixed = fixed if path in known else False
+
+    # Answers without a node
+
+    def _answer(self, func, name, args, kwargs):
+        tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if name in _reads.ADDRESSES:
+            raise refusal(
+                f"the code asks for {name}() of a traced tensor",
+                "expected functions of PyTorch on tensors: there is no data yet",
+                "make the module that needs it one node with kerf.register_leaf_module, or the "
+                "function with kerf.register_shape_impl",
+                self.recorder.path,
+            )
+        if name in _reads.SIZES and tensor is not None:
+            return self._size(func, name, tensor, args[1:], kwargs)
+        if name in _reads.DATA:
+            return self._data(func, name, args, kwargs)
+        if tensor is not None and name in ("device", "get_device", "is_cuda", "is_cpu", "is_meta"):
+            return self._device(name, tensor)
+        if name in _reads.PROPERTIES:
+            plain = self._untraced(args), self._untraced(kwargs)
+            return func(*plain[0], **plain[1])
+        return NotImplemented
+
+    def _text(self, args):
+        """How the first tensor of a call is called, as far as the trace knows."""
+        if not args or not isinstance(args[0], torch.Tensor):
+            return "its argument"
+        value = self.values.of(args[0])
+        if value.node is not None:
+            return value.node.name
+        if value.source is not None:
+            return f"{value.source[0].name}{''.join(f'[{key!r}]' for key in value.source[1])}"
+        return self.recorder.name_of(value.held) or "a constant"
+
+    def _untraced(self, tree):
+        return map_tree(self.values._plain, tree)
+
+    def _device(self, name, tensor):
+        device = self.values.device(tensor)
+        if name == "device":
+            return device
+        if name == "get_device":
+            return -1 if device.type == "cpu" else device.index or 0
+        return device.type == name[3:]
+
+    def _size(self, func, name, tensor, args, kwargs):
+        value = self.values.of(tensor)
+        text = self._text((tensor,))
+        if value.held is not None and self.recorder.name_of(value.held) is not None:
+            return func(value.tensor, *map(_index, args), **kwargs)  # a weight's does not change
+        dims = range(value.tensor.dim())
+        dim = args[0] if args else kwargs.get("dim")
+        if name == "__len__":
+            value.tensor.__len__()
+            size = self.recorder.size(value, 0, f"{text}.shape[0]")
+            return size.plain()
+        if name in ("numel", "nelement"):
+            count = value.tensor.numel()
+            return self.recorder.measure(value, "call_method", name, (), count, f"{text}.numel()")
+        if dim is not None:
+            dim = int(dim)
+            value.tensor.size(dim)  # raises as eager does
+            dim %= max(len(dims), 1)
+            return self.recorder.size(value, dim, f"{text}.shape[{dim}]")
+        return torch.Size([self.recorder.size(value, d, f"{text}.shape[{d}]") for d in dims])
+
+    def _data(self, func, name, args, kwargs):
+        """Numbers: those that are known; they must be the same whenever the module is called."""
+        if not self.values.all_known(func, args, kwargs):
+            what = {"__bool__": "bool()", "__float__": "float()", "__int__": "int()"}
+            raise refusal(
+                f"the code reads numbers of a traced tensor with {what.get(name, name + '()')}",
+                "expected a path that shapes, flags and constants decide",
+                "compute on with the tensor (torch.where instead of if), pass what decides as a "
+                "plain argument with concrete_args, or make the module one node with "
+                "kerf.register_leaf_module",
+                self.recorder.path,
+            )
+        numbers, fixed = self.values.compute(func, args, kwargs)
+        if not fixed and not self.recorder.finished:
+            reader = "tolist" if name in ("numpy", "__array__") else None
+            tensor = args[0]
+            if len(tensors_in((args, kwargs))) == 1 and name not in ("__contains__",):
+                node = self.recorder.argument(tensor)
+                expected = self.values.known(tensor).tolist()
+                self.recorder.guard_value(node, expected, f"{self._text((tensor,))}")
+            else:
+                op, target, node_args, node_kwargs = as_node(func, args, kwargs)
+                node_args = self.recorder.argument((node_args, node_kwargs))
+                node = self.recorder.node(op, reader or target, *node_args)
+                self.recorder.guard_value(node, numbers, f"{name}()")
+        return numbers
+
+    def _answered(self, func, args, kwargs, result):
+        """A call that gave no tensor: the traced module checks that it still gives the same."""
+        if isinstance(result, _reads.ANSWERS) or isinstance(result, tuple | list):
+            op, target, node_args, node_kwargs = as_node(func, args, kwargs)
+            node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
+            node = self.recorder.node(op, target, node_args, node_kwargs)
+            self.recorder.describe(node, result, None)
+            self.recorder.guard_value(node, result, f"{name_of(func)} of {self._text(args)}")
+        return result
+
+    def _set_attribute(self, name, args):
+        if name == "requires_grad":
+            return self.call(torch.Tensor.requires_grad_, args, {})
+        raise refusal(
+            f"the code sets .{name} of a traced tensor",
+            "expected tensors to be changed by functions of PyTorch",
+            "use copy_() or another function in place",
+            self.recorder.path,
+        )
+
+    def _explained(self, func, name, args, kwargs, error):
+        """Why a call failed: for want of data, or as it would have without a trace."""
+        text = str(error).lower()
+        if "meta" not in text and "data-dependent" not in text and "fake" not in text:
+            error.add_note(f"[symbolic.trace] while tracing {name}() at {location()}")
+            return error
+        if name in _reads.SHAPES:
+            return refusal(
+                f"the shape of what {_shown_name(name)} returns depends on the data",
+                "expected shapes that follow from shapes",
+                "use torch.where or a mask in its place, or make the module one node with a rule: "
+                "kerf.register_leaf_module_impl",
+                self.recorder.path,
+            )
+        return refusal(
+            f"{_full_name(func)} cannot be computed without data ({_first_line(error)})",
+            "expected a function that PyTorch has a meta kernel for, or a rule",
+            f"give it a rule with @kerf.register_shape_impl({_full_name(func)})",
+            self.recorder.path,
+        )
+
+    # Calls of modules and of functions with a backward of their own
+
+    def is_leaf(self, module):
+        if self._split and _bias.is_split(module):
+            return False
+        said = self.registry.is_leaf(type(module))
+        if said is not None:
+            return said
+        own = type(module).__module__.startswith(("torch.nn", "torch.ao.nn"))
+        return own and not isinstance(module, torch.nn.Sequential)
+
+    def call_module(self, original, module, args, kwargs):
+        name = self.recorder.name_of(module)
+        if name != "" and self.is_leaf(module):
+            with tracing(None):
+                return self._call_leaf(module, name, args, kwargs)
+        recorder = self.recorder
+        before = recorder.path, recorder.stack
+        if name:
+            recorder.path = name
+            recorder.stack = {**before[1], name: (name, type(module))}
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            recorder.path, recorder.stack = before
+
+    def _call_leaf(self, module, name, args, kwargs):
+        rule = self.registry.find("leaf_rules", type(module))
+        device = self._leaf_device(module, args, kwargs)
+        if rule is not None:
+            result = self._apart(rule, args, kwargs)
+            if not tensors_in(result):
+                raise TypeError(
+                    f"[symbolic.trace] the rule of leaf module {type(module).__name__} returned "
+                    f"{found(result)}; expected tensors with the shapes and dtypes of the results; "
+                    "return torch.empty(..., device='meta')"
+                )
+        else:
+            twin = self._twins.module(module)
+            try:
+                result = self._apart(twin, args, kwargs)
+            except Exception as error:
+                raise self._leaf_explained(module, name, error) from error
+        if name is None:
+            name = self.recorder.fresh(module, "_module")
+        self.recorder.attributes[name] = module
+        node_args, node_kwargs = self.recorder.argument((args, kwargs))
+        before = self.recorder.path, self.recorder.stack
+        self.recorder.path = name
+        self.recorder.stack = {**before[1], name: (name, type(module))}
+        node = self.recorder.node("call_module", name, node_args, node_kwargs)
+        self.recorder.path, self.recorder.stack = before
+        self._add_results(node, result, device, None, False)
+        return result
+
+    def _leaf_device(self, module, args, kwargs):
+        tensors = tensors_in((args, kwargs)) or list(module.parameters())[:1]
+        return self.values.device(tensors[0]) if tensors else torch.device("cpu")
+
+    def _apart(self, function, args, kwargs):
+        """Calls a function on shadows, unseen by the trace."""
+        args, kwargs = self._untraced((args, kwargs))
+        with tracing(None), _modes.unchanged_modes():
+            return function(*args, **kwargs)
+
+    def _leaf_explained(self, module, name, error):
+        text = str(error).lower()
+        if "meta" not in text and "data-dependent" not in text:
+            error.add_note(
+                f"[symbolic.trace] while module '{name}' ({type(module).__name__}) ran on tensors "
+                f"without data, at {location()}"
+            )
+            return error
+        return refusal(
+            f"{type(module).__name__} cannot be computed without data ({_first_line(error)})",
+            "expected a module that runs on the meta device, or a rule",
+            f"give it a rule with @kerf.register_leaf_module_impl({type(module).__name__})",
+            name or "",
+        )
+
+    def call_function(self, function, args, kwargs):
+        """A Python function that has a rule: one node."""
+        if function in self._inside or not (
+            tensors_in((args, kwargs)) or self.registry.find("tracer_rules", function)
+        ):
+            return function(*args, **kwargs)
+        replaced = self._replacement(function, args, kwargs)
+        if replaced is not NotImplemented:
+            return replaced
+        with tracing(None):
+            return self._call_known(function, args, kwargs)
+
+    def _call_known(self, function, args, kwargs):
+        rule = self.registry.find("shape_rules", function)
+        result = self._apart(rule or function, args, kwargs)
+        if rule is not None and not tensors_in(result):
+            raise TypeError(
+                f"[symbolic.trace] the shape rule of {_full_name(function)} returned "
+                f"{found(result)}; expected tensors with the shapes and dtypes of the results; "
+                "return torch.empty(..., device='meta')"
+            )
+        return self._one_node(function, args, kwargs, result, args, kwargs)
+
+    def call_autograd(self, cls, args, kwargs):
+        """A function with a backward of its own: one node, so that the backward stays."""
+        with tracing(None):
+            result = self._apart(cls.apply, args, kwargs)
+            return self._one_node(apply_function, (cls, *args), kwargs, result, args, kwargs)
+
+    def _one_node(self, target, node_args, node_kwargs, result, args, kwargs):
+        device = result_device("to", tensors_in((args, kwargs))[:1], {}, self.values.device)
+        node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
+        node = self.recorder.node("call_function", target, node_args, node_kwargs)
+        self._add_results(node, result, device, None, False)
+        return result
+
+    # Regions and modes
+
+    @contextlib.contextmanager
+    def region(self, **options):
+        """What is called within the block is in a checkpoint region."""
+        if not self._keep_regions:
+            yield
+            return
+        regions = self.recorder.regions
+        regions.append(self._counts[-1])
+        self.region_options[tuple(regions)] = options
+        self._counts.append(0)
+        try:
+            yield
+        finally:
+            self._counts.pop()
+            self._counts[-1] += 1
+            regions.pop()
+
+    def _switch_grad(self, func, enabled):
+        """Entering and leaving ``torch.no_grad()`` and the like."""
+        func(enabled)
+        leaving, again = _grad_block()
+        if again:
+            return None
+        if leaving and self._grad:
+            self.recorder.node("call_function", _modes.exit_grad, (self._grad.pop(),))
+        else:
+            self._grad.append(self.recorder.node("call_function", _modes.enter_grad, (enabled,)))
+        return None
+
+    def enter_autocast(self, context):
+        if context._enabled:
+            raise refusal(
+                f"the code switches autocast on for {context.device}",
+                "expected precisions that follow from dtypes",
+                "call the traced module within torch.autocast, or cast with .to() in forward",
+                self.recorder.path,
+            )
+        node = self.recorder.node("call_function", _modes.enter_no_autocast, (str(context.device),))
+        self._autocast.append((context, node))
+
+    def exit_autocast(self, context):
+        if self._autocast and self._autocast[-1][0] is context:
+            args = (str(context.device), self._autocast.pop()[1])
+            self.recorder.node("call_function", _modes.exit_no_autocast, args)
+
+    def note_training(self, module, flag):
+        self.training[id(module)] = (module, flag)
+
+    # Inputs
+
+    def add_input(self, node, sample):
+        """A tensor that a call passes in; numbers that are no measurements are known."""
+        device = getattr(sample, "advertised", None)
+        if device is None:
+            device = self.values._home if sample.is_meta else sample.device
+        tensor = empty_like(sample)
+        value = Value(tensor, device, node)
+        flags = not sample.dtype.is_floating_point and not sample.dtype.is_complex
+        if flags and not sample.is_meta and sample.device.type == "cpu" and sample.numel() <= 4096:
+            value.known, value.fixed = sample.detach().clone(), False
+        self.values.add(tensor, value)
+        return tensor
+
+
+def _grad_block():
+    """Whether the running switch of gradients leaves a block, and whether it merely repeats one."""
+    frame, names = sys._getframe(2), []
+    while frame is not None and len(names) < 8:
+        if frame.f_code.co_filename.endswith("grad_mode.py"):
+            names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    repeats = names == ["__enter__"]  # set_grad_enabled has switched when it was made
+    return "__exit__" in names, repeats
+
+
+def _index(item):
+    return int(item)
+
+
+def _shown_name(name):
+    return {"__getitem__": "x[mask]", "__setitem__": "x[mask] = ..."}.get(name, f"{name}()")
+
+
+def _full_name(func):
+    if isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return f"torch.ops.{func}"
+    module = getattr(func, "__module__", None) or "torch"
+    return f"{module}.{getattr(func, '__qualname__', None) or name_of(func)}"
+
+
+def _first_line(error):
+    return str(error).partition("\n")[0][:200] or type(error).__name__
