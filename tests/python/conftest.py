@@ -22,11 +22,11 @@ def pretend_device():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
+def pytest_runtest_protocol(item, nextitem):
     if not pretend_child.is_for(item):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in pretend_child.run(item):
+    for report in [*pretend_child.run(item), *pretend_child.torn_down(item, nextitem)]:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True

@@ -21,7 +21,8 @@ test_pretend_*.py, and touch no device while they are imported. To debug a test 
 you started, set KERF_PRETEND_HERE=1.
 
 Gaps to know: CPU kernels that touch pinned memory are not seen by races() (a copy delay shows
-them); all threads of the host count as one; kernels' scratch memory is not counted.
+them); all threads of the host count as one; kernels' scratch memory is not counted; there are no
+sparse tensors, no DLPack, and no recorded graphs of kernels.
 """
 
 import contextlib
@@ -92,6 +93,7 @@ def register(num_devices=2):
 def reset():
     """Back to no limits, no delay, no races noted; waits for all streams first. Seeds stay."""
     _native.set_copy_delay(0.0)
+    _native.hold_copies(False)
     _native.synchronize_all()
     for device in range(device_count()):
         _native.set_limit(device, None)
@@ -114,6 +116,17 @@ def copy_delay(seconds):
         yield
     finally:
         set_copy_delay(0.0)
+
+
+@contextlib.contextmanager
+def copies_held():
+    """No copy from, to or between devices finishes until the end of the block. What waits for one
+    in it waits for ever: synchronize(), copies that block, a kernel behind a copy in its stream."""
+    _native.hold_copies(True)
+    try:
+        yield
+    finally:
+        _native.hold_copies(False)
 
 
 def races():

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import pretend
@@ -100,7 +101,20 @@ def run(item):
         config.hook.pytest_report_from_serializable(config=config, data=data)
         for data in answer["reports"]
     ]
+    for report in reports:
+        if isinstance(report.longrepr, list):  # why and where it was skipped: JSON has no tuples
+            report.longrepr = tuple(report.longrepr)
     return reports or [_failed(item, f"the child process ran no test:\n{answer['said']}")]
+
+
+def torn_down(item, nextitem):
+    """Ends what a test of this process set up, for its module say, and left for ours: the next one
+    may be of another module. Returns a report when that fails."""
+    try:
+        item.session._setupstate.teardown_exact(nextitem)
+    except Exception:
+        return [_failed(item, traceback.format_exc())]
+    return []
 
 
 def stop():

@@ -25,10 +25,11 @@ at::Tensor tensor_over(const c10::Storage& storage, c10::DispatchKey key, const 
   return made;
 }
 
+// Reads alone: who writes says so first, see note_use.
 c10::Storage borrow_storage(const c10::Storage& storage) {
   const c10::Device cpu(c10::kCPU);
   return {c10::Storage::use_byte_size_t(), storage.nbytes(),
-          c10::DataPtr(storage.mutable_data(), cpu), c10::GetCPUAllocator(), true};
+          c10::DataPtr(const_cast<void*>(storage.data()), cpu), c10::GetCPUAllocator(), true};
 }
 
 }  // namespace
@@ -96,6 +97,7 @@ void Aliases::take_shape_of_alias(const at::Tensor& tensor, const at::Tensor& cp
 
 void note_use(const at::Tensor& tensor, bool write, Stream& stream, const std::string& what) {
   if (!tensor.defined() || tensor.numel() == 0) return;
+  if (write) tensor.storage().mutable_data();  // as a kernel that writes would ask for it
   const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
   const auto block = find_block(data);
   if (!block) return;

@@ -22,6 +22,23 @@ namespace {
 
 std::atomic<double> copy_delay_seconds{0};
 
+// Never destroyed: streams' threads may still wait at the end of the process.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool closed = false;
+};
+
+Gate& gate() {
+  static auto* it = new Gate;
+  return *it;
+}
+
+void pass_gate() {
+  std::unique_lock lock(gate().mutex);
+  gate().changed.wait(lock, [] { return !gate().closed; });
+}
+
 bool same_bytes(const at::Tensor& to, const at::Tensor& from) {
   return to.dtype() == from.dtype() && to.sizes() == from.sizes() &&
          to.strides() == from.strides() && to.is_non_overlapping_and_dense() &&
@@ -32,6 +49,7 @@ bool same_bytes(const at::Tensor& to, const at::Tensor& from) {
 void copy_now(const at::Tensor& to, const at::Tensor& from) {
   const double delay = copy_delay_seconds;
   if (delay > 0) std::this_thread::sleep_for(std::chrono::duration<double>(delay));
+  pass_gate();
   if (same_bytes(to, from)) {
     std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
   } else {
@@ -42,6 +60,7 @@ void copy_now(const at::Tensor& to, const at::Tensor& from) {
 void enqueue_copy(Stream& stream, const at::Tensor& to, const at::Tensor& from) {
   // A task holds memory and no tensors of others: those may belong to Python, whose lock a stream's
   // thread must not wait for.
+  to.storage().mutable_data();  // before it is borrowed: it may be copy-on-write
   const auto to_cpu = borrow(to);
   const auto from_cpu = borrow(from);
   auto to_block = find_block(to.const_data_ptr());
@@ -88,6 +107,12 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 }  // namespace
 
 void set_copy_delay(double seconds) { copy_delay_seconds = seconds; }
+
+void hold_copies(bool hold) {
+  std::lock_guard lock(gate().mutex);
+  gate().closed = hold;
+  gate().changed.notify_all();
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", &copy_from);

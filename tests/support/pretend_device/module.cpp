@@ -9,7 +9,9 @@
 
 #include "tests/support/pretend_device/aliases.h"
 #include "tests/support/pretend_device/copies.h"
+#include "tests/support/pretend_device/from_cpp.h"
 #include "tests/support/pretend_device/generator.h"
+#include "tests/support/pretend_device/kernels.h"
 #include "tests/support/pretend_device/races.h"
 
 namespace py = pybind11;
@@ -80,9 +82,17 @@ void bind(py::module_& m) {
   });
   m.def("pinned_memory_allocated", &pinned_bytes);
   m.def("set_copy_delay", &set_copy_delay);
+  m.def("hold_copies", &hold_copies);
   m.def("synchronize_all", &synchronize_all, unlocked);
   m.def("races", &races);
   m.def("clear_races", &clear_races);
+  m.def(
+      "double_in_slot",
+      [](int device, const std::string& wait, bool new_stream) {
+        auto slot = double_in_slot(static_cast<c10::DeviceIndex>(device), wait, new_stream);
+        return std::make_tuple(slot.doubled, slot.pinned, slot.done_at_once);
+      },
+      unlocked);
   m.def("default_generator",
         [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });
 }
@@ -90,4 +100,7 @@ void bind(py::module_& m) {
 }  // namespace
 }  // namespace pretend
 
-PYBIND11_MODULE(_pretend_device, m) { pretend::bind(m); }
+PYBIND11_MODULE(_pretend_device, m) {
+  pretend::prefer_kernels_of_the_cpu();
+  pretend::bind(m);
+}
