@@ -4,6 +4,7 @@
 
 from kerf.symbolic._codegen import ActivationCheckpointCodeGen
 from kerf.symbolic._guards import GuardError
+from kerf.symbolic._meta import MetaTensor, MetaTensorMode
 from kerf.symbolic._registry import (
     Registry,
     current_registry,
@@ -13,17 +14,23 @@ from kerf.symbolic._registry import (
     register_shape_impl,
     register_tracer_impl,
 )
+from kerf.symbolic._shape_prop import ShapeProp, shape_prop_pass, sim_env
 from kerf.symbolic._trace import symbolic_trace
 
 __all__ = [
     "ActivationCheckpointCodeGen",
     "GuardError",
+    "MetaTensor",
+    "MetaTensorMode",
     "Registry",
+    "ShapeProp",
     "current_registry",
     "register_leaf_module",
     "register_leaf_module_impl",
     "register_non_leaf_module",
     "register_shape_impl",
     "register_tracer_impl",
+    "shape_prop_pass",
+    "sim_env",
     "symbolic_trace",
 ]

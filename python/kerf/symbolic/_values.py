@@ -16,6 +16,7 @@ from kerf.symbolic._devices import CPU, factories, named_device, result_device
 from kerf.symbolic._numbers import is_number, plain_value
 from kerf.symbolic._trees import map_tree, tensors_in
 
+MOVES = ("cpu", "cuda")
 _MOST_KNOWN = 1 << 16  # elements
 _MOST_STATE = 4096  # of a weight or a buffer
 _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "uniform", "empty", "poisson")
@@ -76,11 +77,16 @@ class Values:
         """What a call gives, without data, and the device its results would be on."""
         name = name_of(func)
         device = result_device(name, args, kwargs, self.device)
+        origin = self.device(args[0]) if name in ("to", *MOVES) else None
         args, kwargs = map_tree(self._plain, (args, kwargs))
         if rule is not None:
             return rule(*args, **kwargs), device
+        if name in MOVES:  # the meta device has no such methods
+            return args[0] if device == origin else args[0].clone(), device
+        moved = name == "to" and device != origin
         args, kwargs = _on_meta(func, name, args, kwargs, device)
-        return func(*args, **kwargs), device
+        result = func(*args, **kwargs)
+        return result.clone() if moved and result is args[0] else result, device
 
     def _plain(self, item):
         if isinstance(item, torch.Tensor):
@@ -165,8 +171,6 @@ def _on_meta(func, name, args, kwargs, device):
         return args, {**kwargs, "device": "meta"}
     if name == "to" and named_device(name, args, kwargs) is not None:
         return (args[0], *(a for a in args[1:] if not _is_device(a))), {**kwargs, "device": "meta"}
-    if name in ("cpu", "cuda"):
-        return args[:1], {}
     return args, kwargs
 
 
