@@ -97,6 +97,14 @@ _NEEDS_TORCH = {
     "place": "_place",
     "profile": "_profile",
     "trace": "_trace",
+    # The main names of kerf.symbolic, which docs/symbolic.md describes.
+    "MetaTensor": "symbolic",
+    "MetaTensorMode": "symbolic",
+    "register_leaf_module": "symbolic",
+    "register_non_leaf_module": "symbolic",
+    "register_shape_impl": "symbolic",
+    "register_tracer_impl": "symbolic",
+    "symbolic_trace": "symbolic",
 }
 
 
