@@ -8,6 +8,9 @@
 
 #include <cstdio>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "kerf/base/json.h"
 #include "kerf/base/rng.h"
@@ -76,10 +79,23 @@ TEST(DamagedJson, IsRefusedWithAKerfErrorOrRead) {
   EXPECT_GT(parsed, tried / 100);
 }
 
-// Another reader of JSON, whose word we take. It reads a zero byte as the end of the text.
+// Another reader of JSON, whose word we take. It reads a zero byte as the end of the text. Of a key
+// that comes twice it takes the last; Kerf refuses such a text, so we do as well.
 std::optional<Json> read_by_another(const std::string& text) {
+  std::vector<std::set<std::string>> keys_of_open_objects;
+  bool repeats_a_key = false;
+  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys_of_open_objects.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys_of_open_objects.pop_back();
+    if (event == Json::parse_event_t::key) {
+      repeats_a_key |= !keys_of_open_objects.back().insert(parsed.get<std::string>()).second;
+    }
+    return true;
+  };
   try {
-    return Json::parse(text);
+    Json read = Json::parse(text, watch);
+    if (repeats_a_key) return std::nullopt;
+    return read;
   } catch (const Json::exception&) {
     return std::nullopt;
   }
@@ -102,6 +118,15 @@ void expect_same_reading(const std::string& text, std::uint64_t seed) {
   if (expected) {
     EXPECT_EQ(*found, *expected) << "seed " << seed << ": " << text;
   }
+}
+
+// The 93354th damage of the text was the first to repeat a key.
+TEST(DamagedJson, IsRefusedWhereAKeyComesTwice) {
+  expect_same_reading(R"({"a": 1, "b": {"a": 2}, "c": [{"a": 3}]})", 0);
+  const std::string twice = R"({"a": 1, "b": {"a": 2}, "a": 3})";
+  EXPECT_FALSE(read_by_kerf(twice));
+  expect_same_reading(twice, 0);
+  expect_same_reading(Mutator(93354, json_words()).mutate(kText), 93354);
 }
 
 TEST(DamagedJson, IsTakenAndRefusedAsByAnotherReader) {
