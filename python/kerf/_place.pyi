@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 from torch import nn
 
 from kerf._core import Placement
@@ -19,10 +20,11 @@ class Placed:
 
 def place(
     model: nn.Module,
-    max_memory: Mapping[str, str | int | os.PathLike[str]] | None = None,
+    max_memory: Mapping[str | int | torch.device, str | int | os.PathLike[str]] | None = None,
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     no_split_module_classes: Iterable[str] | None = None,
     disk_bytes_per_second: float | None = None,
+    link_bytes_per_second: float | None = None,
 ) -> Placed: ...
 def empty_weights() -> AbstractContextManager[None]: ...

@@ -59,11 +59,19 @@ def assert_as_eager(model, run, args, kwargs, *, batches, exact=True):
                 assert torch.equal(buffer, after[name]), name
 
 
-def assert_same(found, expected, exact=False):
-    """Same classes, same structure, same numbers."""
+def _without_devices(spec):
+    if isinstance(spec, dict):
+        return {k: None if k == "device" else _without_devices(v) for k, v in spec.items()}
+    return [_without_devices(v) for v in spec] if isinstance(spec, list | tuple) else spec
+
+
+def assert_same(found, expected, exact=False, wherever=False):
+    """Same classes, same structure, same numbers; on the same devices, or ``wherever``."""
     a, b = _pytree.describe(found), _pytree.describe(expected)
-    assert a.spec == b.spec
+    assert (_without_devices(a.spec) == _without_devices(b.spec)) if wherever else a.spec == b.spec
     for path, x, y in zip(a.paths, a.tensors, b.tensors, strict=True):
+        if wherever:
+            x, y = x.cpu(), y.cpu()
         assert x.dtype == y.dtype and x.shape == y.shape, path
         if exact:
             assert torch.equal(x, y), f"{path} differs by {(x - y).abs().max()}"

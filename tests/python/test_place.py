@@ -296,8 +296,10 @@ def test_bad_arguments_are_refused_and_the_model_stays(tmp_path):
     before = [id(p) for p in model.parameters()]
     with pytest.raises(ValueError, match="the memory for weights"):
         kerf.place(model)
-    with pytest.raises(NotImplementedError, match="not yet to accelerators"):
-        kerf.place(model, max_memory={0: "2GiB", "cpu": "4GiB"})
+    with pytest.raises(ValueError, match="an accelerator that this machine has"):
+        kerf.place(model, max_memory={"cuda:99": "2GiB", "cpu": "4GiB"})
+    with pytest.raises(ValueError, match="devices and 'disk'"):
+        kerf.place(model, max_memory={"the card": "2GiB"})
     with pytest.raises(ValueError, match="a folder that exists"):
         kerf.place(model, max_memory={"cpu": "1MiB", "disk": tmp_path / "none"})
     with pytest.raises(ValueError, match="no file has them"):

@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks of a placed model: weights come when their module runs, and go."""
+
+import os
+import sys
+import threading
+import time
+import weakref
+
+import torch
+from torch.utils import _pytree
+
+from kerf._limits import CPU
+from kerf._loose_reads import LooseReads
+from kerf._transfer import Mover, Transfer
+
+
+class _Turn:
+    """One call at a time, by one thread. Who was interrupted inside of it has it no more."""
+
+    _PATIENCE = 2.0  # seconds that a module waits for a call of the model on another thread
+
+    def __init__(self, model):
+        self._model = weakref.ref(model)
+        self._changed = threading.Condition()
+        self._owner = None
+        self._depth = 0
+
+    def acquire(self, drop, path=None):
+        """``drop``: ends what a call left behind. ``path``: of a module called by itself."""
+        me = threading.get_ident()
+        start = time.monotonic()
+        with self._changed:
+            while self._owner not in (None, me):
+                if self._changed.wait(0.1):
+                    continue
+                if self._frames(self._owner) == 0:
+                    drop()
+                elif path is not None and time.monotonic() - start > self._PATIENCE:
+                    raise RuntimeError(
+                        f"[kerf.place] module '{path}' is called on a thread of its own while a "
+                        "call of the model runs, which may be waiting for it; expected modules "
+                        "that are called one after the other; run it on the caller's thread"
+                    )
+            self._owner = me
+            self._depth += 1
+
+    def release(self):
+        with self._changed:
+            self._depth -= 1
+            if self._depth <= 0:
+                self.reset()
+
+    def reset(self):
+        with self._changed:
+            self._owner, self._depth = None, 0
+            self._changed.notify_all()
+
+    def is_mine(self):
+        return self._owner == threading.get_ident()
+
+    def is_nested(self):
+        """Does the model run on this thread more than once, one call inside of the other?"""
+        return self._frames(threading.get_ident()) > 1
+
+    def _frames(self, thread):
+        """How many calls of modules of the model a thread is inside of."""
+        model = self._model()
+        modules = set(map(id, model.modules())) if model is not None else set()
+        frame, count = sys._current_frames().get(thread), 0
+        while frame is not None:
+            own = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
+            count += own is model if thread == threading.get_ident() else id(own) in modules
+            frame = frame.f_back
+        return count
+
+
+class _NoCalls:
+    """The hooks of a placed model that was pickled, and has all its weights."""
+
+    def _begin(self, *args):
+        pass
+
+    _end = _enter = _leave = _arrive = _depart = _begin
+
+
+class PlacedCalls:
+    """Hooks on the streamed modules and on the model: one call at a time."""
+
+    def __init__(self, model, units, weights, device):
+        self._weights = weights
+        self._device = None if device == CPU else device
+        # By thread: the module called from outside, its arguments' way to the device, where the
+        # results go.
+        self._outside = threading.local()
+        self._modules = {id(unit.module): number for number, unit in enumerate(units)}
+        self._units = units
+        self._model = model
+        self._turn = _Turn(model)
+        self._made_in = os.getpid()
+        # Units that were entered, by their numbers; None: the model, or a module inside of one.
+        self._inside = []
+        self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
+        self._handles = []
+        self._reads = LooseReads(units, device, self._is_mine, self._refuse_gradients)
+        try:
+            self._hook(model, self._begin, self._end)
+            for unit in units:
+                self._hook(unit.module, self._enter, self._leave)
+            if self._device is not None:
+                for module in self._doors(units):
+                    self._hook(module, self._arrive, self._depart)
+                self._reads.watch(model)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _hook(self, module, before, after):
+        hook = module.register_forward_pre_hook(before, prepend=True, with_kwargs=True)
+        self._handles.append(hook)
+        self._handles.append(module.register_forward_hook(after, always_call=True))
+
+    def _doors(self, units):
+        """Modules that somebody may call by themselves, with arguments on the host: those with
+        streamed ones inside (an encoder, from ``generate``), and those next to them."""
+        inside = {id(m) for unit in units for m in unit.module.modules()}
+        around = [m for m in self._model.modules() if any(id(c) in inside for c in m.modules())]
+        doors = {id(m): m for m in (self._model, *around)}
+        doors.update((id(c), c) for m in (self._model, *around) for c in m.children())
+        return [m for m in doors.values() if not isinstance(m, torch.jit.ScriptModule)]
+
+    def remove(self):
+        self._reads.remove()
+        for handle in self._handles:
+            handle.remove()
+
+    # A copy of the model has the hooks, too, and weights of its own: they are not about it.
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _NoCalls, ()
+
+    def _begin(self, module, args, kwargs):
+        del args, kwargs
+        if module is not self._model or self._is_elsewhere():
+            return
+        self._turn.acquire(self._drop)
+        if self._inside and not self._turn.is_nested():
+            self._drop()  # the last call was left by what no hook is called for: an interrupt
+            self._turn.acquire(self._drop)
+        self._inside.append(None)
+
+    def _end(self, module, args, result):
+        del args, result
+        if module is not self._model or self._is_elsewhere() or not self._inside:
+            return
+        if self._inside[-1] is None:
+            self._inside.pop()
+            if not self._inside:
+                self._reads.end_call()
+                self._weights.end_call()
+            self._turn.release()
+
+    def _arrive(self, module, args, kwargs):
+        """Arguments come to the device, of the outermost call alone."""
+        outer = getattr(self._outside, "call", None)
+        if outer is not None and (module is not self._model or self._turn.is_nested()):
+            return None
+        given = (t for t in _pytree.tree_iter((args, kwargs)) if isinstance(t, torch.Tensor))
+        origin = next((t.device for t in given if t.device != self._device), None)
+        way = Transfer(Mover(), self._device)
+        self._outside.call = module, way, origin
+        return way(args), way(kwargs)
+
+    def _depart(self, module, args, result):
+        """Results go where the arguments came from, and arguments are what the call made them."""
+        del args
+        owner, way, origin = getattr(self._outside, "call", None) or (None, None, None)
+        if owner is not module:
+            return None
+        self._outside.call = None
+        return way.returned(origin)(result)
+
+    def _enter(self, module, args, kwargs):
+        number = self._modules.get(id(module))
+        if number is None or self._is_elsewhere():
+            return
+        self._turn.acquire(self._drop, self._units[number].path)
+        if any(u is not None and id(module) in self._covered[u] for u in self._inside):
+            self._inside.append(None)  # its weights are there with those of the unit around it
+            return
+        try:
+            self._refuse_gradients(self._units[number], args, kwargs)
+            self._weights.enter(number)
+        except BaseException:
+            self._turn.release()
+            raise
+        self._inside.append(number)
+
+    def _leave(self, module, args, result):
+        del args, result
+        number = self._modules.get(id(module))
+        if number is None or self._is_elsewhere() or not self._inside:
+            return  # a copy's
+        if self._inside[-1] not in (number, None):
+            return  # it was refused at its door
+        if self._inside.pop() is not None:
+            self._weights.leave(number)
+        self._turn.release()
+
+    def _is_elsewhere(self):
+        """A forked process has no thread that copies: weights are used where they are at home."""
+        return os.getpid() != self._made_in
+
+    def _is_mine(self):
+        """Does this thread run a call of the model?"""
+        return bool(self._inside) and self._turn.is_mine() and not self._is_elsewhere()
+
+    def _drop(self):
+        self._reads.end_call()
+        self._weights.abandon()
+        self._inside.clear()
+        self._turn.reset()
+
+    @staticmethod
+    def _refuse_gradients(unit, args, kwargs):
+        if not torch.is_grad_enabled():
+            return
+        given = (t for t in _pytree.tree_iter((args, kwargs)) if isinstance(t, torch.Tensor))
+        if any(t.requires_grad for t in (*unit.parameters, *given)):
+            raise RuntimeError(
+                f"[kerf.place] module '{unit.path}' is called with gradients to be taken, and its "
+                "weights are streamed: backward would find others in their place; expected "
+                "inference; call the model under torch.no_grad()"
+            )

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where each unit of a placed model lives: what is known of it, and what the planner says."""
+
+import time
+
+import torch
+
+from kerf import _core, _torch
+from kerf._limits import CPU
+from kerf._placed_weights import is_mapped, named
+from kerf._units import Unit, find_units, is_plain
+
+_PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
+_DISK_BYTES_PER_SECOND = 1e9  # where it was not measured
+_HOST_BYTES_PER_SECOND = 10e9  # weights that a core goes through: computing is at least that long
+_DEVICE_BYTES_PER_SECOND = 1e12  # the same of an accelerator
+_HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
+_COPY_SECONDS = 20e-6  # what a copy takes however little it brings
+_LINK_SPEEDS = {}  # by device
+
+
+def disk_speed(model):
+    """Bytes per second of reading a file that the model's weights are in."""
+    mapped = [t.data for _, t in named(model) if is_mapped(t)]
+    if not mapped:
+        return _DISK_BYTES_PER_SECOND  # its own file is still to be written
+    return _torch.file_speed(max(mapped, key=lambda t: t.nbytes), _PROBE_BYTES)
+
+
+def link_speed(device):
+    """Bytes per second of copies from pinned memory; measured once."""
+    if device not in _LINK_SPEEDS:
+        source = torch.empty(_PROBE_BYTES, dtype=torch.uint8, pin_memory=True)
+        target = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device=device)
+        best = float("inf")
+        for _ in range(3):
+            torch.accelerator.synchronize(device)
+            start = time.perf_counter()
+            target.copy_(source, non_blocking=True)
+            torch.accelerator.synchronize(device)
+            best = min(best, time.perf_counter() - start)
+        _LINK_SPEEDS[device] = _PROBE_BYTES / best
+    return _LINK_SPEEDS[device]
+
+
+def streamed_units(placement, units):
+    pairs = zip(units, placement.units, strict=True)
+    return [unit for unit, placed in pairs if placed.residence == "streamed"]
+
+
+def far_units(streamed, host_bytes):
+    """The streamed units that the host has no memory for, spread over the others: while one is
+    read from its file, the link is busy with those before it."""
+    excess = sum(unit.bytes for unit in streamed) - host_bytes if host_bytes is not None else 0
+    total = sum(unit.bytes for unit in streamed)
+    far, passed, taken = [], 0, 0
+    for unit in streamed:
+        passed += unit.bytes
+        if taken * total < excess * passed:
+            far.append(unit)
+            taken += unit.bytes
+    return far
+
+
+def speed_of_both(streamed, far, link, disk):
+    """Bytes per second of the link while some of them come from a file."""
+    total = sum(unit.bytes for unit in streamed)
+    return total / max(total / link, sum(unit.bytes for unit in far) / disk)
+
+
+def _separate_ties(model, units):
+    """Parameters that several modules use, or that share memory, are a unit of their own: on a
+    device that others are streamed to, they stay."""
+    holders = {}
+    for unit in units:
+        for parameter in unit.parameters:
+            holders.setdefault(_memory_of(parameter), []).append(parameter)
+    tied = {key for key, found in holders.items() if len(found) > 1}
+    if not tied:
+        return units
+    shared = {id(p): p for key in tied for p in holders[key]}
+    out = []
+    for unit in units:
+        own = [p for p in unit.parameters if id(p) not in shared]
+        if own:
+            out.append(Unit(unit.path, unit.module, own, unit.stays))
+    one_of_each = {_memory_of(p): p for p in shared.values()}
+    return [Unit("(tied)", model, list(one_of_each.values()), stays=True), *out]
+
+
+def _memory_of(parameter):
+    return parameter.untyped_storage().data_ptr() if is_plain(parameter) else id(parameter)
+
+
+def plan_units(model, limits, speed, source, no_split):
+    """The placement with the shortest call, of several sizes of units."""
+    if limits.device == CPU:
+        return _best_plan(model, limits, speed, source, no_split, stays=None)
+    first = next(model.parameters(), None)
+    try:  # so that model.device is the one that computes
+        return _best_plan(model, limits, speed, source, no_split, stays=first)
+    except ValueError:
+        return _best_plan(model, limits, speed, source, no_split, stays=None)
+
+
+def _best_plan(model, limits, speed, source, no_split, stays):
+    best = None
+    failure = None
+    buffers = sum(buffer.nbytes for buffer in model.buffers())
+    on_host = limits.device == CPU
+    compute_speed = _HOST_BYTES_PER_SECOND if on_host else _DEVICE_BYTES_PER_SECOND
+    for share in (2, 3, 4, 6, 8, 12):
+        units = find_units(model, limits.bytes // share, no_split or ())
+        if not on_host:
+            units = _separate_ties(model, units)
+        try:
+            placement = _core.place_units(
+                [unit.path for unit in units],
+                [unit.bytes for unit in units],
+                [unit.bytes / compute_speed + _HOOK_SECONDS for unit in units],
+                [unit.stays or any(p is stays for p in unit.parameters) for unit in units],
+                max(limits.bytes - buffers, 0),
+                speed,
+                _COPY_SECONDS,
+                str(limits.device),
+                source,
+            )
+        except ValueError as error:
+            failure = error
+            continue
+        if best is None or placement.time < best[0].time:
+            best = placement, units
+    if best is None:
+        raise failure
+    return best

@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters and buffers of a placed model: where they are, and were."""
+
+import os
+import warnings
+
+import torch
+
+from kerf import _torch
+from kerf._arguments import shown
+from kerf._limits import CPU
+from kerf._units import is_plain
+
+
+class PlacedWeights:
+    """The parameters and buffers of a model as they were, and ways to keep them elsewhere."""
+
+    def __init__(self, model):
+        self._model = model
+        self._entries = [
+            (own, name, tensor)
+            for module in model.modules()
+            for own in (module._parameters, module._buffers)
+            for name, tensor in own.items()
+            if tensor is not None
+        ]
+        self._mapped = []  # whose data is a file's, or pinned: to be in ordinary memory again
+        self._moved = []  # to the device
+        self._new = {}  # id of a tensor of the meta device -> what has its place
+
+    def map_checkpoint(self, path):
+        """Gives each parameter and buffer the checkpoint's tensor of its name."""
+        stored = _torch.map_checkpoint(os.fspath(path))
+        every, seen = list(named(self._model)), set()
+        for name, tensor in every:
+            if name in stored and id(tensor) not in seen:
+                seen.add(id(tensor))
+                self._take(tensor, _as_stored(name, tensor, stored[name]))
+        # One name of a tied weight is enough.
+        missing = [(name, tensor) for name, tensor in every if id(tensor) not in seen]
+        _refuse_missing(self._model, missing, path)
+        for own, name, tensor in self._entries:
+            if id(tensor) in self._new:
+                own[name] = self._new[id(tensor)]
+
+    def _take(self, tensor, stored):
+        """A tensor stays the object it is; one of the meta device cannot."""
+        if not tensor.is_meta:
+            self._mapped.append(tensor)
+            tensor.data = stored
+        elif isinstance(tensor, torch.nn.Parameter):
+            self._new[id(tensor)] = torch.nn.Parameter(stored, tensor.requires_grad)
+        else:
+            self._new[id(tensor)] = stored
+
+    def keep_in_files(self, units, folder):
+        """Weights of these units that no file has go to one."""
+        loose = [p for unit in units for p in unit.parameters if not is_mapped(p)]
+        loose = list({id(p): p for p in loose}.values())
+        if not loose:
+            return
+        if folder is None:
+            raise ValueError(
+                "[kerf.place] weights do not fit and no file has them as the model does (a "
+                "checkpoint of another dtype does not); expected a folder for them, "
+                "max_memory={..., 'disk': 'folder'}, or checkpoint="
+            )
+        # Parameters may share memory: they go on doing so.
+        places = {}
+        for parameter in loose:
+            places.setdefault(_place_of(parameter), parameter)
+        stored = _torch.move_to_file(os.fspath(folder), [p.data for p in places.values()])
+        data = dict(zip(places, stored, strict=True))
+        for parameter in loose:
+            self._mapped.append(parameter)
+            parameter.data = data[_place_of(parameter)]
+
+    def load_others(self, units):
+        """What is not streamed is in memory."""
+        streamed = {id(p) for unit in units for p in unit.parameters}
+        for _, tensor in named(self._model):
+            if id(tensor) not in streamed and is_mapped(tensor):
+                tensor.data = tensor.data.clone()
+
+    def pin(self, units):
+        """Weights of these units are in the host's memory, where a device fetches them itself."""
+        arena = _torch.PinnedArena(sum(unit.bytes for unit in units))
+        for unit in units:
+            self._mapped.extend(unit.parameters)
+            for parameter, data in zip(
+                unit.parameters, arena.take([p.data for p in unit.parameters]), strict=True
+            ):
+                parameter.data = data
+        if arena.not_pinned:
+            warnings.warn(
+                f"[kerf.place] {arena.not_pinned} bytes of weights are in memory that could not be "
+                "pinned; expected pinned memory: their copies are slower; raise the limit of "
+                "locked memory, or give max_memory less of 'cpu'",
+                stacklevel=6,
+            )
+
+    def move_others(self, units, device):
+        """What is not streamed is on the device."""
+        streamed = {id(p) for unit in units for p in unit.parameters}
+        moved = {}  # those that share memory go on doing so
+        for tensor in dict.fromkeys(tensor for _, _, tensor in self._entries):
+            tensor = self._new.get(id(tensor), tensor)
+            if id(tensor) in streamed:
+                continue
+            place = _place_of(tensor) if is_plain(tensor) else id(tensor)
+            if place not in moved:
+                moved[place] = tensor.data.to(device)
+            self._moved.append(tensor)
+            tensor.data = moved[place]
+
+    def put_back(self):
+        data = {}
+        for tensor in self._moved:
+            if tensor.device != CPU:
+                place = _place_of(tensor) if is_plain(tensor) else id(tensor)
+                if place not in data:
+                    data[place] = tensor.data.to(CPU)
+                tensor.data = data[place]
+        for tensor in self._mapped:
+            if is_plain(tensor) and (is_mapped(tensor) or tensor.is_pinned()):
+                place = _place_of(tensor)
+                if place not in data:
+                    data[place] = tensor.data.clone()
+                tensor.data = data[place]
+        for own, name, tensor in self._entries:
+            # Only where nobody has put something else since.
+            if id(tensor) in self._new and own.get(name) is self._new[id(tensor)]:
+                own[name] = tensor
+
+
+def is_mapped(tensor):
+    return is_plain(tensor) and _torch.is_mapped(tensor.data)
+
+
+def _place_of(tensor):
+    """What is equal for tensors that are the same numbers in the same memory."""
+    data = tensor.data
+    return data.data_ptr(), data.dtype, data.shape, data.stride(), data.is_conj()
+
+
+def named(model):
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _as_stored(name, tensor, stored):
+    if tensor.shape != stored.shape:
+        raise ValueError(
+            f"[kerf.place] the checkpoint has '{name}' with shape {list(stored.shape)}; expected "
+            f"{list(tensor.shape)}, as the model has it; give the model's own checkpoint"
+        )
+    if stored.dtype == tensor.dtype:
+        return stored
+    if not (stored.is_floating_point() and tensor.is_floating_point()):
+        raise ValueError(
+            f"[kerf.place] the checkpoint has '{name}' as {stored.dtype}; expected {tensor.dtype}, "
+            "as the model has it; give the model's own checkpoint"
+        )
+    return stored.to(tensor.dtype)  # in memory: the file has other bytes
+
+
+def _refuse_missing(model, missing, path):
+    persistent = set(model.state_dict(keep_vars=True))
+    needed = [name for name, tensor in missing if name in persistent or tensor.is_meta]
+    if needed:
+        more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
+        raise ValueError(
+            f"[kerf.place] checkpoint {shown(os.fspath(path))} has no tensor '{needed[0]}'{more}; "
+            "expected every parameter and buffer of the model that a checkpoint can have; give the "
+            "model's own checkpoint, or make the model with kerf.empty_weights(), which keeps "
+            "buffers"
+        )
+
+
+def refuse_elsewhere(model):
+    for name, tensor in named(model):
+        if tensor.device.type != "cpu":
+            hint = "give checkpoint=" if tensor.is_meta else "move the model to the host first"
+            raise ValueError(
+                f"[kerf.place] '{name}' is on {tensor.device}; expected weights on the host; {hint}"
+            )
