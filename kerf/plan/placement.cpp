@@ -30,9 +30,32 @@ Bytes Placement::bytes_of(Residence residence) const {
   return bytes;
 }
 
+namespace {
+
+void give_to_host(Placement& placement, ResidenceProblem problem, const Residences& residences,
+                  std::span<const RowTimes> row_times) {
+  const HostShare share = share_with_host(problem, residences, row_times);
+  bool any = false;
+  for (std::size_t u = 0; u < placement.units.size(); ++u) {
+    placement.units[u].host_rows = share.most_rows[u];
+    any = any || share.most_rows[u] > 0;
+  }
+  if (!any) return;
+  for (std::size_t u = 0; u < problem.units.size(); ++u) {
+    problem.units[u].device_time = row_times.front().device_time[u];
+    problem.units[u].host_time = row_times.front().host_time[u];
+  }
+  const auto best = choose_residences(problem);  // a call without its slots, for the bound alone
+  KERF_CHECK(best, "what fits without the host fits with it");
+  placement.with_host = {share.time, best->bound};
+}
+
+}  // namespace
+
 Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
                                             const std::vector<std::string>& paths,
-                                            const std::string& device, const std::string& source) {
+                                            const std::string& device, const std::string& source,
+                                            std::span<const RowTimes> row_times) {
   KERF_CHECK(paths.size() == problem.units.size(), "each unit has a path");
   const auto choice = choose_residences(problem);
   if (!choice) {
@@ -61,6 +84,7 @@ Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
          residence == Residence::host ? unit.host_time : unit.device_time,
          residence == Residence::streamed ? problem.copy_time(unit.bytes) : Nanoseconds{}});
   }
+  if (!row_times.empty()) give_to_host(out, problem, choice->residences, row_times);
   return out;
 }
 

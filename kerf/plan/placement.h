@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kerf/base/outcome.h"
 #include "kerf/base/units.h"
 #include "kerf/place/lower_bound.h"
+#include "kerf/place/residence/host_share.h"
 #include "kerf/place/residence/residence_problem.h"
 
 namespace kerf {
@@ -23,6 +27,13 @@ struct Placement {
     Residence residence = Residence::resident;
     Nanoseconds time;  // of computing it once, where it is computed
     Nanoseconds copy;  // of its weights; 0 unless it is streamed
+    // The host computes it in calls of at most so many rows, see HostShare.
+    std::int64_t host_rows = 0;
+  };
+  // A call of so few rows that the host computes units as well as it can.
+  struct WithHost {
+    Nanoseconds time;
+    LowerBound bound;
   };
 
   std::string device;  // that computes, "cpu:0"
@@ -33,15 +44,18 @@ struct Placement {
   Bytes slot_bytes;
   Nanoseconds time;  // of a call, once calls follow each other
   LowerBound bound;  // of that time, in nanoseconds
+  std::optional<WithHost> with_host;
 
   // What the device holds: residents and slots.
   Bytes device_bytes() const;
   Bytes bytes_of(Residence residence) const;
 };
 
-// `paths`: of the problem's units. Where nothing fits: a sentence that says what is needed.
+// `paths`: of the problem's units. `row_times`: where the host is to compute streamed units in
+// calls of few rows. Where nothing fits: a sentence that says what is needed.
 Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
                                             const std::vector<std::string>& paths,
-                                            const std::string& device, const std::string& source);
+                                            const std::string& device, const std::string& source,
+                                            std::span<const RowTimes> row_times = {});
 
 }  // namespace kerf

@@ -490,6 +490,8 @@ class PlacedUnit:
     def time(self) -> float: ...
     @property
     def copy_time(self) -> float: ...
+    @property
+    def host_rows(self) -> int: ...
 
 class Placement:
     @property
@@ -512,6 +514,12 @@ class Placement:
     def lower_bound(self) -> float: ...
     @property
     def bound_argument(self) -> str: ...
+    @property
+    def time_with_host(self) -> float | None: ...
+    @property
+    def lower_bound_with_host(self) -> float | None: ...
+
+host_wait: float
 
 def place_units(
     paths: Sequence[str],
@@ -523,6 +531,9 @@ def place_units(
     latency: float,
     device: str,
     source: str,
+    speeds: Sequence[tuple[int, float, float]] = (),
+    work: Sequence[tuple[bool, bool, int]] = (),
+    each: float = 0.0,
 ) -> Placement: ...
 
 class Timeline:

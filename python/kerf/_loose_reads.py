@@ -12,9 +12,9 @@ class LooseReads:
     """Gives code that reads ``self.embedding.weight``, and does not call ``self.embedding``, the
     weight on the device: a copy, until the call of the model ends."""
 
-    def __init__(self, units, device, is_in_call, refuse_gradients):
+    def __init__(self, units, device, is_away, refuse_gradients):
         self._device = device
-        self._is_in_call = is_in_call
+        self._is_away = is_away
         self._refuse_gradients = refuse_gradients
         self._unit_of = {id(p): unit for unit in units for p in unit.parameters}
         self._copies = {}  # id of a parameter -> (it, its copy, the copy's version)
@@ -40,7 +40,7 @@ class LooseReads:
                 module.__dict__["_parameters"] = own
         self._watched.clear()
         self._copies.clear()
-        self._is_in_call = bool  # no; and no circle of references keeps the slots
+        self._is_away = lambda unit: False  # and no circle of references keeps the slots
         self._refuse_gradients = None
 
     def end_call(self):
@@ -54,7 +54,7 @@ class LooseReads:
     def read(self, parameter):
         """Of a parameter on the host."""
         unit = self._unit_of.get(id(parameter))
-        if unit is None or not self._is_in_call():
+        if unit is None or not self._is_away(unit):
             return parameter
         known = self._copies.get(id(parameter))
         if known is None:

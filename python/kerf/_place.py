@@ -14,6 +14,7 @@ from kerf._placed_calls import PlacedCalls
 from kerf._placed_plan import (
     disk_speed,
     far_units,
+    host_rows,
     link_speed,
     plan_units,
     speed_of_both,
@@ -31,6 +32,7 @@ def place(
     no_split_module_classes=None,
     disk_bytes_per_second=None,
     link_bytes_per_second=None,
+    host_computes=True,
 ):
     """Makes ``model`` run in ``max_memory``: weights that do not fit are streamed while it runs.
 
@@ -43,6 +45,10 @@ def place(
     no_split_module_classes  names of classes whose modules are never opened
     disk_bytes_per_second    default: measured on the checkpoint
     link_bytes_per_second    from the host to the accelerator; default: measured
+    host_computes            in calls of few rows the host computes layers whose weights do not fit,
+                             where that is faster than their way to the accelerator. False: it
+                             computes nothing; a number: bytes per second at which it goes through
+                             weights; default: measured
 
     Returns a handle that is called as the model is. The model itself works too, ``generate`` and
     all; ``remove()`` makes it what it was.
@@ -50,11 +56,19 @@ def place(
     limits = limits_of(max_memory)
     speeds = {"disk": disk_bytes_per_second, "link": link_bytes_per_second}
     for name, speed in speeds.items():
-        if speed is not None and not (isinstance(speed, int | float) and 0 < speed < float("inf")):
+        if speed is not None and not _is_speed(speed):
             raise ValueError(
                 f"[kerf.place] {name}_bytes_per_second is {shown(speed)}; expected a positive "
                 "number, or None to measure it"
             )
+    if not isinstance(host_computes, bool) and not _is_speed(host_computes):
+        raise ValueError(
+            f"[kerf.place] host_computes is {shown(host_computes)}; expected True, False, or the "
+            "bytes per second at which the host goes through weights"
+        )
+    if isinstance(host_computes, bool):
+        host_computes = "measured" if host_computes else None
+    speeds["host"] = host_computes
     if isinstance(no_split_module_classes, str):
         no_split_module_classes = [no_split_module_classes]
     names = no_split_module_classes or ()
@@ -78,6 +92,11 @@ def place(
             "the handle first"
         )
     return Placed(model, limits, checkpoint, no_split_module_classes, speeds)
+
+
+def _is_speed(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")
 
 
 @contextlib.contextmanager
@@ -127,18 +146,21 @@ class Placed:
             self.placement, units = plan_units(model, limits, disk, "disk", no_split)
         else:
             link = speeds["link"] or link_speed(device)
-            self.placement, units = plan_units(model, limits, link, "cpu", no_split)
+            host = speeds["host"]
+            self.placement, units = plan_units(model, limits, link, "cpu", no_split, host)
         streamed = streamed_units(self.placement, units)
+        far = []
         if device == CPU:
             self._before.keep_in_files(streamed, limits.folder)
             self._before.load_others(streamed)
         else:
-            far = far_units(streamed, limits.host_bytes)
+            far = far_units(self.placement, units, limits.host_bytes)
             if far:
                 speed = speed_of_both(streamed, far, link, disk)
-                self.placement, units = plan_units(model, limits, speed, "cpu and disk", no_split)
+                source = "cpu and disk"
+                self.placement, units = plan_units(model, limits, speed, source, no_split, host)
                 streamed = streamed_units(self.placement, units)
-                far = far_units(streamed, limits.host_bytes)
+                far = far_units(self.placement, units, limits.host_bytes)
             self._before.keep_in_files(far, limits.folder)
             self._before.pin([unit for unit in streamed if unit not in far])
             self._before.move_others(streamed, device)
@@ -148,13 +170,18 @@ class Placed:
             self.placement.slots,
             self.placement.slot_bytes,
         )
-        self._calls = PlacedCalls(model, streamed, self._weights, device)
+        rows = host_rows(self.placement, units)
+        on_host = [0 if unit in far else rows[id(unit)] for unit in streamed]
+        self._calls = PlacedCalls(model, streamed, self._weights, device, on_host)
         object.__setattr__(model, "_kerf_placed", self)
 
     @property
     def stats(self):
-        """Uses of streamed modules, misses (whose weights nobody had asked for), copies."""
-        return dict(self._weights.stats if self._weights is not None else self._last_stats)
+        """Uses of streamed modules, misses (whose weights nobody had asked for), copies, and uses
+        of modules that the host computed."""
+        if self._weights is None:
+            return dict(self._last_stats)
+        return {**self._weights.stats, "on_host": self._calls.on_host}
 
     def __call__(self, *args, **kwargs):
         with torch.no_grad():
@@ -178,7 +205,7 @@ class Placed:
             return
         self._calls.remove()
         self._weights.abandon()
-        self._last_stats = self._weights.stats
+        self._last_stats = self.stats
         self._calls = self._weights = None
         self._before.put_back()
         del self._model.__dict__["_kerf_placed"]

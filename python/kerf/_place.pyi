@@ -26,5 +26,6 @@ def place(
     no_split_module_classes: Iterable[str] | None = None,
     disk_bytes_per_second: float | None = None,
     link_bytes_per_second: float | None = None,
+    host_computes: bool | float = True,
 ) -> Placed: ...
 def empty_weights() -> AbstractContextManager[None]: ...

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hooks of a placed model: weights come when their module runs, and go."""
 
+import bisect
+import dataclasses
 import os
 import sys
 import threading
@@ -11,9 +13,14 @@ import weakref
 import torch
 from torch.utils import _pytree
 
+from kerf._host_units import rows_of
 from kerf._limits import CPU
 from kerf._loose_reads import LooseReads
 from kerf._transfer import Mover, Transfer
+
+
+def _number(entered):
+    return entered.number if isinstance(entered, _OnHost) else entered
 
 
 class _Turn:
@@ -85,10 +92,21 @@ class _NoCalls:
     _end = _enter = _leave = _arrive = _depart = _begin
 
 
-class PlacedCalls:
-    """Hooks on the streamed modules and on the model: one call at a time."""
+@dataclasses.dataclass
+class _OnHost:
+    """A unit that the host computes now, and the way its result goes."""
 
-    def __init__(self, model, units, weights, device):
+    number: int
+    way: Transfer
+
+
+class PlacedCalls:
+    """Hooks on the streamed modules and on the model: one call at a time.
+
+    ``host_rows``: by unit, the most rows of a call in which the host computes it.
+    """
+
+    def __init__(self, model, units, weights, device, host_rows):
         self._weights = weights
         self._device = None if device == CPU else device
         # By thread: the module called from outside, its arguments' way to the device, where the
@@ -99,11 +117,16 @@ class PlacedCalls:
         self._model = model
         self._turn = _Turn(model)
         self._made_in = os.getpid()
-        # Units that were entered, by their numbers; None: the model, or a module inside of one.
+        # Units that were entered, by their numbers, or as _OnHost; None: the model, or a module
+        # inside of one.
         self._inside = []
+        self._host_rows = host_rows
+        self._kinds = sorted({rows for rows in host_rows if rows > 0})  # of calls, by their rows
+        self._kind_is_known = False  # of the call under way
+        self.on_host = 0  # uses of units that the host computed
         self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
         self._handles = []
-        self._reads = LooseReads(units, device, self._is_mine, self._refuse_gradients)
+        self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
         try:
             self._hook(model, self._begin, self._end)
             for unit in units:
@@ -161,6 +184,7 @@ class PlacedCalls:
             if not self._inside:
                 self._reads.end_call()
                 self._weights.end_call()
+                self._kind_is_known = False
             self._turn.release()
 
     def _arrive(self, module, args, kwargs):
@@ -186,29 +210,55 @@ class PlacedCalls:
     def _enter(self, module, args, kwargs):
         number = self._modules.get(id(module))
         if number is None or self._is_elsewhere():
-            return
+            return None
         self._turn.acquire(self._drop, self._units[number].path)
-        if any(u is not None and id(module) in self._covered[u] for u in self._inside):
+        if any(u is not None and id(module) in self._covered[_number(u)] for u in self._inside):
             self._inside.append(None)  # its weights are there with those of the unit around it
-            return
+            return None
         try:
             self._refuse_gradients(self._units[number], args, kwargs)
+            if self._host_rows[number] and self._is_for_host(number, args, kwargs):
+                way = Transfer(Mover(), CPU)
+                given = way(args), way(kwargs)
+                self._inside.append(_OnHost(number, way))
+                self.on_host += 1
+                return given
             self._weights.enter(number)
         except BaseException:
             self._turn.release()
             raise
         self._inside.append(number)
+        return None
+
+    def _is_for_host(self, number, args, kwargs):
+        """Is this a call of so few rows that the host is quicker than the copy of the weights?"""
+        rows = rows_of(args, kwargs)
+        if rows is None or self._units[number].module.training:
+            return False
+        if torch.is_autocast_enabled(self._device.type):
+            return False  # the host would compute in another precision
+        if not self._kind_is_known:
+            self._kind_is_known = True
+            self._weights.call_is_like(bisect.bisect_left(self._kinds, rows))
+        return rows <= self._host_rows[number]
 
     def _leave(self, module, args, result):
-        del args, result
+        del args
         number = self._modules.get(id(module))
         if number is None or self._is_elsewhere() or not self._inside:
-            return  # a copy's
-        if self._inside[-1] not in (number, None):
-            return  # it was refused at its door
-        if self._inside.pop() is not None:
-            self._weights.leave(number)
-        self._turn.release()
+            return None  # a copy's
+        entered = self._inside[-1]
+        if entered is not None and _number(entered) != number:
+            return None  # it was refused at its door
+        self._inside.pop()
+        try:
+            if isinstance(entered, _OnHost):
+                return entered.way.returned(self._device)(result)
+            if entered is not None:
+                self._weights.leave(number)
+        finally:
+            self._turn.release()
+        return None
 
     def _is_elsewhere(self):
         """A forked process has no thread that copies: weights are used where they are at home."""
@@ -218,10 +268,18 @@ class PlacedCalls:
         """Does this thread run a call of the model?"""
         return bool(self._inside) and self._turn.is_mine() and not self._is_elsewhere()
 
+    def _is_away(self, unit):
+        """Is a weight of the unit not where this thread's call of the model needs it?"""
+        if not self._is_mine():
+            return False
+        on_host = (e for e in self._inside if isinstance(e, _OnHost))
+        return all(self._units[e.number] is not unit for e in on_host)
+
     def _drop(self):
         self._reads.end_call()
         self._weights.abandon()
         self._inside.clear()
+        self._kind_is_known = False
         self._turn.reset()
 
     @staticmethod

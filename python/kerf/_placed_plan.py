@@ -7,6 +7,7 @@ import time
 import torch
 
 from kerf import _core, _torch
+from kerf._host_units import host_work, weight_speeds
 from kerf._limits import CPU
 from kerf._placed_weights import is_mapped, named
 from kerf._units import Unit, find_units, is_plain
@@ -18,6 +19,10 @@ _DEVICE_BYTES_PER_SECOND = 1e12  # the same of an accelerator
 _HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
 _COPY_SECONDS = 20e-6  # what a copy takes however little it brings
 _LINK_SPEEDS = {}  # by device
+# Units are at most this part of the memory allowed. Those of a device may be smaller: then there
+# are more that the host may compute.
+_SHARES_ON_HOST = (2, 3, 4, 6, 8, 12)
+_SHARES = (*_SHARES_ON_HOST, 16, 24, 48)
 
 
 def disk_speed(model):
@@ -49,18 +54,29 @@ def streamed_units(placement, units):
     return [unit for unit, placed in pairs if placed.residence == "streamed"]
 
 
-def far_units(streamed, host_bytes):
+def far_units(placement, units, host_bytes):
     """The streamed units that the host has no memory for, spread over the others: while one is
-    read from its file, the link is busy with those before it."""
+    read from its file, the link is busy with those before it. The host computes none of them."""
+    streamed = streamed_units(placement, units)
     excess = sum(unit.bytes for unit in streamed) - host_bytes if host_bytes is not None else 0
-    total = sum(unit.bytes for unit in streamed)
+    rows = host_rows(placement, units)
+    candidates = [unit for unit in streamed if rows[id(unit)] == 0]
+    if sum(unit.bytes for unit in candidates) < excess:
+        candidates = streamed
+    total = sum(unit.bytes for unit in candidates)
     far, passed, taken = [], 0, 0
-    for unit in streamed:
+    for unit in candidates:
         passed += unit.bytes
         if taken * total < excess * passed:
             far.append(unit)
             taken += unit.bytes
     return far
+
+
+def host_rows(placement, units):
+    """By id of a unit: the most rows of a call in which the host computes it."""
+    pairs = zip(units, placement.units, strict=True)
+    return {id(unit): placed.host_rows for unit, placed in pairs}
 
 
 def speed_of_both(streamed, far, link, disk):
@@ -93,27 +109,36 @@ def _memory_of(parameter):
     return parameter.untyped_storage().data_ptr() if is_plain(parameter) else id(parameter)
 
 
-def plan_units(model, limits, speed, source, no_split):
-    """The placement with the shortest call, of several sizes of units."""
+def plan_units(model, limits, speed, source, no_split, host=None):
+    """The placement with the shortest calls, of several sizes of units. ``host``: the speed at
+    which it goes through weights, "measured", or None where it computes nothing."""
     if limits.device == CPU:
-        return _best_plan(model, limits, speed, source, no_split, stays=None)
+        return _best_plan(model, limits, speed, source, no_split, None, None)
     first = next(model.parameters(), None)
     try:  # so that model.device is the one that computes
-        return _best_plan(model, limits, speed, source, no_split, stays=first)
+        return _best_plan(model, limits, speed, source, no_split, first, host)
     except ValueError:
-        return _best_plan(model, limits, speed, source, no_split, stays=None)
+        return _best_plan(model, limits, speed, source, no_split, None, host)
 
 
-def _best_plan(model, limits, speed, source, no_split, stays):
+def _best_plan(model, limits, speed, source, no_split, stays, host):
     best = None
     failure = None
     buffers = sum(buffer.nbytes for buffer in model.buffers())
     on_host = limits.device == CPU
     compute_speed = _HOST_BYTES_PER_SECOND if on_host else _DEVICE_BYTES_PER_SECOND
-    for share in (2, 3, 4, 6, 8, 12):
+    tried = set()
+    for share in _SHARES_ON_HOST if on_host else _SHARES:
         units = find_units(model, limits.bytes // share, no_split or ())
         if not on_host:
             units = _separate_ties(model, units)
+        form = tuple(unit.path for unit in units)
+        if form in tried:
+            continue
+        tried.add(form)
+        work = [host_work(unit) if host is not None else (False, False, 0) for unit in units]
+        given = None if host == "measured" else host
+        speeds = weight_speeds(units, work, limits.device, speed, given) if host is not None else []
         try:
             placement = _core.place_units(
                 [unit.path for unit in units],
@@ -125,12 +150,16 @@ def _best_plan(model, limits, speed, source, no_split, stays):
                 _COPY_SECONDS,
                 str(limits.device),
                 source,
+                speeds,
+                work,
+                _HOOK_SECONDS,
             )
         except ValueError as error:
             failure = error
             continue
-        if best is None or placement.time < best[0].time:
-            best = placement, units
+        time_of_calls = placement.time + (placement.time_with_host or placement.time)
+        if best is None or time_of_calls < best[0]:
+            best = time_of_calls, placement, units
     if best is None:
         raise failure
-    return best
+    return best[1:]

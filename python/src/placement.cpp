@@ -5,18 +5,46 @@
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
+#include <optional>
+#include <tuple>
+#include <vector>
+
 #include "kerf/base/error.h"
 #include "kerf/emit/report/placement_table.h"
+#include "kerf/plan/row_times.h"
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
 
 namespace kerf::bindings {
 namespace {
 
+// What the host may compute: (rows, seconds per byte of weights on the device, on the host), and by
+// unit (may it be the host's, is it a table, bytes of arguments and results for each row).
+using GivenSpeed = std::tuple<std::int64_t, double, double>;
+using GivenWork = std::tuple<bool, bool, std::int64_t>;
+
+std::vector<RowTimes> row_times_of(const ResidenceProblem& problem,
+                                   const std::vector<GivenSpeed>& speeds,
+                                   const std::vector<GivenWork>& work, double each) {
+  std::vector<WeightSpeed> by_rows;
+  for (const auto& [rows, on_device, on_host] : speeds) {
+    by_rows.push_back({rows, on_device * 1e9, on_host * 1e9});
+  }
+  std::vector<UnitWork> units;
+  for (std::size_t u = 0; u < work.size(); ++u) {
+    const auto& [may_be_host, is_table, row] = work[u];
+    units.push_back({problem.units.at(u).bytes, may_be_host, is_table, Bytes{row}});
+  }
+  KERF_CHECK(speeds.empty() || units.size() == problem.units.size(), "work of each unit");
+  return row_times(units, by_rows, problem.bytes_per_nanosecond, {each * 1e9});
+}
+
 Placement place(const std::vector<std::string>& paths, const std::vector<std::int64_t>& bytes,
                 const std::vector<double>& seconds_of, const std::vector<bool>& stays,
                 std::int64_t memory, double bytes_per_second, double latency,
-                const std::string& device, const std::string& source) {
+                const std::string& device, const std::string& source,
+                const std::vector<GivenSpeed>& speeds, const std::vector<GivenWork>& work,
+                double each) {
   ResidenceProblem problem;
   for (std::size_t u = 0; u < paths.size(); ++u) {
     StreamUnit unit{{bytes.at(u)}, {seconds_of.at(u) * 1e9}};
@@ -26,7 +54,8 @@ Placement place(const std::vector<std::string>& paths, const std::vector<std::in
   problem.memory = {memory};
   problem.bytes_per_nanosecond = bytes_per_second * 1e-9;
   problem.copy_latency = {latency * 1e9};
-  const auto outcome = place_units(problem, paths, device, source);
+  const auto outcome =
+      place_units(problem, paths, device, source, row_times_of(problem, speeds, work, each));
   if (!outcome) throw Error(ErrorKind::invalid_argument, outcome.reason());
   return *outcome;
 }
@@ -45,7 +74,9 @@ void init_placement(py::module_& m) {
           "time", [](const Placement::Unit& u) { return seconds(u.time); }, "Of computing it once.")
       .def_property_readonly(
           "copy_time", [](const Placement::Unit& u) { return seconds(u.copy); },
-          "Of its weights' way; 0 unless it is streamed.");
+          "Of its weights' way; 0 unless it is streamed.")
+      .def_readonly("host_rows", &Placement::Unit::host_rows,
+                    "The host computes it in calls of at most so many rows; 0: never.");
   py::class_<Placement>(m, "Placement", "Where the weights of a model are; print it for a table.")
       .def_readonly("device", &Placement::device, "That computes.")
       .def_readonly("source", &Placement::source, "What streamed weights come from.")
@@ -65,14 +96,29 @@ void init_placement(py::module_& m) {
           "No placement within the memory takes less.")
       .def_property_readonly(
           "bound_argument", [](const Placement& p) { return p.bound.argument; }, "Why not.")
+      .def_property_readonly(
+          "time_with_host",
+          [](const Placement& p) {
+            return p.with_host ? std::optional(seconds(p.with_host->time)) : std::nullopt;
+          },
+          "Predicted, of a call of one row, in which the host computes units; None: it does not.")
+      .def_property_readonly(
+          "lower_bound_with_host",
+          [](const Placement& p) {
+            return p.with_host ? std::optional(p.with_host->bound.value * 1e-9) : std::nullopt;
+          },
+          "No placement within the memory takes less, wherever units are computed.")
       .def("__str__", &placement_table)
       .def("__repr__", [](const Placement& p) {
         return fmt::format("kerf.Placement({} units, {} on {})", p.units.size(),
                            to_string(p.device_bytes()), p.device);
       });
+  m.attr("host_wait") = kHostWait.count * 1e-9;  // seconds that a unit on the host waits
   m.def("place_units", interruptible(&place), py::arg("paths"), py::arg("bytes"),
         py::arg("seconds"), py::arg("stays"), py::arg("memory"), py::arg("bytes_per_second"),
-        py::arg("latency"), py::arg("device"), py::arg("source"));
+        py::arg("latency"), py::arg("device"), py::arg("source"),
+        py::arg("speeds") = std::vector<GivenSpeed>{}, py::arg("work") = std::vector<GivenWork>{},
+        py::arg("each") = 0.0);
 }
 
 }  // namespace kerf::bindings

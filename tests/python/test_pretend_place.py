@@ -22,6 +22,7 @@ def total_bytes(model):
 def place_small(model, share=3, **more):
     """In a part of its bytes, or in what its largest layers need at least."""
     options = {key: more.pop(key) for key in ("checkpoint",) if key in more}
+    options |= more.pop("options", {})
     for part in (share, 2.5, 2, 1.5, 1.1):
         limit = int(total_bytes(model) / part) + sum(b.nbytes for b in model.buffers())
         try:
@@ -222,3 +223,23 @@ def test_a_weight_read_outside_of_its_module_is_on_the_device(pretend_device, wr
     placed.remove()
     assert model[1].table._parameters is own
     assert torch.equal(model[1].table.weight, plain[1].table.weight)
+
+
+def on_host(placed):
+    return [unit for unit in placed.placement.units if unit.host_rows > 0]
+
+
+# A slow link and a quick host: it computes what it may.
+HOST = {"link_bytes_per_second": 1e6, "host_computes": 1e12}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_host_computes_units_and_results_are_those_of_the_model(pretend_device, name):
+    model, args, kwargs = models.build(name)
+    with torch.no_grad():
+        expected = copy.deepcopy(model)(*args, **kwargs)
+        placed = place_small(model, options=HOST)
+        for _ in range(3):
+            assert_same(model(*args, **kwargs), expected, wherever=True)
+    assert not pretend_device.races()
+    placed.remove()

@@ -205,5 +205,39 @@ TEST(AStreamer, SurvivesWhateverComes) {
   }
 }
 
+// Every other call leaves units out, in another order: as if each kind were the only one.
+TEST(AStreamer, KnowsTheOrderOfEachKindOfCall) {
+  FakeMover mover({10, 10, 10, 10, 10, 10}, 2);
+  Streamer streamer(6, 2, mover);
+  const std::vector<std::vector<std::size_t>> orders = {{0, 1, 2, 3, 4, 5}, {0, 4, 2}};
+  std::int64_t misses = 0;
+  for (int call = 0; call < 8; ++call) {
+    const std::size_t kind = call % 2;
+    for (const std::size_t unit : orders[kind]) {
+      use(streamer, mover, unit);
+      if (unit == 0) streamer.call_is_like(kind);  // what comes first tells
+    }
+    streamer.end_call();
+    if (call == 3) misses = streamer.stats().misses;
+  }
+  EXPECT_GT(misses, 0);
+  EXPECT_EQ(streamer.stats().misses, misses);
+}
+
+TEST(AStreamer, GoesOnInACallWhoseKindIsNew) {
+  FakeMover mover({10, 10, 10}, 2);
+  Streamer streamer(3, 2, mover);
+  use(streamer, mover, 0);
+  streamer.call_is_like(3);
+  use(streamer, mover, 2);
+  streamer.end_call();
+  const auto misses = streamer.stats().misses;
+  for (int call = 0; call < 3; ++call) {
+    for (const std::size_t unit : {0, 2}) use(streamer, mover, unit);
+    streamer.end_call();
+  }
+  EXPECT_EQ(streamer.stats().misses, misses);
+}
+
 }  // namespace
 }  // namespace kerf

@@ -49,6 +49,7 @@ class StreamedWeights {
   void enter(std::size_t unit);
   void leave(std::size_t unit);
   void end_call() { streamer_->end_call(); }
+  void call_is_like(std::size_t kind) { streamer_->call_is_like(kind); }
   // A call was left without its ends (an interrupt): all parameters are at home again.
   void abandon();
   const Streamer::Stats& stats() const { return streamer_->stats(); }

@@ -66,6 +66,18 @@ void Streamer::end_call() {
   prefetch();
 }
 
+void Streamer::call_is_like(std::size_t kind) {
+  if (kind == kind_) return;
+  if (orders_.size() <= std::max(kind, kind_)) orders_.resize(std::max(kind, kind_) + 1);
+  orders_[kind_] = order_;
+  kind_ = kind;
+  if (orders_[kind].empty()) return;  // the first of its kind: it will be known
+  order_.swap(orders_[kind]);
+  position_ = 0;
+  for (const std::size_t unit : used_) pass(unit);
+  prefetch();
+}
+
 void Streamer::abandon() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].held == 0) continue;
@@ -115,10 +127,14 @@ void Streamer::start(std::size_t unit, std::size_t slot) {
   place_[unit] = slot;
 }
 
-// A unit further on in the order: those between are not used this time. One that is not: as if it
-// stood between.
 void Streamer::note_use(std::size_t unit) {
   used_.push_back(unit);
+  pass(unit);
+}
+
+// A unit further on in the order: those between are not used this time. One that is not: as if it
+// stood between.
+void Streamer::pass(std::size_t unit) {
   const auto next = order_.begin() + static_cast<std::ptrdiff_t>(position_);
   const auto found = std::find(next, order_.end(), unit);
   if (found != order_.end()) position_ = static_cast<std::size_t>(found - order_.begin()) + 1;

@@ -40,6 +40,9 @@ class Streamer {
 
   // What the call used is what the next one is expected to use; its first units are fetched.
   void end_call();
+  // Calls come in kinds that use other units: the one under way is of this kind, and is expected
+  // to go on as the last of its kind did. Until it is said, a call is of the last one's kind.
+  void call_is_like(std::size_t kind);
   // Nothing is held any more: a call ended without its releases.
   void abandon();
   // The unit's weights have changed: what a slot has of them is worthless. Not while it is held.
@@ -62,6 +65,7 @@ class Streamer {
   void empty(std::size_t slot);
   void start(std::size_t unit, std::size_t slot);
   void note_use(std::size_t unit);
+  void pass(std::size_t unit);
   void prefetch();
 
   Mover& mover_;
@@ -70,6 +74,8 @@ class Streamer {
   std::vector<std::size_t> order_;                 // expected of a call
   std::size_t position_ = 0;                       // in it: what comes next
   std::vector<std::size_t> used_;                  // by this call
+  std::size_t kind_ = 0;                           // of calls
+  std::vector<std::vector<std::size_t>> orders_;   // of other kinds; empty: not known
   Stats stats_;
 };
 

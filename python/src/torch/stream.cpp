@@ -14,6 +14,7 @@
 #include "kerf/base/error.h"
 #include "kerf/ingest/safetensors.h"
 #include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/stream/linear_speed.h"
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/streamed_weights.h"
@@ -51,6 +52,13 @@ double file_speed(const at::Tensor& tensor, std::size_t most_bytes) {
   return file->speed(from, std::min(most_bytes, tensor.nbytes()));
 }
 
+// `like`: a weight of the type that counts; it is not read.
+std::vector<double> linear_speed(const at::Tensor& like, const at::Device& device,
+                                 const std::vector<std::int64_t>& rows) {
+  const py::gil_scoped_release release;
+  return linear_seconds_per_byte(like.scalar_type(), device, rows);
+}
+
 py::dict stats_of(const StreamedWeights& weights) {
   const Streamer::Stats& stats = weights.stats();
   py::dict out;
@@ -71,6 +79,8 @@ void init_stream(py::module_& m) {
         "Writes the tensors' numbers to a file in a folder; the tensors as they lie in it.");
   m.def("file_speed", &file_speed, py::arg("tensor"), py::arg("most_bytes"),
         "Bytes per second of reading a tensor that is in a mapped file.");
+  m.def("linear_seconds_per_byte", &linear_speed, py::arg("like"), py::arg("device"),
+        py::arg("rows"), "Of products of so many rows with a weight like this, by number of rows.");
   m.def(
       "is_mapped",
       [](const at::Tensor& tensor) {
@@ -95,6 +105,7 @@ void init_stream(py::module_& m) {
            py::call_guard<py::gil_scoped_release>())
       .def("leave", &StreamedWeights::leave, py::arg("unit"))
       .def("end_call", &StreamedWeights::end_call)
+      .def("call_is_like", &StreamedWeights::call_is_like, py::arg("kind"))
       .def("abandon", &StreamedWeights::abandon)
       .def_property_readonly("stats", &stats_of);
 }
