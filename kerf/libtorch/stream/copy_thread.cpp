@@ -28,10 +28,34 @@ void CopyThread::start(std::size_t unit, std::size_t slot) {
     // A copy that nobody waited for must not go on into what follows it; one that has not begun is
     // not made.
     std::erase_if(jobs_, [&](const Job& waiting) { return waiting.slot == slot; });
-    job.number = ++states_[slot].started;
+    State& state = states_[slot];
+    const bool is_free = filling_ != slot;
+    job.number = ++state.started;
+    if (is_free && is_quick(job)) {
+      state.failure = run(job);
+      state.done = job.number;
+      return;
+    }
     jobs_.push_back(std::move(job));
   }
   changed_.notify_all();
+}
+
+bool CopyThread::is_quick(const Job& job) const {
+  std::size_t bytes = 0;
+  for (const StreamSlots::Piece& piece : job.pieces) bytes += piece.home.nbytes();
+  return bytes <= slots_.quick_bytes();
+}
+
+std::exception_ptr CopyThread::run(Job& job) {
+  std::exception_ptr failure;
+  try {
+    slots_.fill(job.slot, job.pieces);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  job.pieces.clear();  // homes' owners are counted, see StreamedWeights
+  return failure;
 }
 
 void CopyThread::wait(std::size_t slot) {
@@ -62,15 +86,11 @@ void CopyThread::loop() {
     if (closing_) return;
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    filling_ = job.slot;
     lock.unlock();
-    std::exception_ptr failure;
-    try {
-      slots_.fill(job.slot, job.pieces);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    job.pieces.clear();  // homes' owners are counted, see StreamedWeights
+    const std::exception_ptr failure = run(job);
     lock.lock();
+    filling_.reset();
     states_[job.slot].done = job.number;
     states_[job.slot].failure = failure;
     changed_.notify_all();

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,9 @@ class CopyThread : public Mover {
     std::exception_ptr failure;
   };
   void loop();
+  bool is_quick(const Job& job) const;
+  // Fills the slot, and says what went wrong.
+  std::exception_ptr run(Job& job);
 
   Pieces pieces_;
   StreamSlots& slots_;
@@ -50,6 +54,7 @@ class CopyThread : public Mover {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   std::vector<State> states_;  // by slot
+  std::optional<std::size_t> filling_;  // the slot that the thread is at
   bool closing_ = false;
   std::thread thread_;
 };

@@ -17,6 +17,7 @@ class HostSlots : public StreamSlots {
   std::size_t size() const override { return count_; }
   at::Device device() const override { return at::kCPU; }
   at::Tensor view(std::size_t slot, const Piece& piece) const override;
+  std::size_t quick_bytes() const override { return 16 << 10; }
   void fill(std::size_t slot, const std::vector<Piece>& pieces) override;
   void wait(std::size_t) override {}
   void release(std::size_t) override {}  // what read it is over: the host does one thing at a time

@@ -33,6 +33,8 @@ class StreamSlots {
   // A piece as it lies in a slot.
   virtual at::Tensor view(std::size_t slot, const Piece& piece) const = 0;
 
+  // A fill of no more bytes is over before another thread is awake, and may be any thread's.
+  virtual std::size_t quick_bytes() const { return 0; }
   // Copies, or queues the copies; not before what was released has been read.
   virtual void fill(std::size_t slot, const std::vector<Piece>& pieces) = 0;
   // What is computed from now on reads what the last `fill` has brought.
