@@ -115,6 +115,13 @@ c10::ScalarType to_scalar_type(DType dtype) {
   check_failed(__FILE__, __LINE__, "dtype", "a dtype without a table row");
 }
 
+std::optional<DType> find_dtype(c10::ScalarType type) {
+  for (const auto& [ours, theirs] : kScalarTypes) {
+    if (theirs == type) return ours;
+  }
+  return std::nullopt;
+}
+
 c10::Device to_torch_device(const Device& device) {
   if (device.host) return c10::Device(c10::DeviceType::CPU);
   try {
@@ -194,9 +201,7 @@ std::string describe(const c10::IValue& value) {
     sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
   }
   std::string dtype = c10::toString(tensor.scalar_type());
-  for (const auto& [ours, theirs] : kScalarTypes) {
-    if (theirs == tensor.scalar_type()) dtype = std::string(to_string(ours));
-  }
+  if (const auto ours = find_dtype(tensor.scalar_type())) dtype = to_string(*ours);
   return fmt::format("{}[{}] on {}", dtype, sizes, tensor.device().str());
 }
 

@@ -8,6 +8,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
 
 #include "kerf/device/device.h"
@@ -16,6 +17,7 @@
 namespace kerf {
 
 c10::ScalarType to_scalar_type(DType dtype);
+std::optional<DType> find_dtype(c10::ScalarType type);  // nullopt: quantized types and the like
 // "cpu:1" -> cpu (logical CPU devices share PyTorch's one), "cuda:0#1" -> cuda:0.
 c10::Device to_torch_device(const Device& device);
 

@@ -5,16 +5,18 @@ slices. Much faster than PyTorch's general trees, and a trace walks one at every
 """
 
 import torch
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 
 def map_tree(function, tree):
-    """The tree with ``function`` applied to what is no container; containers keep their class."""
+    """The tree with ``function`` applied to what is no container; containers keep their class,
+    FX's immutable ones become plain."""
     kind = type(tree)
     if kind is tuple:
         return tuple(map_tree(function, item) for item in tree)
-    if kind is list:
+    if kind is list or kind is immutable_list:
         return [map_tree(function, item) for item in tree]
-    if kind is dict:
+    if kind is dict or kind is immutable_dict:
         return {key: map_tree(function, item) for key, item in tree.items()}
     if kind is torch.Size:
         return tuple(map_tree(function, item) for item in tree)
@@ -40,12 +42,21 @@ def leaves(tree, path=()):
 
 
 def tensors_in(tree):
+    """All tensors, also in containers of classes of others (outputs of models)."""
     found = []
-
-    def note(item):
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        return item
-
-    map_tree(note, tree)
+    _collect(tree, found)
     return found
+
+
+def _collect(tree, found):
+    if isinstance(tree, torch.Tensor):
+        found.append(tree)
+    elif isinstance(tree, tuple | list):
+        for item in tree:
+            _collect(item, found)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _collect(item, found)
+    elif isinstance(tree, slice):
+        for part in (tree.start, tree.stop, tree.step):
+            _collect(part, found)

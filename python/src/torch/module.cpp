@@ -25,6 +25,7 @@
 #include "python/src/interruptible.h"
 #include "python/src/torch/block_calls.h"
 #include "python/src/torch/stream.h"
+#include "python/src/torch/symbolic.h"
 
 namespace py = pybind11;
 
@@ -244,6 +245,7 @@ PYBIND11_MODULE(_torch, m) {
   init_block_errors();
   init_memory_errors();
   init_stream(m);
+  init_recorder(m);
 
   py::class_<PythonPipeline>(m, "Pipeline")
       .def(py::init([](const Graph& graph, const Plan& plan, std::vector<at::Tensor> weights,

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/symbolic/host_layout.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace kerf {
+namespace {
+
+// PyTorch's own choice for the host, which reads sizes and settings, and takes the same arguments.
+bool is_fused_on_host(c10::ArrayRef<const c10::IValue> inputs) {
+  static const auto choice =
+      c10::Dispatcher::singleton().findSchema({"aten::_fused_sdp_choice", ""});
+  if (!choice || choice->schema().arguments().size() != inputs.size()) return false;
+  torch::jit::Stack stack(inputs.begin(), inputs.end());
+  try {
+    choice->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const c10::Error&) {
+    return false;
+  }
+  constexpr std::int64_t kPlain = 0;
+  return !stack.empty() && stack.back().isInt() && stack.back().toInt() > kPlain;
+}
+
+// Dense, in the order of the given tensor's strides: what empty_like() makes.
+std::vector<std::int64_t> dense_as(const at::Tensor& like, c10::IntArrayRef sizes) {
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return like.strides()[a] > like.strides()[b];
+  });
+  std::vector<std::int64_t> strides(sizes.size());
+  std::int64_t stride = 1;
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    strides[*it] = stride;
+    stride *= std::max<std::int64_t>(sizes[*it], 1);
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> host_strides(std::string_view op,
+                                       c10::ArrayRef<const c10::IValue> inputs) {
+  if (op != "aten.scaled_dot_product_attention.default" || inputs.size() < 3) return {};
+  const at::Tensor& query = inputs[0].toTensor();
+  const at::Tensor& value = inputs[2].toTensor();
+  if (query.dim() != 4 || !query.is_meta() || !is_fused_on_host(inputs)) return {};
+  std::vector<std::int64_t> sizes = query.sizes().vec();
+  sizes.back() = value.size(-1);
+  return dense_as(query, sizes);
+}
+
+}  // namespace kerf
