@@ -171,7 +171,12 @@ def _blocks_fit(value: Any) -> bool:
     return _is_list(value) and all(isinstance(b, str | type) for b in value)
 
 
+def _class_names(value: Any) -> list[str]:
+    return [cls.__name__ for cls in type(value).__mro__]
+
+
 _NAME = Kind(_is_text, "a name, a string", _name_within)
+TEXT = _a(str, "a text")
 _FLAG = _a(bool, "True or False")
 _PATH = Kind(_is_path, "the path of a file, such as 'plan.json'")
 _GRAPH = _a(_core.Graph, "a graph; take one from kerf.trace or kerf.load_graph")
@@ -184,6 +189,11 @@ _TIMELINE = _a(
 )
 _CLUSTER = _a(_core.Cluster, "a cluster; take one from kerf.make_cluster or kerf.load_cluster")
 
+# A profiled module is known by its class alone: planning does not import PyTorch.
+GRAPH_OR_MODULE = Kind(
+    lambda value: isinstance(value, _core.Graph) or "GraphModule" in _class_names(value),
+    _GRAPH.expected,
+)
 PROFILE_OR_SOURCE = Kind(
     lambda value: isinstance(value, _core.Profile) or _is_path(value),
     "a Profile, the path of a profile.json, 'estimate' or 'measure'",
@@ -271,6 +281,7 @@ KINDS: dict[str, Kind] = {
             "opaque",
             "source",
             "optimizer",
+            "sort",
         ),
         _NAME,
     ),
@@ -283,6 +294,10 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("device", "from_device", "to_device", "device_kind"), _NAME),
     "text": Kind(_is_text, "a text, such as 'cpu:0=2GiB,cpu:1=1GiB'", _devices_within),
     **dict.fromkeys(("fold_masks", "mixed", "saturate_host", "frozen", "training"), _FLAG),
+    **dict.fromkeys(("trace_act_ckpt", "bias_addition_split", "verbose", "strict"), _FLAG),
+    "meta_args": _mapping("{'x': tensor}, from names of arguments to tensors"),
+    "concrete_args": _mapping("{'mask': None}, from names of arguments to values"),
+    "limit": whole(0, 2**31 - 1),
 }
 
 

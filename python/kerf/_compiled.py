@@ -18,6 +18,7 @@ from typing import Any
 
 from kerf import _core
 from kerf._arguments import KINDS, bind, check, found, is_whole, shown
+from kerf._graph_of import as_graph
 
 _MISMATCH = ("incompatible function arguments", "incompatible constructor arguments")
 # What the package offers as it is: checked before the call, for bounds too.
@@ -25,6 +26,8 @@ _PUBLIC = {
     *("simulate", "estimate", "compare_timelines", "load_graph", "load_plan", "load_profile"),
     *("load_cluster", "load_timeline", "memory"),
 }
+# Take a module that was profiled symbolically where they take a graph.
+_TAKES_MODULES = {"kerf.estimate", "kerf.memory"}
 _NO_CONSTRUCTOR = "cannot be made directly; expected one from {}; call that"
 _MADE_BY = {
     "Graph": "kerf.trace or kerf.load_graph",
@@ -79,9 +82,13 @@ def _guarded(
 ) -> Callable[..., Any]:
     signature = _signature(function)
     bounded = public and any(n in KINDS for n in signature.parameters)
+    takes_modules = where in _TAKES_MODULES
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_modules:
+            args = tuple(map(as_graph, args))
+            kwargs = {key: as_graph(value) for key, value in kwargs.items()}
         if bounded:
             _check(where, signature, bind(where, signature, args, kwargs))
         try:

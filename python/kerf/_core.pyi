@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from torch.fx import GraphModule
+
 StrPath = str | os.PathLike[str]
 
 __version__: str
@@ -251,7 +253,7 @@ class Profile:
 def replay(issue_ns: Sequence[float], device_ns: Sequence[float]) -> list[float]: ...
 def load_profile(path: StrPath, graph: Graph) -> Profile: ...
 def estimate(
-    graph: Graph, device_kind: str = "cpu", batch: int = 0, training: bool = False
+    graph: Graph | GraphModule, device_kind: str = "cpu", batch: int = 0, training: bool = False
 ) -> Profile: ...
 def profiled_kind(cluster: Cluster) -> str: ...
 
@@ -702,7 +704,7 @@ class CachingAllocator:
     def peak_reserved(self) -> int: ...
 
 def memory(
-    graph: Graph,
+    graph: Graph | GraphModule,
     batch: int = 0,
     training: bool = True,
     optimizer: str = "adamw",

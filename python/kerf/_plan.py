@@ -7,11 +7,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerf import _core
-from kerf._arguments import PROFILE_OR_SOURCE, check, checked, shown, whole
+from kerf._arguments import GRAPH_OR_MODULE, PROFILE_OR_SOURCE, check, checked, shown, whole
 from kerf._core import Cluster, Comparison, Graph, Infeasible, Plan, Profile, Violation
+from kerf._graph_of import as_graph
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 StrPath = str | os.PathLike[str]
 
@@ -177,9 +181,9 @@ def _one_count(caller: str, n_microbatches: int | None, chunks: int | None) -> i
     return 1 if given is None else given
 
 
-@checked("kerf.plan", profile=PROFILE_OR_SOURCE)
+@checked("kerf.plan", graph=GRAPH_OR_MODULE, profile=PROFILE_OR_SOURCE)
 def plan(
-    graph: Graph,
+    graph: Graph | GraphModule,
     devices: Cluster | Sequence[str] | str,
     max_memory: Mapping[str | int, str | int] | None = None,
     n_microbatches: int | None = None,
@@ -211,6 +215,7 @@ def plan(
 ) -> Plan:
     """Cuts ``graph`` into stages and places them on ``devices``; the plan has been verified.
 
+    - ``graph``: from ``kerf.trace``, or a module that ``kerf.symbolic_profile`` has seen.
     - ``max_memory``: limits such as ``{"cpu:0": "2GiB", 0: "10GiB", "cpu": 123456789}``.
     - ``n_microbatches``, also ``chunks``: micro-batches per batch; default 1.
     - ``batch``: samples per step; default: the traced example's.
@@ -241,6 +246,7 @@ def plan(
 
     Raises InfeasibleError if nothing fits in memory, ValueError for invalid arguments.
     """
+    graph = as_graph(graph)
     n_microbatches = _one_count("kerf.plan", n_microbatches, chunks)
     _warn_of_mixing(graph, n_microbatches)
     nodes, placed = _assignment(node_to_partition, partition_to_device)
@@ -274,9 +280,9 @@ def plan(
     return _feasible(answer, graph)
 
 
-@checked("kerf.compare", profile=PROFILE_OR_SOURCE)
+@checked("kerf.compare", graph=GRAPH_OR_MODULE, profile=PROFILE_OR_SOURCE)
 def compare(
-    graph: Graph,
+    graph: Graph | GraphModule,
     devices: Cluster | Sequence[str] | str,
     max_memory: Mapping[str | int, str | int] | None = None,
     n_microbatches: int | None = None,
@@ -307,6 +313,7 @@ def compare(
     of ``kerf.plan``. Every plan has been verified; a method that finds none has ``plan`` None and a
     ``reason``.
     """
+    graph = as_graph(graph)
     n_microbatches = _one_count("kerf.compare", n_microbatches, chunks)
     cluster = _cluster("kerf.compare", devices, max_memory)
     costs = _find_profile("kerf.compare", graph, cluster, locals())
@@ -331,23 +338,26 @@ def compare(
     )
 
 
-@checked("kerf.replan")
+@checked("kerf.replan", graph=GRAPH_OR_MODULE)
 def replan(
     plan: Plan,
-    graph: Graph,
+    graph: Graph | GraphModule,
     *,
     n_microbatches: int | None = None,
     batch: int | None = None,
     profile: Profile | None = None,
 ) -> Plan:
     """The same stages on the same devices with other micro-batches, simulated and checked again."""
+    graph = as_graph(graph)
     return _feasible(_core.replan(plan, graph, profile, n_microbatches, batch), graph)
 
 
-@checked("kerf.verify")
-def verify(plan: Plan, graph: Graph, profile: Profile | None = None) -> list[Violation]:
+@checked("kerf.verify", graph=GRAPH_OR_MODULE)
+def verify(
+    plan: Plan, graph: Graph | GraphModule, profile: Profile | None = None
+) -> list[Violation]:
     """Derives everything the plan claims from the graph. An empty list: the plan is sound."""
-    return _core.verify_plan(graph, plan, profile)
+    return _core.verify_plan(as_graph(graph), plan, profile)
 
 
 def _warn_of_mixing(graph: Graph, n_microbatches: int) -> None:

@@ -12,11 +12,14 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+import kerf
 from kerf.symbolic import (
+    FlopProfiler,
     MetaInfo,
     Registry,
     flop_count,
     graph_of,
+    graph_profile_pass,
     profile_table,
     register_flop_count_impl,
     register_shape_impl,
@@ -367,3 +370,39 @@ def test_flop_count_of_functions_modules_and_rules():
     assert forward > 0 and backward > 0
     with pytest.raises(TypeError, match="module_or_fn is"):
         flop_count(3)
+
+
+def test_symbolic_results_plan_too():
+    gm = profiled(nn.Sequential(*(nn.Linear(64, 64) for _ in range(4))), torch.randn(8, 64))
+    graph = graph_of(gm)
+    assert [node["op"] for node in graph.nodes] == ["aten.linear.default"] * 4
+    for given in (graph, gm):
+        plan = kerf.plan(given, devices=["cpu:0", "cpu:1"])
+        assert len(plan.stages) == 2 and kerf.verify(plan, given) == []
+        assert kerf.replan(plan, given, n_microbatches=1).stages[0].nodes == plan.stages[0].nodes
+        assert kerf.memory(given).saved == 3 * 8 * 64 * 4  # the model's input aside
+        assert kerf.estimate(graph=given, device_kind="cpu") == kerf.estimate(graph, "cpu")
+    assert "chain" in str(kerf.compare(gm, ["cpu:0", "cpu:1"], methods=["chain"]))
+
+
+def test_planning_refuses_modules_without_a_profile_that_holds():
+    plain = torch.fx.symbolic_trace(mlp())
+    gm = profiled(mlp(), torch.randn(8, 16))
+    gm.graph.erase_node([node for node in gm.graph.nodes if node.op == "output"][0])
+    gm.graph.output(next(iter(gm.graph.nodes)))
+    for verb in (kerf.memory, kerf.estimate, lambda gm: kerf.plan(gm, devices=["cpu:0"])):
+        with pytest.raises(RuntimeError, match=r"\[kerf.graph_of\] Sequential was not profiled"):
+            verb(plain)
+        with pytest.raises(RuntimeError, match="'output.*was added after the profile"):
+            verb(gm)
+
+
+def test_the_passes_of_siu_have_their_names():
+    gm = torch.fx.symbolic_trace(mlp())
+    profiler = FlopProfiler(gm)
+    with pytest.raises(RuntimeError, match="was not profiled"):
+        profiler.summary()
+    assert profiler.propagate(torch.randn(8, 16)) is gm
+    assert profiler.summary() == str(profile_table(gm))
+    assert graph_profile_pass(gm, torch.randn(16, 16)) is gm
+    assert sets(gm)[0] == (1024, 1024, 0)
