@@ -34,6 +34,12 @@ GROUPS = {
     ],
     "Running": ["Pipeline", "DataFlow", "allow_output_class"],
     "Models that do not fit": ["place", "empty_weights", "Placement", "PlacedUnit"],
+    "Knowing a model without running it": [
+        *("symbolic_trace", "symbolic_profile", "MetaInfo", "profile_table", "flop_count"),
+        *("graph_of", "MetaTensorMode", "MetaTensor", "register_shape_impl"),
+        *("register_flop_count_impl", "register_tracer_impl", "register_leaf_module"),
+        *("register_non_leaf_module",),
+    ],
     "Timelines": [
         *("simulate", "compare_timelines", "Timeline", "Event", "MemoryPoint", "load_timeline"),
     ],
@@ -45,7 +51,7 @@ WIDTH = 96
 @functools.cache
 def definitions(module):
     """Functions and classes of a module by name, as its stub, or else its source, writes them."""
-    path = Path(kerf.__file__).parent / f"{module.rpartition('.')[2]}.pyi"
+    path = Path(kerf.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".pyi")
     path = path if path.exists() else path.with_suffix(".py")
     nodes = ast.parse(path.read_text()).body
     return {n.name: n for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
@@ -69,9 +75,9 @@ def text_of(thing):
     return "\n".join(out).replace("``", "`").strip()
 
 
-def signature(name, node, prefix=""):
+def signature(name, node, prefix="", of_class=True):
     arguments = node.args
-    drop = 1 if arguments.args and arguments.args[0].arg in ("self", "cls") else 0
+    drop = 1 if of_class and arguments.args and arguments.args[0].arg in ("self", "cls") else 0
     parts = []
     plain = arguments.args[drop:]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
@@ -102,6 +108,10 @@ def is_property(node):
     return any(getattr(d, "id", "") == "property" for d in node.decorator_list)
 
 
+def is_setter(node):
+    return any(getattr(d, "attr", "") == "setter" for d in node.decorator_list)
+
+
 def attribute_row(name, kind, thing):
     what = text_of(thing)
     assert what, f"{name} has no docstring"
@@ -122,7 +132,7 @@ def class_text(name, node, cls):
     if rows:
         out.append("\n".join(["| attribute | type | |", "| --- | --- | --- |", *rows]))
     for item in node.body:
-        if not isinstance(item, ast.FunctionDef) or is_property(item):
+        if not isinstance(item, ast.FunctionDef) or is_property(item) or is_setter(item):
             continue
         if item.name == "__init__" and not issubclass(cls, BaseException):
             out.insert(0, signature("__init__", item, f"kerf.{name}"))
@@ -144,7 +154,7 @@ def entry(name):
         return f"{title}\n\n{class_text(name, node, thing)}"
     what = text_of(thing)
     assert what, f"kerf.{name} has no docstring"
-    return f"{title}\n\n{signature(name, node, 'kerf.')}\n\n{what}"
+    return f"{title}\n\n{signature(name, node, 'kerf.', of_class=False)}\n\n{what}"
 
 
 def page():

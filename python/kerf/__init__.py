@@ -50,6 +50,21 @@ if TYPE_CHECKING:
     from kerf._place import empty_weights, place
     from kerf._profile import profile
     from kerf._trace import trace
+    from kerf.symbolic import (
+        MetaInfo,
+        MetaTensor,
+        MetaTensorMode,
+        flop_count,
+        graph_of,
+        profile_table,
+        register_flop_count_impl,
+        register_leaf_module,
+        register_non_leaf_module,
+        register_shape_impl,
+        register_tracer_impl,
+        symbolic_profile,
+        symbolic_trace,
+    )
 
 __all__ = [
     "Cluster",
@@ -60,6 +75,9 @@ __all__ = [
     "Infeasible",
     "InfeasibleError",
     "KerfWarning",
+    "MetaInfo",
+    "MetaTensor",
+    "MetaTensorMode",
     "Pipeline",
     "Placement",
     "Plan",
@@ -72,6 +90,8 @@ __all__ = [
     "compare_timelines",
     "empty_weights",
     "estimate",
+    "flop_count",
+    "graph_of",
     "load_cluster",
     "load_graph",
     "load_plan",
@@ -83,9 +103,17 @@ __all__ = [
     "place",
     "plan",
     "profile",
+    "profile_table",
+    "register_flop_count_impl",
+    "register_leaf_module",
+    "register_non_leaf_module",
+    "register_shape_impl",
+    "register_tracer_impl",
     "replan",
     "schedules",
     "simulate",
+    "symbolic_profile",
+    "symbolic_trace",
     "trace",
     "verify",
 ]
@@ -98,12 +126,18 @@ _NEEDS_TORCH = {
     "profile": "_profile",
     "trace": "_trace",
     # The main names of kerf.symbolic, which docs/symbolic.md describes.
+    "MetaInfo": "symbolic",
     "MetaTensor": "symbolic",
     "MetaTensorMode": "symbolic",
+    "flop_count": "symbolic",
+    "graph_of": "symbolic",
+    "profile_table": "symbolic",
+    "register_flop_count_impl": "symbolic",
     "register_leaf_module": "symbolic",
     "register_non_leaf_module": "symbolic",
     "register_shape_impl": "symbolic",
     "register_tracer_impl": "symbolic",
+    "symbolic_profile": "symbolic",
     "symbolic_trace": "symbolic",
 }
 

@@ -47,6 +47,7 @@ PAGES = {
     "docs/training.md": "gradients differ from the model's by",
     "docs/placement.md": "come from disk in every call",
     "docs/dataflow.md": "left",
+    "docs/symbolic.md": "call_module",
 }
 
 

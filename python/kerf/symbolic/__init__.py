@@ -7,6 +7,7 @@ from kerf.symbolic._flops import flop_count
 from kerf.symbolic._guards import GuardError
 from kerf.symbolic._meta import MetaTensor, MetaTensorMode
 from kerf.symbolic._meta_info import MetaInfo
+from kerf.symbolic._passes import FlopProfiler, graph_profile_pass
 from kerf.symbolic._profile import (
     graph_of,
     profile_table,
@@ -28,6 +29,7 @@ from kerf.symbolic._trace import symbolic_trace
 
 __all__ = [
     "ActivationCheckpointCodeGen",
+    "FlopProfiler",
     "GuardError",
     "MetaInfo",
     "MetaTensor",
@@ -38,6 +40,7 @@ __all__ = [
     "current_registry",
     "flop_count",
     "graph_of",
+    "graph_profile_pass",
     "profile_table",
     "register_flop_count_impl",
     "register_leaf_module",

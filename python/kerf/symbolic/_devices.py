@@ -9,12 +9,26 @@ import functools
 import torch
 from torch.utils._device import _device_constructors
 
+from kerf._arguments import found
 from kerf.symbolic._trees import tensors_in
 
 CPU = torch.device("cpu")
 # Operators that move data, or that read indices from anywhere.
 _MOVES = {"to", "cpu", "cuda", "type_as", "copy_", "_to_copy"}
 _INDEXES = {"__getitem__", "__setitem__", "getitem", "setitem", "index_put", "index_put_"}
+
+
+def device_from(where, given):
+    """What a user gave for a device, which need not be present; None stays None."""
+    if given is None or isinstance(given, torch.device):
+        return given
+    try:
+        return torch.device(given)
+    except (RuntimeError, TypeError, ValueError):
+        raise TypeError(
+            f"[symbolic.{where}] device is {found(given)}; expected a device of PyTorch; write "
+            "'cuda:1' or 'cpu'"
+        ) from None
 
 
 @functools.cache

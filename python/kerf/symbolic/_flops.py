@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kerf import _core, _torch
-from kerf._arguments import found
+from kerf._arguments import checked, found
 from kerf.symbolic._registry import current_registry
 from kerf.symbolic._run import (
     checked_flops,
@@ -24,6 +24,7 @@ from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._twin import Twins
 
 
+@checked("symbolic.flop_count")
 def flop_count(
     module_or_fn: torch.nn.Module | Callable[..., Any],
     *args: Any,
@@ -91,6 +92,12 @@ class _Count:
                 self._start("self", "")
                 result = self._function(*self.args, **self.kwargs)
                 self._recorder.end(tensors_in(result))
+        except Exception as error:
+            error.add_note(
+                "[symbolic.flop_count] the function failed on tensors without data; give what "
+                "reads data a rule with @kerf.register_shape_impl, and profile a trace of it"
+            )
+            raise
         finally:
             self._recorder.abandon()
             for hook in hooks:

@@ -7,12 +7,14 @@ is a tensor of the meta device that says it is on another: devices are followed 
 and those that do not go together are refused as PyTorch does.
 """
 
+from __future__ import annotations
+
 import torch
 from torch.overrides import TorchFunctionMode
 
 from kerf._arguments import found
 from kerf.symbolic._calls import is_setter, name_of
-from kerf.symbolic._devices import factories, named_device, result_device
+from kerf.symbolic._devices import device_from, factories, named_device, result_device
 from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._values import MOVES, _on_meta, empty_like
 
@@ -39,14 +41,14 @@ class MetaTensor(torch.Tensor):
     """
 
     @staticmethod
-    def __new__(cls, elem, device=None):
+    def __new__(cls, elem: torch.Tensor, device: torch.device | str | None = None) -> MetaTensor:
         if not isinstance(elem, torch.Tensor):
             raise TypeError(
                 f"[symbolic.MetaTensor] elem is {found(elem)}; expected a tensor; pass one"
             )
         if isinstance(elem, MetaTensor) and device is None:
             return elem
-        device = torch.device(device) if device is not None else _device_of(elem)
+        device = device_from("MetaTensor", device) or _device_of(elem)
         with _PLAIN():
             plain = elem if elem.is_meta else empty_like(elem)
             made = plain.as_subclass(cls) if plain.grad_fn is not None else _leaf(cls, plain, elem)
@@ -55,7 +57,7 @@ class MetaTensor(torch.Tensor):
             made._is_param = True
         return made
 
-    def __init__(self, elem, device=None):
+    def __init__(self, elem: torch.Tensor, device: torch.device | str | None = None) -> None:
         pass
 
     def __repr__(self):
@@ -134,9 +136,9 @@ class MetaTensorMode(TorchFunctionMode):
     it is taken without. Collectives do nothing. Nothing is patched; blocks may be nested.
     """
 
-    def __init__(self, device=None):
+    def __init__(self, device: torch.device | str | None = None) -> None:
         super().__init__()
-        self.device = torch.device(device) if device is not None else None
+        self.device = device_from("MetaTensorMode", device)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

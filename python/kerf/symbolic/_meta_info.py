@@ -18,28 +18,14 @@ _KEY = "info"  # in node.meta
 class MetaInfo:
     """The record of a node: created on first request, the same object afterwards.
 
-    Computed, by ``symbolic_profile`` (flops: a multiply-add is two)
+    Sizes are bytes of storages: views of one tensor count once, and so do shared weights. Of the
+    sizes, the first six see what is kept together, checkpoint regions honoured: the view that a
+    sharding solver takes. From ``fwd_in`` on they see one node by itself, as if nothing were
+    computed again: what a checkpoint solver takes. A multiply-add is two flops.
 
-    - ``fwd_flop``, ``bwd_flop``; ``fwd_mac``, ``bwd_mac``: multiply-adds of products alone
-    - ``fwd_time``, ``bwd_time``: seconds, estimated for the profile's kind of device
-
-    Bytes in the view of sets, checkpoint regions honoured; a storage counts once
-
-    - ``accumulate_size``: all that backward will need, as soon as this node has run
-    - ``output_size``: outputs made here that a later node keeps for backward
-    - ``temp_size``: outputs made here that nobody keeps
-    - ``param_size``, ``buffer_size``: of weights that it holds or was given
-    - ``backward_size``: of its floating inputs, at most what their gradients take
-
-    Bytes of this node by itself, as if nothing were computed again
-
-    - ``fwd_in``: inputs that it keeps; ``fwd_tmp``: tensors made inside that it keeps;
-      ``fwd_out``: outputs made here that it or a later node keeps
-    - ``bwd_tmp``: gradients inside of it, at most; ``bwd_out``: gradients that leave it
-
-    Facts: ``inputs``, ``outputs`` (tensors without data), ``mod_dir``; ``fwd_comm``, ``bwd_comm``
-    are 0: one device communicates with nobody. Annotations that survive edits: ``to_recompute``
-    (also ``activation_checkpoint``), ``to_offload``, ``sharding_spec``.
+    ``node``, ``sharding_spec`` and ``to_offload`` are as in Siu: the last two, and
+    ``to_recompute``, are a user's annotations, and survive edits. ``fwd_comm`` and ``bwd_comm`` are
+    0: one device communicates with nobody.
     """
 
     node: Node
@@ -47,6 +33,24 @@ class MetaInfo:
     sharding_spec: str
     fwd_comm: int
     bwd_comm: int
+    # From the profile; their texts are in _FIGURES.
+    fwd_flop: float
+    bwd_flop: float
+    fwd_mac: float
+    bwd_mac: float
+    fwd_time: float
+    bwd_time: float
+    accumulate_size: int
+    output_size: int
+    temp_size: int
+    param_size: int
+    buffer_size: int
+    backward_size: int
+    fwd_in: int
+    fwd_tmp: int
+    fwd_out: int
+    bwd_tmp: int
+    bwd_out: int
 
     def __new__(cls, node: Node) -> MetaInfo:
         if not isinstance(node, Node):
@@ -87,6 +91,7 @@ class MetaInfo:
 
     @property
     def mod_dir(self) -> str:
+        """Path of the module whose code called it; ``self`` for the model itself."""
         return str(self.node.meta.get("mod_dir", "self"))
 
     @property
@@ -102,11 +107,13 @@ class MetaInfo:
 
     @property
     def inputs(self) -> tuple[torch.Tensor, ...]:
+        """What it is given, without data: tensors in lists and by keyword too."""
         given = [MetaInfo(node).outputs for node in self.node.all_input_nodes]
         return tuple(tensor for outputs in given for tensor in outputs)
 
     @property
     def outputs(self) -> tuple[torch.Tensor, ...]:
+        """What it gives, without data."""
         self._figure("known")
         return tuple(tensor.detach() for tensor in tensors_in(self._result))
 
@@ -122,19 +129,33 @@ def _whole(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-_FIGURES = (
-    *("fwd_flop", "bwd_flop", "fwd_mac", "bwd_mac", "accumulate_size", "output_size", "temp_size"),
-    *("param_size", "buffer_size", "backward_size", "fwd_in", "fwd_tmp", "fwd_out", "bwd_tmp"),
-    *("bwd_out", "fwd_time", "bwd_time"),
-)
+_FIGURES = {
+    "fwd_flop": "Flops of its forward.",
+    "bwd_flop": "Flops of the gradients that autograd makes, those of weights included.",
+    "fwd_mac": "Multiply-adds of its products (matrix products, convolutions, attention).",
+    "bwd_mac": "The same of its backward.",
+    "accumulate_size": "All that backward will need, as soon as this node has run.",
+    "output_size": "Outputs made here that a later node keeps for backward.",
+    "temp_size": "Outputs made here that nobody keeps.",
+    "param_size": "Parameters that it holds or is given.",
+    "buffer_size": "Buffers that it holds or is given.",
+    "backward_size": "Its floating inputs: at most what their gradients take.",
+    "fwd_in": "Inputs that it keeps for its backward.",
+    "fwd_tmp": "Tensors made inside of it that it keeps, and that are no outputs.",
+    "fwd_out": "Outputs made here that it or a later node keeps.",
+    "bwd_tmp": "Gradients inside of its backward, at most, less what it kept and has given up.",
+    "bwd_out": "Gradients that leave it, those of weights included.",
+    "fwd_time": "Seconds of its forward, estimated for the profile's kind of device.",
+    "bwd_time": "Seconds of its backward, estimated in the same way.",
+}
 
 
-def _add_figure(name: str) -> None:
-    setattr(MetaInfo, name, property(lambda self: _whole(self._figure(name))))
+def _add_figure(name: str, what: str) -> None:
+    setattr(MetaInfo, name, property(lambda self: _whole(self._figure(name)), doc=what))
 
 
-for _name in _FIGURES:
-    _add_figure(_name)
+for _name, _what in _FIGURES.items():
+    _add_figure(_name, _what)
 
 
 def attach(node: Node, cost: Any, result: Any) -> None:

@@ -12,9 +12,10 @@ import torch
 from torch.fx import GraphModule
 
 from kerf import _core
-from kerf._arguments import found
+from kerf._arguments import checked, found
+from kerf._core import Graph
 from kerf.symbolic._meta_info import attach, check_fresh
-from kerf.symbolic._registry import Registry, Rule, _check_function, current_registry
+from kerf.symbolic._registry import REGISTRY, Registry, Rule, _check_function, current_registry
 from kerf.symbolic._run import Run
 from kerf.symbolic._table import ProfileTable
 
@@ -30,6 +31,7 @@ class _Record:
 _records: weakref.WeakKeyDictionary[GraphModule, _Record] = weakref.WeakKeyDictionary()
 
 
+@checked("symbolic.profile", registry=REGISTRY)
 def symbolic_profile(
     gm: GraphModule,
     *args: Any,
@@ -75,6 +77,7 @@ def symbolic_profile(
     return gm
 
 
+@checked("symbolic.table")
 def profile_table(gm: GraphModule, sort: str = "", limit: int = 0) -> ProfileTable:
     """The table of a profiled module: text, JSON, and HTML in notebooks.
 
@@ -85,12 +88,13 @@ def profile_table(gm: GraphModule, sort: str = "", limit: int = 0) -> ProfileTab
     return ProfileTable(_record("symbolic.table", gm).profile, sort, limit)
 
 
-def graph_of(gm: GraphModule) -> _core.Graph:
+def graph_of(gm: GraphModule) -> Graph:
     """The graph of a profiled module: what ``kerf.plan``, ``kerf.memory`` and ``kerf.estimate``
     take. Its batch is that of the profiled call."""
     return _record("kerf.graph_of", gm).graph  # type: ignore[no-any-return]
 
 
+@checked("symbolic.register_flop_count_impl", registry=REGISTRY)
 def register_flop_count_impl(func: Any, registry: Registry | None = None) -> Callable[[Rule], Rule]:
     """Decorates what counts the flops of ``func``: called with its arguments, whose tensors have
     no data, it returns ``(forward, backward)``. A multiply-add is two flops."""

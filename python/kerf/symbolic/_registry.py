@@ -14,13 +14,10 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from kerf._arguments import found
+from kerf._arguments import TEXT, Kind, checked, found, shown
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Rules = dict[Any, Callable[..., Any]]
-
-# The names that Siu gives to its two tables of replacements.
-CUSTOM, BIAS = "_custom_impl", "_bias_addition_impl"
 
 
 class Registry:
@@ -115,11 +112,17 @@ DEFAULT = Registry(parent=None)
 _current: contextvars.ContextVar[Registry] = contextvars.ContextVar("kerf_registry")
 
 
+REGISTRY = Kind(
+    lambda value: isinstance(value, Registry), "a registry; make one with kerf.symbolic.Registry()"
+)
+
+
 def current_registry() -> Registry:
     """The registry of the innermost ``with registry.active()``, or else the default one."""
     return _current.get(DEFAULT)
 
 
+@checked("symbolic.register_shape_impl", registry=REGISTRY)
 def register_shape_impl(func: Any, registry: Registry | None = None) -> Callable[[Rule], Rule]:
     """Decorates what stands for ``func`` wherever only shapes matter.
 
@@ -130,24 +133,27 @@ def register_shape_impl(func: Any, registry: Registry | None = None) -> Callable
     return (registry or current_registry()).add("shape_rules", func)
 
 
+@checked("symbolic.register_tracer_impl", name=TEXT, registry=REGISTRY)
 def register_tracer_impl(
-    func: Any, name: str = CUSTOM, registry: Registry | None = None
+    func: Any, name: str = "_custom_impl", registry: Registry | None = None
 ) -> Callable[[Rule], Rule]:
     """Decorates what is traced in the place of ``func``.
 
     Inside the replacement ``func`` is the original. ``name="_bias_addition_impl"`` is for rules
     that are in force under ``bias_addition_split`` only.
     """
-    tables = {CUSTOM: "tracer_rules", BIAS: "bias_rules"}
+    # The names that Siu gives to its two tables of replacements.
+    tables = {"_custom_impl": "tracer_rules", "_bias_addition_impl": "bias_rules"}
     if name not in tables:
         raise ValueError(
-            f"[symbolic.register_tracer_impl] name is {name!r}; expected one of "
+            f"[symbolic.register_tracer_impl] name is {shown(name)}; expected one of "
             f"{', '.join(map(repr, tables))}; leave it out for a rule that is always in force"
         )
     _check_function("register_tracer_impl", func)
     return (registry or current_registry()).add(tables[name], func)
 
 
+@checked("symbolic.register_leaf_module", registry=REGISTRY)
 def register_leaf_module(cls: type, registry: Registry | None = None) -> None:
     """Modules of exactly this class are one ``call_module`` node of a trace."""
     registry = registry or current_registry()
@@ -156,6 +162,7 @@ def register_leaf_module(cls: type, registry: Registry | None = None) -> None:
     registry.leaf_modules.add(cls)
 
 
+@checked("symbolic.register_non_leaf_module", registry=REGISTRY)
 def register_non_leaf_module(cls: type, registry: Registry | None = None) -> None:
     """Modules of exactly this class are traced into, whatever they are."""
     registry = registry or current_registry()
@@ -164,6 +171,7 @@ def register_non_leaf_module(cls: type, registry: Registry | None = None) -> Non
     registry.non_leaf_modules.add(cls)
 
 
+@checked("symbolic.register_leaf_module_impl", registry=REGISTRY)
 def register_leaf_module_impl(
     cls: type, registry: Registry | None = None
 ) -> Callable[[Rule], Rule]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kerf._arguments import check, whole
-
 
 class ProfileTable:
     """A row a node, totals, shares; operators that no formula knows are listed below.
@@ -18,7 +16,6 @@ class ProfileTable:
     """
 
     def __init__(self, profile: Any, sort: str = "", limit: int = 0) -> None:
-        check("symbolic.table", "limit", limit, whole(0, 2**31 - 1))
         profile.text(sort or "", 1)  # refuses a column that is none
         self._profile, self._sort, self._limit = profile, sort or "", limit
         self.totals: dict[str, float] = profile.totals

@@ -8,17 +8,19 @@ import inspect
 import operator
 import sys
 import types
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
-from kerf._arguments import found
+from kerf._arguments import checked, found
 from kerf.symbolic._guards import CHECKS, TrainingGuard, check_argument, check_count, check_input
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import Patch, active_tracer, tracing
 from kerf.symbolic._plain_trace import plain_trace
 from kerf.symbolic._regions import stand_ins
-from kerf.symbolic._registry import current_registry
+from kerf.symbolic._registry import REGISTRY, Registry, current_registry
 from kerf.symbolic._state import State
 from kerf.symbolic._tracer import Tracer
 from kerf.symbolic._trees import leaves, tensors_in
@@ -27,14 +29,15 @@ _EMPTY = inspect.Parameter.empty
 _KINDS = inspect._ParameterKind
 
 
+@checked("symbolic.trace", registry=REGISTRY)
 def symbolic_trace(
-    root,
-    concrete_args=None,
-    meta_args=None,
-    trace_act_ckpt=False,
-    bias_addition_split=False,
-    registry=None,
-):
+    root: torch.nn.Module | Callable[..., Any],
+    concrete_args: Mapping[str, Any] | None = None,
+    meta_args: Mapping[str, Any] | None = None,
+    trace_act_ckpt: bool = False,
+    bias_addition_split: bool = False,
+    registry: Registry | None = None,
+) -> torch.fx.GraphModule:
     """Traces a module or a function to a ``torch.fx.GraphModule`` that computes the same.
 
     meta_args            name of an argument -> tensor, or lists and dictionaries of tensors; only
@@ -47,7 +50,7 @@ def symbolic_trace(
     The model runs once, without data. Where sizes decide on its path, the traced module checks that
     they still do; a path that depends on data is refused with ExportError.
     """
-    _check(root, concrete_args, meta_args, registry)
+    _check(root)
     registry = registry or current_registry()
     arguments = Arguments(root, dict(meta_args or {}), dict(concrete_args or {}))
     options = {"regions": bool(trace_act_ckpt), "split": bool(bias_addition_split)}
@@ -305,14 +308,13 @@ def _writable(value):
     return value is None or isinstance(value, bool | int | float | str | torch.dtype)
 
 
-def _check(root, concrete, meta, registry):
+def _check(root):
+    if isinstance(root, type):
+        raise TypeError(
+            f"[symbolic.trace] root is the class {root.__qualname__}; expected a module or a "
+            "function; make an object of it first"
+        )
     if not callable(root):
         raise TypeError(
             f"[symbolic.trace] root is {found(root)}; expected a module or a function; pass one"
         )
-    for value, name in ((concrete, "concrete_args"), (meta, "meta_args")):
-        if value is not None and not isinstance(value, dict):
-            raise TypeError(
-                f"[symbolic.trace] {name} is {found(value)}; expected a dictionary from names of "
-                f"arguments to values; pass {name}={{'x': ...}}"
-            )
