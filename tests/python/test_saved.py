@@ -246,6 +246,12 @@ CALLS = {
     "norms": lambda x, y, z: (
         nn.functional.layer_norm(x, (8,)) + nn.functional.layer_norm(y, (16, 8))
     ),
+    "weight norms": lambda x, y, z: (
+        torch._weight_norm(x, y[:, :1] * 1) + torch._weight_norm(z, y[:1] * 1, 1)
+    ),
+    "weight norm in the middle": lambda x, y, z: torch._weight_norm(
+        x.view(2, 8, 8) * 1, y[:8, 0].view(1, 8, 1) * 1, 1
+    ),
     "pools": lambda x, y, z: _pools(x),
     "dropout": lambda x, y, z: nn.functional.dropout(x, 0.3) + nn.functional.dropout(y, 0.0),
     "sort": lambda x, y, z: x.sort(1).values + y.topk(8, 1).values,

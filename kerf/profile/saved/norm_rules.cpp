@@ -82,6 +82,25 @@ void group_norm(SavedCall& call) {
   keep_statistics(call, input, weight, call.size(input, 0) * groups);
 }
 
+// One kernel for the first and the last dimension, which keeps the norms; `v * (g / norm(v))`
+// elsewhere, where norms are taken of a copy with that dimension in front.
+void weight_norm(SavedCall& call) {
+  const ValueId direction = call.tensor(0, "v");
+  const ValueId magnitude = call.tensor(1, "g");
+  const auto dim = static_cast<int>(call.number(2, "dim", 0));
+  const DType dtype = call.value(magnitude).dtype;
+  call.keep(direction);
+  if (dim == 0 || dim == call.rank(direction) - 1) {
+    call.keep(magnitude);
+    return call.keep_own(call.numel(magnitude), wide_dtype(dtype));
+  }
+  call.keep_own(call.numel(magnitude), dtype);  // the norms
+  if (!call.needs(direction)) return;
+  call.keep(magnitude);
+  call.keep_own(call.numel(magnitude), dtype);  // the quotients
+  call.keep_own(call.numel(direction), call.value(direction).dtype);
+}
+
 }  // namespace
 
 void add_saved_norm_rules(SavedRules& rules) {
@@ -89,6 +108,7 @@ void add_saved_norm_rules(SavedRules& rules) {
   rules.add({"layer_norm"}, layer_norm);
   rules.add({"rms_norm"}, rms_norm);
   rules.add({"group_norm"}, group_norm);
+  rules.add({"_weight_norm"}, weight_norm);
 }
 
 }  // namespace kerf

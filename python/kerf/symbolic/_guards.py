@@ -13,6 +13,7 @@ import torch
 from torch.fx.node import has_side_effect
 
 from kerf._arguments import found, shown
+from kerf.symbolic._reads import DATA
 
 RELATIONS = {
     "==": operator.eq,
@@ -96,6 +97,18 @@ def check_results(value, count, text, where):
             f"[symbolic.call] {text} gave {count} tensors when the module was traced and gives "
             f"{len(value)}; trace again for this shape{_at(where)}"
         )
+
+
+def is_without_effect(node, args):
+    """Whether a node, called without data, can only be passed over: a check of numbers inside a
+    tensor, or a call that reads them for such checks alone. Its result is None."""
+    if node.target is check_value:
+        return args[0] is None or isinstance(args[0], torch.Tensor)
+    return (
+        node.op == "call_method"
+        and node.target in DATA
+        and all(user.target is check_value for user in node.users)
+    )
 
 
 class TrainingGuard(torch.nn.Module):

@@ -10,6 +10,7 @@ from kerf import _torch
 from kerf._arguments import found
 from kerf._lower import source_of
 from kerf.symbolic._devices import factories
+from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._twin import Twins
 
@@ -111,6 +112,8 @@ class Run:
             return self.twins.value(operator.attrgetter(node.target)(self.gm))
         if node.op == "output":
             return args[0]
+        if is_without_effect(node, args):
+            return None
         if node.op == "call_method":
             args, kwargs = on_meta(function, function, args, kwargs)
             return getattr(args[0], function)(*args[1:], **kwargs)

@@ -10,6 +10,7 @@ import torch
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from kerf._arguments import found
+from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._meta import MetaTensor, _device_of
 from kerf.symbolic._registry import current_registry
 from kerf.symbolic._trees import map_tree, tensors_in
@@ -64,7 +65,8 @@ class ShapeProp(torch.fx.Interpreter):
         return result
 
     def run_node(self, node):
-        result = super().run_node(node)
+        args, _ = self.fetch_args_kwargs_from_env(node)
+        result = None if is_without_effect(node, args) else super().run_node(node)
         tensors = tensors_in(result)
         node.meta["val"] = result
         if isinstance(result, torch.Tensor):
