@@ -298,6 +298,36 @@ def test_operators_keep_what_pytorch_keeps(name, trainable):
     assert predicted_bytes(graph) == kept_bytes(model, args, {})
 
 
+IN_PLACE = (
+    "abs_ acos_ acosh_ asin_ asinh_ atan_ atanh_ cos_ cosh_ digamma_ erf_ erfc_ erfinv_ exp_ exp2_ "
+    "expm1_ frac_ lgamma_ log_ log10_ log1p_ log2_ logit_ neg_ reciprocal_ rsqrt_ sigmoid_ sin_ "
+    "sinc_ sinh_ sqrt_ square_ tan_ tanh_ relu_ deg2rad_ nan_to_num_"
+).split()
+IN_PLACE_FUNCTIONS = "relu relu6 hardtanh leaky_relu elu selu celu silu mish hardswish".split()
+
+
+class Overwritten(nn.Module):
+    """What comes next keeps the result, so that a copy of what was overwritten shows."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.weight, self.name = nn.Parameter(torch.rand(16, 8) + 0.2), name
+
+    def forward(self, x):
+        x = x + self.weight
+        if self.name in IN_PLACE_FUNCTIONS:
+            return getattr(nn.functional, self.name)(x, inplace=True).sin()
+        return getattr(x, self.name)().sin()
+
+
+@pytest.mark.parametrize("name", [*IN_PLACE, *IN_PLACE_FUNCTIONS])
+def test_what_is_overwritten_is_copied_where_backward_needs_it(name):
+    model, args = Overwritten(name).train(), (torch.rand(16, 8) / 2,)
+    gm = kerf.symbolic_trace(model, meta_args={"x": args[0]})
+    kerf.symbolic_profile(gm, *args, device_kind="cpu", strict=True)
+    assert kerf.profile_table(gm).totals["saved"] == kept_bytes(model, args, {})
+
+
 RECURRENT = {
     "plain": {},
     "batch first": dict(batch_first=True),

@@ -11,6 +11,11 @@ void of_input(SavedCall& call) { call.keep_before(call.tensor(0, "self")); }
 
 void of_result(SavedCall& call) { call.keep(call.result()); }
 
+// Whose in-place form has no derivative.
+void of_input_out_of_place(SavedCall& call) {
+  if (!call.in_place()) call.keep(call.tensor(0, "self"));
+}
+
 // In place, the input is gone and the result says as much.
 void of_input_or_result(SavedCall& call) {
   call.keep(call.in_place() ? call.result() : call.tensor(0, "self"));
@@ -116,30 +121,31 @@ void softmax(SavedCall& call) { call.keep(call.result()); }
 }  // namespace
 
 void add_saved_pointwise_rules(SavedRules& rules) {
-  rules.add({"abs",         "acos",
-             "acosh",       "asin",
-             "asinh",       "atan",
-             "atanh",       "celu",
-             "cos",         "cosh",
-             "digamma",     "erf",
-             "erfc",        "gelu",
-             "glu",         "hardshrink",
-             "hardsigmoid", "hardswish",
-             "lgamma",      "log",
-             "log10",       "log1p",
-             "log2",        "logit",
-             "mish",        "nan_to_num",
-             "silu",        "sin",
-             "sinc",        "sinh",
-             "softplus",    "softshrink",
-             "square",      "threshold_backward"},
+  rules.add({"abs",        "acos",
+             "asin",       "atan",
+             "cos",        "cosh",
+             "digamma",    "erf",
+             "erfc",       "erfinv",
+             "gelu",       "glu",
+             "hardshrink", "hardsigmoid",
+             "hardswish",  "hardtanh",
+             "lgamma",     "log",
+             "log10",      "log1p",
+             "log2",       "logit",
+             "mish",       "nan_to_num",
+             "relu6",      "silu",
+             "sin",        "sinc",
+             "sinh",       "softplus",
+             "softshrink", "square",
+             "threshold",  "threshold_backward"},
             of_input);
+  rules.add({"acosh", "asinh", "atanh"}, of_input_out_of_place);
   rules.add({"clamp", "clamp_min", "clip"}, bounded);
   rules.add({"clamp_max"}, bounded_above);
-  rules.add({"erfinv", "exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid",
-             "special_expit", "sqrt", "tan", "tanh", "threshold"},
+  rules.add({"exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid", "special_expit",
+             "sqrt", "tan", "tanh"},
             of_result);
-  rules.add({"hardtanh", "relu6", "leaky_relu", "elu", "selu"}, of_input_or_result);
+  rules.add({"celu", "leaky_relu", "elu", "selu"}, of_input_or_result);
   rules.add({"log_sigmoid"}, log_sigmoid);
   rules.add({"prelu", "_prelu_kernel"}, input_and_weight);
   rules.add({"mul", "multiply"}, product);

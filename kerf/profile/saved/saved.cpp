@@ -17,11 +17,15 @@ namespace {
 // what it keeps of its own is not known.
 void keep_all(SavedCall& call) {
   const bool is_block = call.node().op == "opaque";
-  const auto keep = [&](ValueId id) {
-    if (id.valid() && (is_block || is_floating(call.value(id).dtype))) call.keep(id);
+  const auto may_be_kept = [&](ValueId id) {
+    return id.valid() && (is_block || is_floating(call.value(id).dtype));
   };
-  for (const ValueId id : call.graph().inputs_of(call.id())) keep(id);
-  for (const ValueId id : call.node().outputs) keep(id);
+  for (const ValueId id : call.graph().inputs_of(call.id())) {
+    if (may_be_kept(id)) call.keep_before(id);
+  }
+  for (const ValueId id : call.node().outputs) {
+    if (may_be_kept(id)) call.keep(id);
+  }
 }
 
 class Finder {
