@@ -97,16 +97,23 @@ def disk(options):
 def unit(options):
     """Units without weights to speak of, streamed, against the same model as it is."""
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(200)]).eval()
-    x = torch.randn(1, 8)
+    device = torch.device(options.device)
+    is_host = device.type == "cpu"
+    sync = (lambda: None) if is_host else torch.accelerator.synchronize
+    plain_model = copy.deepcopy(model).to(device)
+    x = torch.randn(1, 8, device=device)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        plain = statistics.median(timed(lambda: model(x)) for _ in range(50))
-        placed = kerf.place(model, max_memory={"cpu": "4KiB", "disk": folder})
+        plain = statistics.median(timed(lambda: plain_model(x), sync) for _ in range(50))
+        limits = {"cpu": "4KiB", "disk": folder} if is_host else {device: "4KiB"}
+        placed = kerf.place(model, max_memory=limits, host_computes=False)
         for _ in range(5):
             model(x)
-        took = statistics.median(timed(lambda: model(x)) for _ in range(options.pairs * 5))
+        took = statistics.median(timed(lambda: model(x), sync) for _ in range(options.pairs * 5))
         streamed = sum(u.residence == "streamed" for u in placed.placement.units)
         placed.remove()
-    print(f"{(took - plain) / streamed * 1e6:.1f} us for each of {streamed} streamed units")
+    print(
+        f"{(took - plain) / streamed * 1e6:.1f} us for each of {streamed} streamed units on {device}"
+    )
 
 
 def llama(device):
@@ -330,6 +337,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--threads", type=int, help="default: all")
+    parser.add_argument("--device", default="cpu", help="of the units")
     parser.add_argument("--new-tokens", type=int, default=20)
     parser.add_argument("--folder", help="for the file; default: the system's own for such")
     options = parser.parse_args()

@@ -53,7 +53,7 @@ class CopyThread : public Mover {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  std::vector<State> states_;  // by slot
+  std::vector<State> states_;           // by slot
   std::optional<std::size_t> filling_;  // the slot that the thread is at
   bool closing_ = false;
   std::thread thread_;
