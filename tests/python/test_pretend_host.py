@@ -55,7 +55,7 @@ def test_a_call_of_few_rows_is_the_hosts_and_one_of_many_is_not(pretend_device):
             assert torch.equal(placed(few), expected[0])
             assert torch.equal(placed(many), expected[1])
     rows = [unit.host_rows for unit in placed.placement.units]
-    assert set(rows) == {0, 16}
+    assert min(rows) == 0 and max(rows) == 16
     assert uses_on_host(placed, few) == sum(n > 0 for n in rows)
     assert uses_on_host(placed, many) == 0
     assert "with one row the host computes" in str(placed.placement)
