@@ -68,6 +68,10 @@ void init_memory(py::module_& m) {
       .def_property_readonly(
           "saved", [](const StepMemory& s) { return s.saved.count; },
           "Bytes that forward leaves for backward.")
+      .def_property_readonly(
+          "added_by_forward", [](const StepMemory& s) { return s.added_by_forward.count; },
+          "What forward adds to the bytes in use: those, and its results, as the allocator rounds "
+          "them.")
       .def_readonly("ops_without_rule", &StepMemory::ops_without_rule,
                     "Operators of which no rule says exactly what they keep for backward: fused "
                     "recurrent layers, of which an estimate is counted; others are taken to keep "

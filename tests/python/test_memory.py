@@ -42,6 +42,7 @@ def test_a_step_on_a_host_adds_up(graph):
     memory = kerf.memory(graph, batch=8, optimizer="sgd", device_kind="cpu")
     row = 8 * 1024 * 4
     assert memory.saved == 2 * row  # tanh and sigmoid keep their results; linear keeps one of them
+    assert memory.added_by_forward == 3 * row  # and the model's result
     # In the backward of the first product: both gradients of weights are there.
     assert memory.phase == "backward"
     assert memory.at_peak["weights"] == 2 * WEIGHT
@@ -82,6 +83,13 @@ def test_the_allocator_reserves_more_than_is_used(graph):
     memory = kerf.memory(graph)
     assert memory.reserved >= memory.peak > 0
     assert memory.reserved % (2 << 20) == 0
+
+
+def test_forward_adds_blocks_as_the_allocator_rounds_them(graph):
+    memory = kerf.memory(graph, batch=33)
+    row = 33 * 1024 * 4
+    assert 3 * row <= memory.added_by_forward < 3 * row + 3 * 512 + 1
+    assert kerf.memory(graph, batch=33, device_kind="cpu").added_by_forward == 3 * row
 
 
 def test_kinds_add_up_to_the_peak_on_an_accelerator(graph):

@@ -35,6 +35,7 @@ class Ledger {
   // Since it was last asked?
   bool found_new_peak() { return std::exchange(new_peak_, false); }
 
+  Bytes in_use() const { return accelerator_ ? allocator_.allocated() : in_use_; }
   Bytes peak() const { return peak_; }
   const MemoryKinds& at_peak() const { return at_peak_; }
   Bytes of(MemoryKind kind) const { return live_[static_cast<std::size_t>(kind)]; }

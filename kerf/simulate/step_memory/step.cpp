@@ -156,8 +156,10 @@ void Step::run_node(std::size_t n, const SavedSets& sets, bool again) {
 
 void Step::forward() {
   uses_left_ = uses_;
+  const Bytes before = ledger_.in_use();
   for (std::size_t n = 0; n < graph_.num_nodes(); ++n) run_node(n, sets_, false);
   found_.saved = ledger_.of(MemoryKind::saved);
+  found_.added_by_forward = ledger_.in_use() - before;
 }
 
 // The loss gives a gradient for each result, and nobody needs the results themselves any more.

@@ -58,6 +58,7 @@ struct StepMemory {
   std::string phase;                          // of the peak: forward, backward, optimizer
   std::string node;                           // that ran then; empty in the optimizer
   Bytes saved;                                // distinct bytes kept when forward has ended
+  Bytes added_by_forward;                     // those and results, blocks as they are rounded
   std::vector<std::string> ops_without_rule;  // of the saved sets
   std::vector<BlockEvent> blocks;             // of the step that is judged, in its order
 };
