@@ -68,7 +68,7 @@ class Recorder:
 
     def end_of_head(self):
         """Placeholders and the checks of the arguments are written; the calls follow."""
-        self._head = next(reversed(self.graph.nodes), None)
+        self._head = next(iter(reversed(self.graph.nodes)), None)
 
     def call(self, op, target, args, kwargs, result, device):
         """A node for a call that has given ``result``, which is returned for the model's code."""
