@@ -28,31 +28,52 @@ class PlacedWeights:
         self._mapped = []  # whose data is a file's, or pinned: to be in ordinary memory again
         self._moved = []  # to the device
         self._new = {}  # id of a tensor of the meta device -> what has its place
+        self._stored = {}  # id of a tensor -> what the checkpoint has, of another dtype
+        self._replaced = []  # tensors that had memory, and what they had, while there is no plan
 
     def map_checkpoint(self, path):
-        """Gives each parameter and buffer the checkpoint's tensor of its name."""
+        """Gives each parameter and buffer the checkpoint's tensor of its name. Those of another
+        dtype take no memory until it is known where they go: they are converted there."""
         stored = _torch.map_checkpoint(os.fspath(path))
-        every, seen = list(named(self._model)), set()
+        every, found = list(named(self._model)), {}
         for name, tensor in every:
-            if name in stored and id(tensor) not in seen:
-                seen.add(id(tensor))
-                self._take(tensor, _as_stored(name, tensor, stored[name]))
+            if name in stored and id(tensor) not in found:
+                _check_stored(name, tensor, stored[name])
+                found[id(tensor)] = tensor, stored[name]
         # One name of a tied weight is enough.
-        missing = [(name, tensor) for name, tensor in every if id(tensor) not in seen]
+        missing = [(name, tensor) for name, tensor in every if id(tensor) not in found]
         _refuse_missing(self._model, missing, path)
+        for tensor, data in found.values():
+            self._take(tensor, data)
         for own, name, tensor in self._entries:
             if id(tensor) in self._new:
                 own[name] = self._new[id(tensor)]
 
     def _take(self, tensor, stored):
         """A tensor stays the object it is; one of the meta device cannot."""
+        data = stored
+        if stored.dtype != tensor.dtype:
+            data = torch.empty(1, dtype=tensor.dtype).expand(tensor.shape)
         if not tensor.is_meta:
             self._mapped.append(tensor)
-            tensor.data = stored
+            self._replaced.append((tensor, tensor.data))
+            tensor.data = data
+            taken = tensor
         elif isinstance(tensor, torch.nn.Parameter):
-            self._new[id(tensor)] = torch.nn.Parameter(stored, tensor.requires_grad)
+            taken = self._new[id(tensor)] = torch.nn.Parameter(data, tensor.requires_grad)
         else:
-            self._new[id(tensor)] = stored
+            taken = self._new[id(tensor)] = data
+        if data is not stored:
+            self._stored[id(taken)] = stored
+
+    def _source(self, tensor):
+        """Where its numbers are now, and as what they are wanted."""
+        return self._stored.get(id(tensor), tensor.data), tensor.dtype
+
+    def _give(self, tensor, data):
+        self._replaced.clear()  # there is a plan
+        tensor.data = data
+        self._stored.pop(id(tensor), None)
 
     def keep_in_files(self, units, folder):
         """Weights of these units that no file has go to one."""
@@ -70,28 +91,31 @@ class PlacedWeights:
         places = {}
         for parameter in loose:
             places.setdefault(_place_of(parameter), parameter)
-        stored = _torch.move_to_file(os.fspath(folder), [p.data for p in places.values()])
-        data = dict(zip(places, stored, strict=True))
+        sources = [self._source(p) for p in places.values()]
+        data = dict(zip(places, _torch.move_to_file(os.fspath(folder), sources), strict=True))
         for parameter in loose:
             self._mapped.append(parameter)
-            parameter.data = data[_place_of(parameter)]
+            self._give(parameter, data[_place_of(parameter)])
 
     def load_others(self, units):
         """What is not streamed is in memory."""
+        self._replaced.clear()
         streamed = {id(p) for unit in units for p in unit.parameters}
         for _, tensor in named(self._model):
-            if id(tensor) not in streamed and is_mapped(tensor):
-                tensor.data = tensor.data.clone()
+            if id(tensor) not in streamed and self._is_in_file(tensor):
+                self._give(tensor, _torch.load(*self._source(tensor), CPU))
+
+    def _is_in_file(self, tensor):
+        return id(tensor) in self._stored or is_mapped(tensor)
 
     def pin(self, units):
         """Weights of these units are in the host's memory, where a device fetches them itself."""
         arena = _torch.PinnedArena(sum(unit.bytes for unit in units))
         for unit in units:
             self._mapped.extend(unit.parameters)
-            for parameter, data in zip(
-                unit.parameters, arena.take([p.data for p in unit.parameters]), strict=True
-            ):
-                parameter.data = data
+            sources = [self._source(p) for p in unit.parameters]
+            for parameter, data in zip(unit.parameters, arena.take(sources), strict=True):
+                self._give(parameter, data)
         if arena.not_pinned:
             warnings.warn(
                 f"[kerf.place] {arena.not_pinned} bytes of weights are in memory that could not be "
@@ -102,6 +126,7 @@ class PlacedWeights:
 
     def move_others(self, units, device):
         """What is not streamed is on the device."""
+        self._replaced.clear()
         streamed = {id(p) for unit in units for p in unit.parameters}
         moved = {}  # those that share memory go on doing so
         for tensor in dict.fromkeys(tensor for _, _, tensor in self._entries):
@@ -110,11 +135,20 @@ class PlacedWeights:
                 continue
             place = _place_of(tensor) if is_plain(tensor) else id(tensor)
             if place not in moved:
-                moved[place] = tensor.data.to(device)
+                moved[place] = self._on_device(tensor, device)
             self._moved.append(tensor)
-            tensor.data = moved[place]
+            self._give(tensor, moved[place])
+
+    def _on_device(self, tensor, device):
+        if self._is_in_file(tensor):  # a view of the mapping would keep its pages in memory
+            return _torch.load(*self._source(tensor), device)
+        return tensor.data.to(device)
 
     def put_back(self):
+        for tensor, data in self._replaced:
+            self._stored.pop(id(tensor), None)
+            tensor.data = data
+        self._load_the_rest()
         data = {}
         for tensor in self._moved:
             if tensor.device != CPU:
@@ -133,6 +167,12 @@ class PlacedWeights:
             if id(tensor) in self._new and own.get(name) is self._new[id(tensor)]:
                 own[name] = tensor
 
+    def _load_the_rest(self):
+        """What was still to be converted when something failed."""
+        for tensor in self._mapped:
+            if id(tensor) in self._stored:
+                self._give(tensor, _torch.load(*self._source(tensor), CPU))
+
 
 def is_mapped(tensor):
     return is_plain(tensor) and _torch.is_mapped(tensor.data)
@@ -149,20 +189,18 @@ def named(model):
     yield from model.named_buffers(remove_duplicate=False)
 
 
-def _as_stored(name, tensor, stored):
+def _check_stored(name, tensor, stored):
     if tensor.shape != stored.shape:
         raise ValueError(
             f"[kerf.place] the checkpoint has '{name}' with shape {list(stored.shape)}; expected "
             f"{list(tensor.shape)}, as the model has it; give the model's own checkpoint"
         )
-    if stored.dtype == tensor.dtype:
-        return stored
-    if not (stored.is_floating_point() and tensor.is_floating_point()):
+    can_be_converted = stored.is_floating_point() and tensor.is_floating_point()
+    if stored.dtype != tensor.dtype and not can_be_converted:
         raise ValueError(
             f"[kerf.place] the checkpoint has '{name}' as {stored.dtype}; expected {tensor.dtype}, "
             "as the model has it; give the model's own checkpoint"
         )
-    return stored.to(tensor.dtype)  # in memory: the file has other bytes
 
 
 def _refuse_missing(model, missing, path):

@@ -69,13 +69,33 @@ TEST(AMappedFile, HasWhatWasMovedToIt) {
   weights.push_back(at::zeros({0, 4}));
   weights.push_back(at::randint(0, 9, {5}, at::kLong));
   weights.push_back(at::randn({4, 3}, at::kComplexFloat).conj());
-  const std::vector<at::Tensor> moved = move_to_file(file.folder(), weights);
-  const std::vector<at::Tensor> others = move_to_file(file.folder(), random_weights(3));
+  const std::vector<at::Tensor> moved = move_to_file(file.folder(), as_they_are(weights));
+  const std::vector<at::Tensor> others =
+      move_to_file(file.folder(), as_they_are(random_weights(3)));
   std::filesystem::remove(file.path());
   EXPECT_TRUE(std::filesystem::is_empty(file.folder()));  // none has a name
   for (std::size_t w = 0; w < weights.size(); ++w) EXPECT_TRUE(at::equal(moved[w], weights[w]));
   EXPECT_EQ(MappedFile::at(weights[0].const_data_ptr()), nullptr);
   EXPECT_NE(MappedFile::at(moved[1].const_data_ptr()), nullptr);
+}
+
+// More than the pieces that are converted at a time; a view, too.
+TEST(AHostWeight, IsTheTypeThatItIsWantedAs) {
+  const TemporaryFile file;
+  const at::Tensor large = at::randn({1500, 1000}).to(at::kBFloat16);
+  const at::Tensor turned = at::randn({30, 70}).t();
+  const std::vector<HostWeight> weights = {
+      {large, at::kFloat}, {turned, at::kHalf}, {file.save({large}).front(), at::kDouble}};
+  const std::vector<at::Tensor> expected = {large.to(at::kFloat), turned.to(at::kHalf),
+                                            large.to(at::kDouble)};
+  const std::vector<at::Tensor> moved = move_to_file(file.folder(), weights);
+  const std::vector<at::Tensor> pinned = PinnedArena(64 << 10).take(weights);
+  for (std::size_t w = 0; w < weights.size(); ++w) {
+    for (const at::Tensor& found : {moved[w], pinned[w], weights[w].load(at::kCPU)}) {
+      EXPECT_EQ(found.scalar_type(), expected[w].scalar_type());
+      EXPECT_TRUE(at::equal(found, expected[w]));
+    }
+  }
 }
 
 TEST(AMappedFile, ReadsWhatThisProcessHasWritten) {
@@ -255,8 +275,8 @@ TEST(StreamedWeights, SayWhichFileCannotBeRead) {
 // same.
 TEST(StreamedWeights, OfMemoryAreCopiedAgainWhenSomebodyWroteThem) {
   PinnedArena arena(1 << 20);
-  at::Tensor first = arena.take({at::randn({30, 7})})[0];
-  at::Tensor second = arena.take({at::randn({30, 7})})[0];
+  at::Tensor first = arena.take(as_they_are({at::randn({30, 7})}))[0];
+  at::Tensor second = arena.take(as_they_are({at::randn({30, 7})}))[0];
   StreamedWeights weights({{"first", {first}}, {"second", {second}}}, at::kCPU, 2, Bytes{1024});
   const auto use = [&](std::size_t unit, const at::Tensor& weight) {
     weights.enter(unit);
@@ -307,7 +327,7 @@ TEST(APinnedArena, KeepsWhatWasMovedToItAndFreesItWithIt) {
   std::vector<at::Tensor> moved;
   {
     PinnedArena arena(64 << 10);  // less than they take
-    moved = arena.take(weights);
+    moved = arena.take(as_they_are(weights));
   }
   for (std::size_t w = 0; w < weights.size(); ++w) {
     EXPECT_TRUE(at::equal(moved[w], weights[w]));

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/libtorch/stream/host_weight.h"
 
 namespace kerf {
 namespace {
@@ -189,6 +190,7 @@ double MappedFile::speed(const void* from, std::size_t bytes) const {
 namespace {
 
 constexpr std::size_t kFileAlignment = 64;
+constexpr std::size_t kWritten = std::size_t{1} << 17;  // elements at once
 
 // A file of its own, whoever else writes to the folder. It loses its name in the end.
 class NewFile {
@@ -228,23 +230,30 @@ class NewFile {
 }  // namespace
 
 std::vector<at::Tensor> move_to_file(const std::string& folder,
-                                     const std::vector<at::Tensor>& tensors) {
+                                     const std::vector<HostWeight>& weights) {
   NewFile file(folder);
+  std::vector<std::byte> piece;
   std::vector<std::size_t> offsets;
   std::size_t offset = 0;
-  for (const at::Tensor& tensor : tensors) {
-    const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg().contiguous();
+  for (const HostWeight& given : weights) {
+    const HostWeight weight = given.in_order();
     offsets.push_back(offset);
-    file.write(plain.const_data_ptr(), plain.nbytes(), offset);
-    offset = (offset + plain.nbytes() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
+    const std::size_t size = c10::elementSize(weight.type());
+    for (std::size_t done = 0; done < weight.size(); done += kWritten) {
+      const std::size_t count = std::min(kWritten, weight.size() - done);
+      piece.resize(count * size);
+      weight.read(done, count, piece.data());
+      file.write(piece.data(), piece.size(), offset + done * size);
+    }
+    offset = (offset + weight.nbytes() + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
   }
   const std::byte end{};
   file.write(&end, 1, offset);  // the last tensor may be empty, a file may not
   file.close();
   const auto mapped = MappedFile::open(file.path());
   std::vector<at::Tensor> out;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    out.push_back(mapped->tensor(offsets[t], tensors[t].scalar_type(), tensors[t].sizes()));
+  for (std::size_t w = 0; w < weights.size(); ++w) {
+    out.push_back(mapped->tensor(offsets[w], weights[w].type(), weights[w].sizes()));
   }
   return out;
 }

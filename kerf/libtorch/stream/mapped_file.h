@@ -13,13 +13,14 @@
 
 namespace kerf {
 
+class HostWeight;
 class MappedFile;
 
-// Writes the numbers of these dense tensors, which are on the host, to a file in the folder, and
-// gives them back as they lie in it. The file has no name any more: its space is free when nobody
+// Writes the numbers of these weights to a file in the folder, and gives them back as they lie in
+// it. The file has no name any more: its space is free when nobody
 // uses the tensors. Throws Error(io); no file is left then.
 std::vector<at::Tensor> move_to_file(const std::string& folder,
-                                     const std::vector<at::Tensor>& tensors);
+                                     const std::vector<HostWeight>& weights);
 
 // A file as memory that the system fetches and drops as it likes. Writing to it changes this
 // process's copy of a page, never the file.

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/stream_slots.h"
 #include "kerf/libtorch/stream/write_watch.h"
 
@@ -66,21 +65,21 @@ std::byte* PinnedArena::place(std::size_t bytes) {
   return begin;
 }
 
-std::vector<at::Tensor> PinnedArena::take(const std::vector<at::Tensor>& weights) {
+std::vector<at::Tensor> PinnedArena::take(const std::vector<HostWeight>& weights) {
   std::vector<at::Tensor> out;
-  for (const at::Tensor& weight : weights) {
+  for (const HostWeight& weight : weights) {
     const std::size_t bytes = weight.nbytes();
     if (bytes == 0) {
-      out.push_back(weight);
+      out.push_back(weight.load(at::kCPU));
       continue;
     }
     std::byte* const begin = place(slot_aligned(bytes));
-    read_host(weight.const_data_ptr(), bytes, begin);
+    weight.in_order().read(0, weight.size(), begin);
     {
       const std::lock_guard lock(blocks().mutex);
       blocks().by_weight.emplace(begin, block_);
     }
-    out.push_back(make_watched(begin, &free_weight, weight.options(), weight.sizes()));
+    out.push_back(make_watched(begin, &free_weight, at::dtype(weight.type()), weight.sizes()));
   }
   return out;
 }

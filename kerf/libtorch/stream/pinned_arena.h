@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "kerf/libtorch/stream/host_weight.h"
+
 namespace kerf {
 
 // Memory of the host that accelerators fetch from by themselves. Throws what the allocator throws.
@@ -23,8 +25,8 @@ class PinnedArena {
  public:
   explicit PinnedArena(std::size_t bytes) : bytes_left_(bytes) {}
 
-  // Copies of dense tensors of the host, each watched, see watch_writes.
-  std::vector<at::Tensor> take(const std::vector<at::Tensor>& weights);
+  // Copies of them, each watched, see watch_writes.
+  std::vector<at::Tensor> take(const std::vector<HostWeight>& weights);
   // Bytes that were to be pinned and could not be: they are in ordinary memory.
   std::size_t not_pinned() const { return not_pinned_; }
 

@@ -15,6 +15,7 @@
 #include "kerf/ingest/safetensors.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/stream/linear_speed.h"
+#include "kerf/libtorch/stream/host_weight.h"
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/streamed_weights.h"
@@ -23,6 +24,15 @@ namespace py = pybind11;
 
 namespace kerf::bindings {
 namespace {
+
+// Tensors as they are stored, and the types that they are wanted as.
+using Stored = std::vector<std::pair<at::Tensor, at::ScalarType>>;
+
+std::vector<HostWeight> host_weights(const Stored& stored) {
+  std::vector<HostWeight> out;
+  for (const auto& [tensor, type] : stored) out.emplace_back(tensor, type);
+  return out;
+}
 
 // The tensors of a checkpoint, by name, as memory that is fetched when it is read.
 py::dict map_checkpoint(const std::string& path) {
@@ -75,8 +85,22 @@ void init_stream(py::module_& m) {
   m.def(
       "map_checkpoint", &map_checkpoint, py::arg("path"),
       "The tensors of a safetensors checkpoint by name; their bytes are read when they are used.");
-  m.def("move_to_file", &move_to_file, py::arg("folder"), py::arg("tensors"),
-        "Writes the tensors' numbers to a file in a folder; the tensors as they lie in it.");
+  m.def(
+      "move_to_file",
+      [](const std::string& folder, const Stored& stored) {
+        return move_to_file(folder, host_weights(stored));
+      },
+      py::arg("folder"), py::arg("stored"), py::call_guard<py::gil_scoped_release>(),
+      "Writes the tensors' numbers, as these types, to a file in a folder; the tensors as they lie "
+      "in it.");
+  m.def(
+      "load",
+      [](const at::Tensor& stored, at::ScalarType type, const at::Device& device) {
+        return HostWeight(stored, type).load(device);
+      },
+      py::arg("stored"), py::arg("type"), py::arg("device"),
+      py::call_guard<py::gil_scoped_release>(),
+      "A tensor of the host in new memory of a device, as this type; read a few MiB at a time.");
   m.def("file_speed", &file_speed, py::arg("tensor"), py::arg("most_bytes"),
         "Bytes per second of reading a tensor that is in a mapped file.");
   m.def("linear_seconds_per_byte", &linear_speed, py::arg("like"), py::arg("device"),
@@ -95,7 +119,10 @@ void init_stream(py::module_& m) {
       py::arg("parameters"), "What these weights take in a slot.");
   py::class_<PinnedArena>(m, "PinnedArena", "Pinned memory that units' weights move to.")
       .def(py::init<std::size_t>(), py::arg("bytes"))
-      .def("take", &PinnedArena::take, py::arg("weights"), py::call_guard<py::gil_scoped_release>())
+      .def(
+          "take",
+          [](PinnedArena& arena, const Stored& stored) { return arena.take(host_weights(stored)); },
+          py::arg("stored"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("not_pinned", &PinnedArena::not_pinned);
   py::class_<StreamedWeights>(m, "StreamedWeights",
                               "Weights that are in memory while their module runs.")
