@@ -92,6 +92,21 @@ class _NoCalls:
     _end = _enter = _leave = _arrive = _depart = _begin
 
 
+def _modules_around(model, inside):
+    """The modules that are of ``inside``, or have such inside of them, in the model's order."""
+    found = {}
+
+    def look(module):
+        known = found.get(id(module))
+        if known is None:
+            children = [look(child) for child in module.children()]  # all of them
+            known = found[id(module)] = id(module) in inside or any(children)
+        return known
+
+    look(model)
+    return [m for m in model.modules() if found[id(m)]]
+
+
 @dataclasses.dataclass
 class _OnHost:
     """A unit that the host computes now, and the way its result goes."""
@@ -148,7 +163,7 @@ class PlacedCalls:
         """Modules that somebody may call by themselves, with arguments on the host: those with
         streamed ones inside (an encoder, from ``generate``), and those next to them."""
         inside = {id(m) for unit in units for m in unit.module.modules()}
-        around = [m for m in self._model.modules() if any(id(c) in inside for c in m.modules())]
+        around = _modules_around(self._model, inside)
         doors = {id(m): m for m in (self._model, *around)}
         doors.update((id(c), c) for m in (self._model, *around) for c in m.children())
         return [m for m in doors.values() if not isinstance(m, torch.jit.ScriptModule)]

@@ -10,14 +10,14 @@ from kerf import _core, _torch
 from kerf._host_units import host_work, weight_speeds
 from kerf._limits import CPU
 from kerf._placed_weights import is_mapped, named
-from kerf._units import Unit, find_units, is_plain
+from kerf._units import Unit, WeightSizes, find_units
 
 _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
 _DISK_BYTES_PER_SECOND = 1e9  # where it was not measured
 _HOST_BYTES_PER_SECOND = 10e9  # weights that a core goes through: computing is at least that long
 _DEVICE_BYTES_PER_SECOND = 1e12  # the same of an accelerator
 _HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
-_COPY_SECONDS = 20e-6  # what a copy takes however little it brings
+COPY_SECONDS = 20e-6  # what a copy takes however little it brings
 _LINK_SPEEDS = {}  # by device
 # Units are at most this part of the memory allowed. Those of a device may be smaller: then there
 # are more that the host may compute.
@@ -85,28 +85,34 @@ def speed_of_both(streamed, far, link, disk):
     return total / max(total / link, sum(unit.bytes for unit in far) / disk)
 
 
-def _separate_ties(model, units):
+def separate_ties(model, units, sizes):
     """Parameters that several modules use, or that share memory, are a unit of their own: on a
     device that others are streamed to, they stay."""
+    if not sizes.ties:
+        return units
     holders = {}
     for unit in units:
         for parameter in unit.parameters:
-            holders.setdefault(_memory_of(parameter), []).append(parameter)
-    tied = {key for key, found in holders.items() if len(found) > 1}
-    if not tied:
+            if id(parameter) in sizes.ties:
+                holders.setdefault(sizes.ties[id(parameter)], []).append(parameter)
+    shared = {id(p): key for key, found in holders.items() if len(found) > 1 for p in found}
+    if not shared:
         return units
-    shared = {id(p): p for key in tied for p in holders[key]}
     out = []
     for unit in units:
         own = [p for p in unit.parameters if id(p) not in shared]
-        if own:
+        if len(own) == len(unit.parameters):
+            out.append(unit)
+        elif own:
             out.append(Unit(unit.path, unit.module, own, unit.stays))
-    one_of_each = {_memory_of(p): p for p in shared.values()}
+    one_of_each = {shared[id(p)]: p for u in units for p in u.parameters if id(p) in shared}
     return [Unit("(tied)", model, list(one_of_each.values()), stays=True), *out]
 
 
-def _memory_of(parameter):
-    return parameter.untyped_storage().data_ptr() if is_plain(parameter) else id(parameter)
+def unit_seconds(units, device):
+    """Of computing each once."""
+    speed = _HOST_BYTES_PER_SECOND if device == CPU else _DEVICE_BYTES_PER_SECOND
+    return [unit.bytes / speed + _HOOK_SECONDS for unit in units]
 
 
 def plan_units(model, limits, speed, source, no_split, host=None):
@@ -124,14 +130,14 @@ def plan_units(model, limits, speed, source, no_split, host=None):
 def _best_plan(model, limits, speed, source, no_split, stays, host):
     best = None
     failure = None
+    sizes = WeightSizes(model)
     buffers = sum(buffer.nbytes for buffer in model.buffers())
     on_host = limits.device == CPU
-    compute_speed = _HOST_BYTES_PER_SECOND if on_host else _DEVICE_BYTES_PER_SECOND
     tried = set()
     for share in _SHARES_ON_HOST if on_host else _SHARES:
-        units = find_units(model, limits.bytes // share, no_split or ())
+        units = find_units(model, limits.bytes // share, no_split or (), sizes)
         if not on_host:
-            units = _separate_ties(model, units)
+            units = separate_ties(model, units, sizes)
         form = tuple(unit.path for unit in units)
         if form in tried:
             continue
@@ -143,11 +149,11 @@ def _best_plan(model, limits, speed, source, no_split, stays, host):
             placement = _core.place_units(
                 [unit.path for unit in units],
                 [unit.bytes for unit in units],
-                [unit.bytes / compute_speed + _HOOK_SECONDS for unit in units],
+                unit_seconds(units, limits.device),
                 [unit.stays or any(p is stays for p in unit.parameters) for unit in units],
                 max(limits.bytes - buffers, 0),
                 speed,
-                _COPY_SECONDS,
+                COPY_SECONDS,
                 str(limits.device),
                 source,
                 speeds,

@@ -3,6 +3,7 @@
 """Which modules of a model come and go as one, and what each takes."""
 
 import dataclasses
+import functools
 
 import torch
 
@@ -21,53 +22,187 @@ class Unit:
     parameters: list
     stays: bool = False  # its parameters are used while others' modules run
 
-    @property
+    @functools.cached_property
     def bytes(self):
         return unit_bytes(self.parameters)
+
+
+_EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def is_plain(parameter):
     """Can its numbers lie in a slot? Sparse and quantised tensors, those of classes of their own,
     and those made in inference mode stay where they are."""
-    data = parameter.data
     return (
-        data.layout is torch.strided
-        and not data.is_quantized
-        and type(data) is torch.Tensor
+        parameter.layout is torch.strided
+        and (type(parameter) in _EXACT or type(parameter.data) is torch.Tensor)
+        and not parameter.is_quantized
         and not parameter.is_inference()
     )
 
 
 def unit_bytes(parameters):
-    odd = [p for p in parameters if not is_plain(p)]
-    return _torch.unit_bytes([p for p in parameters if is_plain(p)]) + sum(
-        p.numel() * p.element_size() for p in odd
-    )
+    return sum(_look_at(p)[0] for p in parameters)
 
 
-def find_units(model, largest, no_split=()):
+def _look_at(parameter):
+    """Its bytes, and where its memory begins and ends: nowhere if it is odd, or has none."""
+    if not is_plain(parameter):
+        return parameter.numel() * parameter.element_size(), 0, 0
+    return _torch.slot_bytes_and_extent(parameter)
+
+
+def _sharing(found):
+    """By id of a parameter that shares memory with others, what is the same for all of them."""
+    out, end, last = {}, 0, None
+    placed = ((begin, stop, i) for i, (_, begin, stop) in found.items() if stop > begin > 0)
+    for begin, stop, i in sorted(placed):
+        if begin < end:
+            out[i] = out.setdefault(last, last)
+        else:
+            last = i
+        end = max(end, stop)
+    return out
+
+
+class WeightSizes:
+    """What each module of a model has in weights, those of modules inside included and each
+    counted once. The model is gone through when this is made, and not again."""
+
+    def __init__(self, model):
+        self._own = {}  # id of a module -> its own parameters
+        self._inside_of = {}  # id of a module -> its parameters with those inside, once asked for
+        self._several = set()  # ids of parameters that are at more than one place
+        self._collect(model)
+        found = {id(p): _look_at(p) for own in self._own.values() for p in own}
+        self._size = {i: size for i, (size, _, _) in found.items()}
+        self.odd = {id(p) for own in self._own.values() for p in own if not is_plain(p)}
+        # By id of a parameter that is in several places or shares its memory: what is the same for
+        # all that are tied to it.
+        self.ties = {i: i for i in self._several} | _sharing(found)
+        self._sums = {}  # id of a module -> (bytes, those in it that are in several places: bytes)
+
+    def own(self, module):
+        return self._own[id(module)]
+
+    def bytes_of(self, module):
+        once, shared = self._sum(module)
+        return once + sum(shared.values())
+
+    def of_parameter(self, parameter):
+        return self._size[id(parameter)]
+
+    def parameters(self, module):
+        """Its own first, then those of the modules inside."""
+        known = self._inside_of.get(id(module))
+        if known is None:
+            known = self._inside_of[id(module)] = self._gather(module)
+        return list(known)
+
+    def _gather(self, module):
+        out, seen = {}, set()
+        waiting = [module]
+        while waiting:
+            module = waiting.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            out.update((id(p), p) for p in self._own[id(module)])
+            waiting.extend(reversed(_inside(module)))
+        return list(out.values())
+
+    def _collect(self, model):
+        seen = set()
+        waiting = [model]
+        while waiting:
+            module = waiting.pop()
+            if id(module) in self._own:
+                self._several.update(map(id, module.parameters()))
+                continue
+            own = self._own[id(module)] = _own_parameters(module)
+            ids = [id(p) for p in own]
+            self._several.update(i for i in ids if i in seen)
+            seen.update(ids)
+            waiting.extend(_inside(module))
+
+    def _sum(self, module):
+        found = self._sums.get(id(module))
+        if found is not None:
+            return found
+        once, shared = 0, {}
+        for parameter in self._own[id(module)]:
+            size = self._size[id(parameter)]
+            if id(parameter) in self._several:
+                shared[id(parameter)] = size
+            else:
+                once += size
+        for child in _inside(module):
+            of_child, shared_there = self._sum(child)
+            once += of_child
+            shared.update(shared_there)
+        self._sums[id(module)] = once, shared
+        return once, shared
+
+
+def _own_parameters(module):
+    own = module._parameters  # a dictionary, but for TorchScript's
+    values = own.values() if isinstance(own, dict) else module.parameters(recurse=False)
+    own = [p for p in values if p is not None]
+    return own if len(own) < 2 else list({id(p): p for p in own}.values())
+
+
+def _inside(module):
+    inside = module._modules
+    if not isinstance(inside, dict):
+        return list(module.children())
+    return [child for child in inside.values() if child is not None]
+
+
+def find_units(model, largest, no_split=(), sizes=None):
     """The largest modules of no more than ``largest`` bytes, in the order the model has them.
 
     Larger ones are opened, elements of lists first. Leaves, and modules of the classes in
-    ``no_split``, stay whole whatever they take.
+    ``no_split``, stay whole whatever they take. ``sizes``: the model's, where they are known.
     """
     units = []
-    _add_units("", model, largest, frozenset(no_split), units)
-    return [unit for unit in units if unit.parameters]
+    sizes = sizes or WeightSizes(model)
+    _add_units("", model, largest, frozenset(no_split), sizes, units)
+    return units
 
 
-def _add_units(path, module, largest, no_split, units):
-    parameters = list(module.parameters())
-    whole = not isinstance(module, _HOLDERS) and path != ""
-    is_leaf = not any(True for _ in module.children())
-    fits = unit_bytes(parameters) <= largest
-    if whole and (is_leaf or fits or type(module).__name__ in no_split):
-        stays = not all(map(is_plain, parameters)) or isinstance(module, torch.jit.ScriptModule)
-        units.append(Unit(path, module, parameters, stays))
+def part_of(path, module, parameters, sizes):
+    """Some of the weights of a module; all that it has inside, or it has no modules inside."""
+    unit = Unit(path, module, parameters)
+    unit.bytes = sum(map(sizes.of_parameter, parameters))
+    unit.stays = isinstance(module, torch.jit.ScriptModule) or any(
+        id(p) in sizes.odd for p in parameters
+    )
+    return unit
+
+
+def whole_unit(path, module, sizes):
+    """All the weights of a module, with those inside."""
+    return part_of(path, module, sizes.parameters(module), sizes)
+
+
+def own_unit(path, module, sizes):
+    """The weights of an opened module itself: used at any time while the modules inside run."""
+    return Unit(path, module, list(sizes.own(module)), stays=True)
+
+
+def may_be_called(path, module):
+    return not isinstance(module, _HOLDERS) and path != ""
+
+
+def _add_units(path, module, largest, no_split, sizes, units):
+    bytes_there = sizes.bytes_of(module)
+    fits = bytes_there <= largest or not _inside(module) or type(module).__name__ in no_split
+    if may_be_called(path, module) and fits:
+        unit = whole_unit(path, module, sizes)
+        if unit.parameters:
+            units.append(unit)
         return
-    own = list(module.parameters(recurse=False))
-    if own:
-        # Used at any time while the modules inside run.
-        units.append(Unit(path, module, own, stays=True))
+    if sizes.own(module):
+        units.append(own_unit(path, module, sizes))
     for name, child in module.named_children():
-        _add_units(f"{path}.{name}" if path else name, child, largest, no_split, units)
+        _add_units(f"{path}.{name}" if path else name, child, largest, no_split, sizes, units)

@@ -7,7 +7,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -112,11 +114,19 @@ void init_stream(py::module_& m) {
       },
       py::arg("tensor"), "Whether the tensor's numbers are in a mapped file.");
   m.def(
-      "unit_bytes",
-      [](const std::vector<at::Tensor>& parameters) {
-        return StreamedWeights::bytes_of(parameters).count;
+      "slot_bytes_and_extent",
+      [](const at::Tensor& weight) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(weight.const_data_ptr());
+        std::int64_t last = 0;
+        for (std::int64_t d = 0; d < weight.dim(); ++d) {
+          last += (weight.size(d) - 1) * weight.stride(d);
+        }
+        const auto extent = static_cast<std::size_t>(weight.numel() > 0 ? last + 1 : 0);
+        return std::tuple(StreamedWeights::bytes_of({weight}).count, begin,
+                          begin + extent * weight.element_size());
       },
-      py::arg("parameters"), "What these weights take in a slot.");
+      py::arg("weight"),
+      "What a weight takes in a slot; the addresses where its memory begins and ends.");
   py::class_<PinnedArena>(m, "PinnedArena", "Pinned memory that units' weights move to.")
       .def(py::init<std::size_t>(), py::arg("bytes"))
       .def(
