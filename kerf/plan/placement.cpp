@@ -6,6 +6,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/place/residence/choose_residences.h"
+#include "kerf/place/residence/given_residences.h"
 
 namespace kerf {
 
@@ -32,30 +33,35 @@ Bytes Placement::bytes_of(Residence residence) const {
 
 namespace {
 
-void give_to_host(Placement& placement, ResidenceProblem problem, const Residences& residences,
-                  std::span<const RowTimes> row_times) {
-  const HostShare share = share_with_host(problem, residences, row_times);
-  bool any = false;
-  for (std::size_t u = 0; u < placement.units.size(); ++u) {
-    placement.units[u].host_rows = share.most_rows[u];
-    any = any || share.most_rows[u] > 0;
+Placement placement_of(const ResidenceProblem& problem, const ResidenceChoice& choice,
+                       const std::vector<std::string>& paths, const std::string& device,
+                       const std::string& source) {
+  Placement out;
+  out.device = device;
+  out.source = source;
+  out.memory = problem.memory;
+  out.bytes_per_nanosecond = problem.bytes_per_nanosecond;
+  out.copy_latency = problem.copy_latency;
+  out.slots = choice.residences.slots;
+  out.slot_bytes = choice.residences.slot_bytes;
+  out.time = choice.time;
+  out.bound = choice.bound;
+  for (std::size_t u = 0; u < paths.size(); ++u) {
+    const StreamUnit& unit = problem.units[u];
+    const Residence residence = choice.residences.of[u];
+    out.units.push_back(
+        {paths[u], unit.bytes, residence,
+         residence == Residence::host ? unit.host_time : unit.device_time,
+         residence == Residence::streamed ? problem.copy_time(unit.bytes) : Nanoseconds{}});
   }
-  if (!any) return;
-  for (std::size_t u = 0; u < problem.units.size(); ++u) {
-    problem.units[u].device_time = row_times.front().device_time[u];
-    problem.units[u].host_time = row_times.front().host_time[u];
-  }
-  const auto best = choose_residences(problem);  // a call without its slots, for the bound alone
-  KERF_CHECK(best, "what fits without the host fits with it");
-  placement.with_host = {share.time, best->bound};
+  return out;
 }
 
 }  // namespace
 
 Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
                                             const std::vector<std::string>& paths,
-                                            const std::string& device, const std::string& source,
-                                            std::span<const RowTimes> row_times) {
+                                            const std::string& device, const std::string& source) {
   KERF_CHECK(paths.size() == problem.units.size(), "each unit has a path");
   const auto choice = choose_residences(problem);
   if (!choice) {
@@ -68,24 +74,56 @@ Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
         to_string(shortage.needed - shortage.memory), paths[shortage.largest],
         to_string(problem.units[shortage.largest].bytes));
   }
-  Placement out;
-  out.device = device;
-  out.source = source;
-  out.memory = problem.memory;
-  out.slots = choice->residences.slots;
-  out.slot_bytes = choice->residences.slot_bytes;
-  out.time = choice->time;
-  out.bound = choice->bound;
-  for (std::size_t u = 0; u < paths.size(); ++u) {
-    const StreamUnit& unit = problem.units[u];
-    const Residence residence = choice->residences.of[u];
-    out.units.push_back(
-        {paths[u], unit.bytes, residence,
-         residence == Residence::host ? unit.host_time : unit.device_time,
-         residence == Residence::streamed ? problem.copy_time(unit.bytes) : Nanoseconds{}});
+  return placement_of(problem, *choice, paths, device, source);
+}
+
+Outcome<Placement, std::string> place_as_given(const ResidenceProblem& problem,
+                                               const std::vector<Residence>& residences,
+                                               const std::vector<std::string>& paths,
+                                               const std::string& device,
+                                               const std::string& source) {
+  KERF_CHECK(paths.size() == problem.units.size(), "each unit has a path");
+  KERF_CHECK(residences.size() == problem.units.size(), "each unit has a residence");
+  const auto choice = give_slots(problem, residences);
+  if (!choice) {
+    const ResidenceShortage& shortage = choice.reason();
+    return fmt::format(
+        "[plan.placement] what is to be on {0} does not fit: {1} of weights are allowed, and at "
+        "least {2} are needed, {3} more; the largest unit is '{4}' with {5}; allow more, or keep "
+        "less there",
+        device, to_string(shortage.memory), to_string(shortage.needed),
+        to_string(shortage.needed - shortage.memory), paths[shortage.largest],
+        to_string(problem.units[shortage.largest].bytes));
   }
-  if (!row_times.empty()) give_to_host(out, problem, choice->residences, row_times);
+  Placement out = placement_of(problem, *choice, paths, device, source);
+  if (out.memory == kNoLimit) out.memory = out.device_bytes();
   return out;
+}
+
+void give_to_host(Placement& placement, std::span<const RowTimes> row_times) {
+  KERF_CHECK(!row_times.empty(), "there are times");
+  ResidenceProblem problem;
+  Residences residences{{}, placement.slots, placement.slot_bytes};
+  for (const Placement::Unit& unit : placement.units) {
+    problem.units.push_back({unit.bytes, unit.time});
+    residences.of.push_back(unit.residence);
+  }
+  problem.memory = placement.memory;
+  problem.bytes_per_nanosecond = placement.bytes_per_nanosecond;
+  problem.copy_latency = placement.copy_latency;
+  const HostShare share = share_with_host(problem, residences, row_times);
+  placement.with_host.reset();
+  bool any = false;
+  for (std::size_t u = 0; u < placement.units.size(); ++u) {
+    placement.units[u].host_rows = share.most_rows[u];
+    any = any || share.most_rows[u] > 0;
+    problem.units[u].device_time = row_times.front().device_time[u];
+    problem.units[u].host_time = row_times.front().host_time[u];
+  }
+  if (!any) return;
+  const auto best = choose_residences(problem);  // a call without its slots, for the bound alone
+  KERF_CHECK(best, "what fits without the host fits with it");
+  placement.with_host = {share.time, best->bound};
 }
 
 }  // namespace kerf

@@ -39,6 +39,8 @@ struct Placement {
   std::string device;  // that computes, "cpu:0"
   std::string source;  // what streamed weights come from, "disk"
   Bytes memory;        // allowed on the device, for weights
+  double bytes_per_nanosecond = 1;  // of the link, and what each copy takes beside
+  Nanoseconds copy_latency;
   std::vector<Unit> units;
   std::size_t slots = 0;
   Bytes slot_bytes;
@@ -51,11 +53,21 @@ struct Placement {
   Bytes bytes_of(Residence residence) const;
 };
 
-// `paths`: of the problem's units. `row_times`: where the host is to compute streamed units in
-// calls of few rows. Where nothing fits: a sentence that says what is needed.
+// `paths`: of the problem's units. Where nothing fits: a sentence that says what is needed.
 Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
                                             const std::vector<std::string>& paths,
-                                            const std::string& device, const std::string& source,
-                                            std::span<const RowTimes> row_times = {});
+                                            const std::string& device, const std::string& source);
+
+// The same where it is given which unit has which residence. `memory` of the problem may be
+// kNoLimit; the placement's is then what it takes.
+Outcome<Placement, std::string> place_as_given(const ResidenceProblem& problem,
+                                               const std::vector<Residence>& residences,
+                                               const std::vector<std::string>& paths,
+                                               const std::string& device,
+                                               const std::string& source);
+
+// Decides which streamed units the host computes in calls of few rows (host_share.h), and again when
+// times are known better. Residences and slots stay.
+void give_to_host(Placement& placement, std::span<const RowTimes> row_times);
 
 }  // namespace kerf

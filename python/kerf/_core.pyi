@@ -520,6 +520,12 @@ class Placement:
     def time_with_host(self) -> float | None: ...
     @property
     def lower_bound_with_host(self) -> float | None: ...
+    def give_to_host(
+        self,
+        speeds: Sequence[tuple[int, float, float]],
+        work: Sequence[tuple[bool, bool, int]],
+        each: float,
+    ) -> None: ...
 
 host_wait: float
 
@@ -533,9 +539,17 @@ def place_units(
     latency: float,
     device: str,
     source: str,
-    speeds: Sequence[tuple[int, float, float]] = (),
-    work: Sequence[tuple[bool, bool, int]] = (),
-    each: float = 0.0,
+) -> Placement: ...
+def place_as_given(
+    paths: Sequence[str],
+    bytes: Sequence[int],
+    seconds: Sequence[float],
+    resident: Sequence[bool],
+    memory: int | None,
+    bytes_per_second: float,
+    latency: float,
+    device: str,
+    source: str,
 ) -> Placement: ...
 
 class Timeline:

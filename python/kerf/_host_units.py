@@ -12,6 +12,8 @@ from kerf import _core, _torch
 from kerf._limits import CPU
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096)  # calls that are planned for
+MEASURED = "measured"
+HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
 _FEW = 16  # rows that going through weights takes as long for as for one
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _SPEEDS = {}  # by device and type of weight
@@ -71,24 +73,61 @@ def _takes_one(module):
     return len(parameters) == 1 and parameters[0].kind is parameters[0].POSITIONAL_OR_KEYWORD
 
 
-def weight_speeds(units, work, device, link, host_bytes_per_second):
-    """[(rows, seconds per byte on the device, on the host)] for the kind of weight that most of
-    the units have which the host may compute; measured once. None where copies over the link, of
-    so many bytes per second, are over before the host has its arguments."""
-    products = [
-        p
-        for unit, (may, _, _) in zip(units, work, strict=True)
-        for p in unit.parameters
-        if may and p.dim() == 2 and unit.bytes / link > 2 * _core.host_wait
-    ]
-    if not products:
-        return []
-    like = max(products, key=lambda p: p.nbytes)
-    on_device = _speed(like, device)
-    if host_bytes_per_second is not None:
-        few = zip(ROWS, on_device, strict=True)
-        return [(n, seconds, 1 / host_bytes_per_second) for n, seconds in few if n <= _FEW]
-    return list(zip(ROWS, on_device, _speed(like, CPU), strict=True))
+class HostShare:
+    """What the host computes in calls of few rows, decided by the planner from measured speeds.
+
+    ``speed``: bytes per second at which the host goes through weights; or MEASURED, and corrected
+    by what calls take.
+    """
+
+    def __init__(self, device, link, speed):
+        self._device, self._link, self._given = device, link, speed
+        self._each = HOOK_SECONDS  # what a unit costs beside computing: Python, launches
+        self._slower = 1.0  # the host is, beside the link and the rest of a call
+        self._work = self._speeds = ()
+
+    def share(self, placement, units, far=()):
+        """Fills in the placement. ``far``: ids of units that come from a file, and are no host's."""
+        self._work = [host_work(u) if id(u) not in far else (False, False, 0) for u in units]
+        self._speeds = self._weight_speeds(units)
+        self._decide(placement)
+
+    def _decide(self, placement):
+        speeds = [(rows, device, host * self._slower) for rows, device, host in self._speeds]
+        if speeds:
+            placement.give_to_host(speeds, self._work, self._each)
+
+    def learns(self):
+        return self._given is MEASURED and bool(self._speeds)
+
+    def learn(self, placement, issuing, computing, bytes_computed, rows):
+        """From a call: seconds of the calling thread beside the host's units, those of the host's
+        units, and the bytes of weights that these have."""
+        self._each = max(issuing / len(placement.units), HOOK_SECONDS)
+        enough = [host for n, _, host in self._speeds if n >= rows] or [self._speeds[-1][2]]
+        expected = enough[0] * bytes_computed
+        if expected > 0:
+            self._slower = min(max(computing / expected, 0.5), 8.0)
+        self._decide(placement)
+
+    def _weight_speeds(self, units):
+        """[(rows, seconds per byte on the device, on the host)] for the type of the largest weight
+        that the host may compute with; measured once per process. None where all copies are over
+        before the host has its arguments."""
+        products = [
+            p
+            for unit, (may, _, _) in zip(units, self._work, strict=True)
+            for p in unit.parameters
+            if may and p.dim() == 2 and unit.bytes / self._link > 2 * _core.host_wait
+        ]
+        if not products:
+            return []
+        like = max(products, key=lambda p: p.nbytes)
+        on_device = _speed(like, self._device)
+        if self._given is not MEASURED:
+            few = zip(ROWS, on_device, strict=True)
+            return [(n, seconds, 1 / self._given) for n, seconds in few if n <= _FEW]
+        return list(zip(ROWS, on_device, _speed(like, CPU), strict=True))
 
 
 def _speed(like, device):

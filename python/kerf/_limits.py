@@ -18,38 +18,51 @@ _EXPECTED = "expected the memory for weights, {'cpu': '4GiB', 'disk': 'folder'} 
 @dataclasses.dataclass(frozen=True)
 class Limits:
     device: torch.device  # that computes
-    bytes: int  # of it, for weights
+    bytes: int | None  # of it, for weights; None: what a device map takes
     host_bytes: int | None  # for weights that an accelerator does not hold; None: no limit
     folder: str | os.PathLike | None  # for those that the host does not hold
 
 
-def limits_of(max_memory):
+def limits_of(max_memory, offload_folder=None):
     """What ``max_memory`` says: one device that computes, and what feeds it."""
     if not isinstance(max_memory, dict) or not set(max_memory) - {"disk"}:
         raise ValueError(f"[kerf.place] max_memory is {shown(max_memory)}; {_EXPECTED}")
-    sizes = {_device(key): (key, size) for key, size in max_memory.items() if key != "disk"}
-    accelerators = [device for device in sizes if device != CPU]
+    return _limits(max_memory, offload_folder, set())
+
+
+def limits_beside(places, max_memory, offload_folder):
+    """The same where a device map says which devices there are; without limits, what it takes."""
+    devices = {place for place in places if isinstance(place, torch.device) and place != CPU}
+    return _limits(max_memory or {}, offload_folder, devices)
+
+
+def _limits(max_memory, offload_folder, others):
+    sizes = {device_of(key): (key, size) for key, size in max_memory.items() if key != "disk"}
+    accelerators = {*sizes, *others} - {CPU}
     if len(accelerators) > 1:
+        named = "max_memory and device_map name" if others else "max_memory names"
         raise NotImplementedError(
-            f"[kerf.place] max_memory names {len(accelerators)} accelerators; expected one, which "
+            f"[kerf.place] {named} {len(accelerators)} accelerators; expected one, which "
             "weights are streamed to; kerf.plan cuts a model over several, and kerf.DataFlow puts "
             "each layer where you say"
         )
     host = _bytes(*sizes[CPU]) if CPU in sizes else None
-    folder = _folder(max_memory.get("disk"))
+    folder = _folder(max_memory.get("disk"), offload_folder)
     if not accelerators:
         return Limits(CPU, host, None, folder)
-    return Limits(accelerators[0], _bytes(*sizes[accelerators[0]]), host, folder)
+    (device,) = accelerators
+    limit = _bytes(*sizes[device]) if device in sizes else None
+    return Limits(device, limit, host, folder)
 
 
-def _device(key):
+def device_of(key, argument="max_memory"):
     try:
         if isinstance(key, bool) or not isinstance(key, int | str | torch.device):
             raise RuntimeError
         device = torch.device(key)
     except RuntimeError:
         raise ValueError(
-            f"[kerf.place] max_memory names {shown(key)}; expected devices and 'disk': 0, "
+            f"[kerf.place] {argument} names {shown(key)}; expected devices and 'disk': 0, "
             "'cuda:0', 'cpu'"
         ) from None
     if device.type == "cpu":
@@ -59,7 +72,7 @@ def _device(key):
     if kind is None or kind.type != device.type or number >= torch.accelerator.device_count():
         there = "none" if kind is None else f"{torch.accelerator.device_count()} of {kind.type}"
         raise ValueError(
-            f"[kerf.place] max_memory names {shown(key)}; expected an accelerator that this "
+            f"[kerf.place] {argument} names {shown(key)}; expected an accelerator that this "
             f"machine has ({there}), 'cpu' or 'disk'"
         )
     return torch.device(device.type, number)
@@ -76,16 +89,22 @@ def _bytes(key, size):
     return size
 
 
-def _folder(folder):
-    if folder is None:
-        return None
-    if not isinstance(folder, str | os.PathLike):
+def _folder(of_memory, offload_folder):
+    given = {"max_memory['disk']": of_memory, "offload_folder": offload_folder}
+    given = {name: folder for name, folder in given.items() if folder is not None}
+    for name, folder in given.items():
+        if not isinstance(folder, str | os.PathLike):
+            raise ValueError(
+                f"[kerf.place] {name} is {shown(folder)}; expected the path of a folder"
+            )
+        if not pathlib.Path(folder).is_dir():
+            raise ValueError(
+                f"[kerf.place] {name} is {shown(os.fspath(folder))}; expected a folder that "
+                "exists; make it first"
+            )
+    if len({os.path.realpath(folder) for folder in given.values()}) > 1:
         raise ValueError(
-            f"[kerf.place] max_memory['disk'] is {shown(folder)}; expected the path of a folder"
+            f"[kerf.place] max_memory['disk'] is {shown(os.fspath(of_memory))} and offload_folder "
+            f"{shown(os.fspath(offload_folder))}; expected one folder; leave one of them out"
         )
-    if not pathlib.Path(folder).is_dir():
-        raise ValueError(
-            f"[kerf.place] max_memory['disk'] is {shown(os.fspath(folder))}; expected a folder "
-            "that exists; make it first"
-        )
-    return folder
+    return next(iter(given.values()), None)

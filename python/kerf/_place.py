@@ -9,12 +9,15 @@ import torch
 
 from kerf import _torch
 from kerf._arguments import checked, shown
-from kerf._limits import CPU, limits_of
+from kerf._device_map import DISK, Homes, map_of, places_of
+from kerf._host_units import MEASURED, HostShare
+from kerf._limits import CPU, limits_beside, limits_of
+from kerf._mapped_plan import plan_mapped
+from kerf._placed_answers import PlacedAnswers
 from kerf._placed_calls import PlacedCalls
 from kerf._placed_plan import (
     disk_speed,
     far_units,
-    host_rows,
     link_speed,
     plan_units,
     speed_of_both,
@@ -28,7 +31,9 @@ def place(
     model,
     max_memory=None,
     *,
+    device_map=None,
     checkpoint=None,
+    offload_folder=None,
     no_split_module_classes=None,
     disk_bytes_per_second=None,
     link_bytes_per_second=None,
@@ -40,8 +45,13 @@ def place(
                   computes, or the CPU where none is named. Weights that it cannot hold are in the
                   host's memory, pinned; those that do not fit there, in a file: the checkpoint's,
                   or a new one in the folder
+    device_map    accelerate's form, ``{"model.embed_tokens": 0, "model.layers": "cpu"}``: by module
+                  (the longest key counts, "" is the model) a device, or "disk". What is not on the
+                  device that computes is streamed. ``max_memory`` limits it, where given; "auto"
+                  is what ``max_memory`` gives by itself
     checkpoint    a safetensors file, its index or a folder with either: the model's weights, which
                   may be on the meta device (``kerf.empty_weights``); files are mapped, not loaded
+    offload_folder           accelerate's name of ``max_memory["disk"]``
     no_split_module_classes  names of classes whose modules are never opened
     disk_bytes_per_second    default: measured on the checkpoint
     link_bytes_per_second    from the host to the accelerator; default: measured
@@ -53,7 +63,11 @@ def place(
     Returns a handle that is called as the model is. The model itself works too, ``generate`` and
     all; ``remove()`` makes it what it was.
     """
-    limits = limits_of(max_memory)
+    places = places_of(device_map)
+    if places is None:
+        limits = limits_of(max_memory, offload_folder)
+    else:
+        limits = limits_beside(places.values(), max_memory, offload_folder)
     speeds = {"disk": disk_bytes_per_second, "link": link_bytes_per_second}
     for name, speed in speeds.items():
         if speed is not None and not _is_speed(speed):
@@ -67,7 +81,7 @@ def place(
             "bytes per second at which the host goes through weights"
         )
     if isinstance(host_computes, bool):
-        host_computes = "measured" if host_computes else None
+        host_computes = MEASURED if host_computes else None
     speeds["host"] = host_computes
     if isinstance(no_split_module_classes, str):
         no_split_module_classes = [no_split_module_classes]
@@ -91,7 +105,7 @@ def place(
             "[kerf.place] the model is placed already; expected one that is not; call remove() on "
             "the handle first"
         )
-    return Placed(model, limits, checkpoint, no_split_module_classes, speeds)
+    return Placed(model, limits, places, checkpoint, no_split_module_classes, speeds)
 
 
 def _is_speed(value):
@@ -121,48 +135,62 @@ def empty_weights():
 class Placed:
     """A model whose weights are streamed. Called as the model is; attributes are the model's."""
 
-    def __init__(self, model, limits, checkpoint, no_split, speeds):
+    def __init__(self, model, limits, places, checkpoint, no_split, speeds):
         self._model = model
         self._before = PlacedWeights(model)
         try:
-            self._make(limits, checkpoint, no_split, speeds)
+            self._make(limits, places, checkpoint, no_split, speeds)
         except BaseException:
             self._before.put_back()
             raise
 
     # Weights are no inference tensors, whatever mode the caller is in.
     @torch.inference_mode(False)
-    def _make(self, limits, checkpoint, no_split, speeds):
+    def _make(self, limits, places, checkpoint, no_split, speeds):
         if checkpoint is not None:
             self._before.map_checkpoint(checkpoint)
         refuse_elsewhere(self._model)
-        self._place(limits, no_split, speeds)
-
-    def _place(self, limits, no_split, speeds):
-        model = self._model
-        device = limits.device
-        disk = speeds["disk"] or disk_speed(model)
-        if device == CPU:
-            self.placement, units = plan_units(model, limits, disk, "disk", no_split)
+        self._disk = speeds["disk"] or disk_speed(self._model)
+        self._link = None if limits.device == CPU else speeds["link"] or link_speed(limits.device)
+        self._host = None
+        if limits.device != CPU and speeds["host"] is not None:
+            self._host = HostShare(limits.device, self._link, speeds["host"])
+        if places is None:
+            units, far = self._plan(limits, no_split)
         else:
-            link = speeds["link"] or link_speed(device)
-            host = speeds["host"]
-            self.placement, units = plan_units(model, limits, link, "cpu", no_split, host)
+            homes = Homes(self._model, places, limits.device)
+            self.placement, units, far = plan_mapped(
+                self._model, limits, homes, self._link, self._disk, no_split
+            )
+        self._keep(limits, units, far)
+
+    def _plan(self, limits, no_split):
+        model = self._model
+        if limits.device == CPU:
+            self.placement, units = plan_units(model, limits, self._disk, "disk", no_split)
+            return units, streamed_units(self.placement, units)
+        self.placement, units = plan_units(
+            model, limits, self._link, "cpu", no_split, self._host
+        )
+        far = far_units(self.placement, units, limits.host_bytes)
+        if far:
+            streamed = streamed_units(self.placement, units)
+            speed = speed_of_both(streamed, far, self._link, self._disk)
+            self.placement, units = plan_units(
+                model, limits, speed, "cpu and disk", no_split, self._host
+            )
+            far = far_units(self.placement, units, limits.host_bytes)
+        return units, far
+
+    def _keep(self, limits, units, far):
+        model, device = self._model, limits.device
         streamed = streamed_units(self.placement, units)
-        far = []
+        self._before.keep_in_files(far, limits.folder)
         if device == CPU:
-            self._before.keep_in_files(streamed, limits.folder)
             self._before.load_others(streamed)
         else:
-            far = far_units(self.placement, units, limits.host_bytes)
-            if far:
-                speed = speed_of_both(streamed, far, link, disk)
-                source = "cpu and disk"
-                self.placement, units = plan_units(model, limits, speed, source, no_split, host)
-                streamed = streamed_units(self.placement, units)
-                far = far_units(self.placement, units, limits.host_bytes)
-            self._before.keep_in_files(far, limits.folder)
-            self._before.pin([unit for unit in streamed if unit not in far])
+            is_far = set(map(id, far))
+            self._before.pin([unit for unit in streamed if id(unit) not in is_far])
             self._before.move_others(streamed, device)
         self._weights = _torch.StreamedWeights(
             [(unit.path, unit.parameters) for unit in streamed],
@@ -170,10 +198,26 @@ class Placed:
             self.placement.slots,
             self.placement.slot_bytes,
         )
-        rows = host_rows(self.placement, units)
-        on_host = [0 if unit in far else rows[id(unit)] for unit in streamed]
-        self._calls = PlacedCalls(model, streamed, self._weights, device, on_host)
+        if self._host is not None:
+            self._host.share(self.placement, units, set(map(id, far)))
+        numbers = [n for n, u in enumerate(self.placement.units) if u.residence == "streamed"]
+        self._calls = PlacedCalls(model, streamed, self._weights, device, self._host_rows(self.placement, numbers))
+        if self._host is not None and self._host.learns():
+            placement, host = self.placement, self._host  # and not this handle, which may go
+
+            def learn(*seen):
+                host.learn(placement, *seen)
+                return Placed._host_rows(placement, numbers)
+
+            self._calls.learn = learn
+        self.device_map = _map_of(model, units, streamed, far, device)
+        self._answers = PlacedAnswers(model, device, self.device_map)
         object.__setattr__(model, "_kerf_placed", self)
+
+    @staticmethod
+    def _host_rows(placement, numbers):
+        units = placement.units
+        return [units[number].host_rows for number in numbers]
 
     @property
     def stats(self):
@@ -204,8 +248,22 @@ class Placed:
         if self._calls is None:
             return
         self._calls.remove()
+        self._answers.remove()
         self._weights.abandon()
         self._last_stats = self.stats
         self._calls = self._weights = None
         self._before.put_back()
         del self._model.__dict__["_kerf_placed"]
+
+
+def _map_of(model, units, streamed, far, device):
+    homes = {id(p): device for unit in units for p in unit.parameters}
+    homes |= {id(p): CPU for unit in streamed for p in unit.parameters}
+    homes |= {id(p): DISK for unit in far for p in unit.parameters}
+    for parameter in model.parameters():  # those that share memory with another
+        homes.setdefault(id(parameter), device)
+
+    def place_of(parameter):
+        return homes[id(parameter)]
+
+    return map_of(model, place_of, device)

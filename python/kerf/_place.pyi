@@ -12,6 +12,7 @@ from kerf._core import Placement
 
 class Placed:
     placement: Placement
+    device_map: dict[str, str | int]
     @property
     def stats(self) -> dict[str, int]: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -22,7 +23,9 @@ def place(
     model: nn.Module,
     max_memory: Mapping[str | int | torch.device, str | int | os.PathLike[str]] | None = None,
     *,
+    device_map: Mapping[str, str | int | torch.device] | str | int | torch.device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    offload_folder: str | os.PathLike[str] | None = None,
     no_split_module_classes: Iterable[str] | None = None,
     disk_bytes_per_second: float | None = None,
     link_bytes_per_second: float | None = None,

@@ -83,6 +83,9 @@ class _Turn:
         return count
 
 
+_LESSONS = (2, 4, 8)  # calls of few rows that are learned from: the first is like no other
+
+
 class _NoCalls:
     """The hooks of a placed model that was pickled, and has all its weights."""
 
@@ -109,10 +112,23 @@ def _modules_around(model, inside):
 
 @dataclasses.dataclass
 class _OnHost:
-    """A unit that the host computes now, and the way its result goes."""
+    """A unit that the host computes now, the way its result goes, and since when."""
 
     number: int
     way: Transfer
+    entered: float
+    began: float
+
+
+@dataclasses.dataclass
+class _Few:
+    """What a call of few rows took, in seconds of the thread that called."""
+
+    start: float
+    with_host: float = 0.0  # from the arguments' way down to the result's way up
+    computing: float = 0.0
+    bytes: int = 0  # of the weights that the host has gone through
+    rows: int = 0
 
 
 class PlacedCalls:
@@ -139,6 +155,10 @@ class PlacedCalls:
         self._kinds = sorted({rows for rows in host_rows if rows > 0})  # of calls, by their rows
         self._kind_is_known = False  # of the call under way
         self.on_host = 0  # uses of units that the host computed
+        # Called after a few calls with what they took; gives ``host_rows`` anew.
+        self.learn = None
+        self._few = None  # of the call under way
+        self._calls_of_few = 0
         self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
         self._handles = []
         self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
@@ -147,7 +167,8 @@ class PlacedCalls:
             for unit in units:
                 self._hook(unit.module, self._enter, self._leave)
             if self._device is not None:
-                for module in self._doors(units):
+                self._door = {id(module): module for module in self._doors(units)}
+                for module in self._door.values():
                     self._hook(module, self._arrive, self._depart)
                 self._reads.watch(model)
         except BaseException:
@@ -188,6 +209,8 @@ class PlacedCalls:
         if self._inside and not self._turn.is_nested():
             self._drop()  # the last call was left by what no hook is called for: an interrupt
             self._turn.acquire(self._drop)
+        if not self._inside:
+            self._few = _Few(time.perf_counter())
         self._inside.append(None)
 
     def _end(self, module, args, result):
@@ -200,10 +223,13 @@ class PlacedCalls:
                 self._reads.end_call()
                 self._weights.end_call()
                 self._kind_is_known = False
+                self._learn()
             self._turn.release()
 
     def _arrive(self, module, args, kwargs):
         """Arguments come to the device, of the outermost call alone."""
+        if self._door.get(id(module)) is not module:
+            return None  # a copy's
         outer = getattr(self._outside, "call", None)
         if outer is not None and (module is not self._model or self._turn.is_nested()):
             return None
@@ -233,9 +259,10 @@ class PlacedCalls:
         try:
             self._refuse_gradients(self._units[number], args, kwargs)
             if self._host_rows[number] and self._is_for_host(number, args, kwargs):
+                entered = time.perf_counter()
                 way = Transfer(Mover(), CPU)
                 given = way(args), way(kwargs)
-                self._inside.append(_OnHost(number, way))
+                self._inside.append(_OnHost(number, way, entered, time.perf_counter()))
                 self.on_host += 1
                 return given
             self._weights.enter(number)
@@ -245,6 +272,27 @@ class PlacedCalls:
         self._inside.append(number)
         return None
 
+    def _come_back(self, unit, result):
+        """From the host."""
+        computed = time.perf_counter()
+        there = unit.way.returned(self._device)(result)
+        if self._few is not None:
+            self._few.computing += computed - unit.began
+            self._few.with_host += time.perf_counter() - unit.entered
+            self._few.bytes += self._units[unit.number].bytes
+        return there
+
+    def _learn(self):
+        few, self._few = self._few, None
+        if few is None or few.bytes == 0 or self.learn is None:
+            return
+        self._calls_of_few += 1
+        if self._calls_of_few not in _LESSONS:
+            return
+        issuing = time.perf_counter() - few.start - few.with_host
+        self._host_rows = self.learn(issuing, few.computing, few.bytes, few.rows)
+        self._kinds = sorted({rows for rows in self._host_rows if rows > 0})
+
     def _is_for_host(self, number, args, kwargs):
         """Is this a call of so few rows that the host is quicker than the copy of the weights?"""
         rows = rows_of(args, kwargs)
@@ -252,6 +300,8 @@ class PlacedCalls:
             return False
         if torch.is_autocast_enabled(self._device.type):
             return False  # the host would compute in another precision
+        if self._few is not None:
+            self._few.rows = max(self._few.rows, rows)
         if not self._kind_is_known:
             self._kind_is_known = True
             self._weights.call_is_like(bisect.bisect_left(self._kinds, rows))
@@ -268,7 +318,7 @@ class PlacedCalls:
         self._inside.pop()
         try:
             if isinstance(entered, _OnHost):
-                return entered.way.returned(self._device)(result)
+                return self._come_back(entered, result)
             if entered is not None:
                 self._weights.leave(number)
         finally:
@@ -295,6 +345,7 @@ class PlacedCalls:
         self._weights.abandon()
         self._inside.clear()
         self._kind_is_known = False
+        self._few = None
         self._turn.reset()
 
     @staticmethod

@@ -7,8 +7,9 @@ import time
 import torch
 
 from kerf import _core, _torch
-from kerf._host_units import host_work, weight_speeds
+from kerf._host_units import HOOK_SECONDS
 from kerf._limits import CPU
+from kerf._placed_answers import device_class
 from kerf._placed_weights import is_mapped, named
 from kerf._units import Unit, WeightSizes, find_units
 
@@ -16,7 +17,6 @@ _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
 _DISK_BYTES_PER_SECOND = 1e9  # where it was not measured
 _HOST_BYTES_PER_SECOND = 10e9  # weights that a core goes through: computing is at least that long
 _DEVICE_BYTES_PER_SECOND = 1e12  # the same of an accelerator
-_HOOK_SECONDS = 15e-6  # what coming and going costs a unit by itself
 COPY_SECONDS = 20e-6  # what a copy takes however little it brings
 _LINK_SPEEDS = {}  # by device
 # Units are at most this part of the memory allowed. Those of a device may be smaller: then there
@@ -59,8 +59,9 @@ def far_units(placement, units, host_bytes):
     read from its file, the link is busy with those before it. The host computes none of them."""
     streamed = streamed_units(placement, units)
     excess = sum(unit.bytes for unit in streamed) - host_bytes if host_bytes is not None else 0
-    rows = host_rows(placement, units)
-    candidates = [unit for unit in streamed if rows[id(unit)] == 0]
+    pairs = zip(units, placement.units, strict=True)
+    hosts = {id(unit) for unit, placed in pairs if placed.host_rows > 0}
+    candidates = [unit for unit in streamed if id(unit) not in hosts]
     if sum(unit.bytes for unit in candidates) < excess:
         candidates = streamed
     total = sum(unit.bytes for unit in candidates)
@@ -71,12 +72,6 @@ def far_units(placement, units, host_bytes):
             far.append(unit)
             taken += unit.bytes
     return far
-
-
-def host_rows(placement, units):
-    """By id of a unit: the most rows of a call in which the host computes it."""
-    pairs = zip(units, placement.units, strict=True)
-    return {id(unit): placed.host_rows for unit, placed in pairs}
 
 
 def speed_of_both(streamed, far, link, disk):
@@ -112,16 +107,18 @@ def separate_ties(model, units, sizes):
 def unit_seconds(units, device):
     """Of computing each once."""
     speed = _HOST_BYTES_PER_SECOND if device == CPU else _DEVICE_BYTES_PER_SECOND
-    return [unit.bytes / speed + _HOOK_SECONDS for unit in units]
+    return [unit.bytes / speed + HOOK_SECONDS for unit in units]
 
 
 def plan_units(model, limits, speed, source, no_split, host=None):
-    """The placement with the shortest calls, of several sizes of units. ``host``: the speed at
-    which it goes through weights, "measured", or None where it computes nothing."""
+    """The placement with the shortest calls, of several sizes of units. ``host``: decides what the
+    host computes."""
     if limits.device == CPU:
-        return _best_plan(model, limits, speed, source, no_split, None, None)
+        return _best_plan(model, limits, speed, source, no_split, None, host)
+    if device_class(type(model)) is not None:  # its model.device is the one that computes
+        return _best_plan(model, limits, speed, source, no_split, None, host)
     first = next(model.parameters(), None)
-    try:  # so that model.device is the one that computes
+    try:  # so that what asks the first weight for its device gets the one that computes
         return _best_plan(model, limits, speed, source, no_split, first, host)
     except ValueError:
         return _best_plan(model, limits, speed, source, no_split, None, host)
@@ -142,9 +139,6 @@ def _best_plan(model, limits, speed, source, no_split, stays, host):
         if form in tried:
             continue
         tried.add(form)
-        work = [host_work(unit) if host is not None else (False, False, 0) for unit in units]
-        given = None if host == "measured" else host
-        speeds = weight_speeds(units, work, limits.device, speed, given) if host is not None else []
         try:
             placement = _core.place_units(
                 [unit.path for unit in units],
@@ -156,13 +150,12 @@ def _best_plan(model, limits, speed, source, no_split, stays, host):
                 COPY_SECONDS,
                 str(limits.device),
                 source,
-                speeds,
-                work,
-                _HOOK_SECONDS,
             )
         except ValueError as error:
             failure = error
             continue
+        if host is not None:
+            host.share(placement, units)
         time_of_calls = placement.time + (placement.time_with_host or placement.time)
         if best is None or time_of_calls < best[0]:
             best = time_of_calls, placement, units

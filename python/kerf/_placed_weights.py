@@ -83,8 +83,8 @@ class PlacedWeights:
             return
         if folder is None:
             raise ValueError(
-                "[kerf.place] weights do not fit and no file has them as the model does (a "
-                "checkpoint of another dtype does not); expected a folder for them, "
+                "[kerf.place] weights do not stay in memory and no file has them as the model does "
+                "(a checkpoint of another dtype does not); expected a folder for them, "
                 "max_memory={..., 'disk': 'folder'}, or checkpoint="
             )
         # Parameters may share memory: they go on doing so.

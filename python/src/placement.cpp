@@ -11,6 +11,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/emit/report/placement_table.h"
+#include "kerf/place/residence/given_residences.h"
 #include "kerf/plan/row_times.h"
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
@@ -18,46 +19,65 @@
 namespace kerf::bindings {
 namespace {
 
-// What the host may compute: (rows, seconds per byte of weights on the device, on the host), and by
-// unit (may it be the host's, is it a table, bytes of arguments and results for each row).
-using GivenSpeed = std::tuple<std::int64_t, double, double>;
-using GivenWork = std::tuple<bool, bool, std::int64_t>;
-
-std::vector<RowTimes> row_times_of(const ResidenceProblem& problem,
-                                   const std::vector<GivenSpeed>& speeds,
-                                   const std::vector<GivenWork>& work, double each) {
-  std::vector<WeightSpeed> by_rows;
-  for (const auto& [rows, on_device, on_host] : speeds) {
-    by_rows.push_back({rows, on_device * 1e9, on_host * 1e9});
+ResidenceProblem make_problem(const std::vector<std::int64_t>& bytes,
+                              const std::vector<double>& seconds_of,
+                              std::optional<std::int64_t> memory, double bytes_per_second,
+                              double latency) {
+  ResidenceProblem problem;
+  for (std::size_t u = 0; u < bytes.size(); ++u) {
+    problem.units.push_back({{bytes[u]}, {seconds_of.at(u) * 1e9}});
   }
-  std::vector<UnitWork> units;
-  for (std::size_t u = 0; u < work.size(); ++u) {
-    const auto& [may_be_host, is_table, row] = work[u];
-    units.push_back({problem.units.at(u).bytes, may_be_host, is_table, Bytes{row}});
-  }
-  KERF_CHECK(speeds.empty() || units.size() == problem.units.size(), "work of each unit");
-  return row_times(units, by_rows, problem.bytes_per_nanosecond, {each * 1e9});
+  problem.memory = memory ? Bytes{*memory} : kNoLimit;
+  problem.bytes_per_nanosecond = bytes_per_second * 1e-9;
+  problem.copy_latency = {latency * 1e9};
+  return problem;
 }
 
 Placement place(const std::vector<std::string>& paths, const std::vector<std::int64_t>& bytes,
                 const std::vector<double>& seconds_of, const std::vector<bool>& stays,
                 std::int64_t memory, double bytes_per_second, double latency,
-                const std::string& device, const std::string& source,
-                const std::vector<GivenSpeed>& speeds, const std::vector<GivenWork>& work,
-                double each) {
-  ResidenceProblem problem;
-  for (std::size_t u = 0; u < paths.size(); ++u) {
-    StreamUnit unit{{bytes.at(u)}, {seconds_of.at(u) * 1e9}};
-    unit.stays = stays.at(u);
-    problem.units.push_back(unit);
-  }
-  problem.memory = {memory};
-  problem.bytes_per_nanosecond = bytes_per_second * 1e-9;
-  problem.copy_latency = {latency * 1e9};
-  const auto outcome =
-      place_units(problem, paths, device, source, row_times_of(problem, speeds, work, each));
+                const std::string& device, const std::string& source) {
+  ResidenceProblem problem = make_problem(bytes, seconds_of, memory, bytes_per_second, latency);
+  for (std::size_t u = 0; u < stays.size(); ++u) problem.units.at(u).stays = stays[u];
+  const auto outcome = place_units(problem, paths, device, source);
   if (!outcome) throw Error(ErrorKind::invalid_argument, outcome.reason());
   return *outcome;
+}
+
+Placement place_given(const std::vector<std::string>& paths, const std::vector<std::int64_t>& bytes,
+                      const std::vector<double>& seconds_of, const std::vector<bool>& resident,
+                      std::optional<std::int64_t> memory, double bytes_per_second, double latency,
+                      const std::string& device, const std::string& source) {
+  std::vector<Residence> residences;
+  for (const bool stays : resident) {
+    residences.push_back(stays ? Residence::resident : Residence::streamed);
+  }
+  const ResidenceProblem problem =
+      make_problem(bytes, seconds_of, memory, bytes_per_second, latency);
+  const auto outcome = place_as_given(problem, residences, paths, device, source);
+  if (!outcome) throw Error(ErrorKind::invalid_argument, outcome.reason());
+  return *outcome;
+}
+
+// What the host may compute: (rows, seconds per byte of weights on the device, on the host), and by
+// unit (may it be the host's, is it a table, bytes of arguments and results for each row).
+using GivenSpeed = std::tuple<std::int64_t, double, double>;
+using GivenWork = std::tuple<bool, bool, std::int64_t>;
+
+void share(Placement& placement, const std::vector<GivenSpeed>& speeds,
+           const std::vector<GivenWork>& work, double each) {
+  std::vector<WeightSpeed> by_rows;
+  for (const auto& [rows, on_device, on_host] : speeds) {
+    by_rows.push_back({rows, on_device * 1e9, on_host * 1e9});
+  }
+  KERF_CHECK(work.size() == placement.units.size(), "work of each unit");
+  std::vector<UnitWork> units;
+  for (std::size_t u = 0; u < work.size(); ++u) {
+    const auto& [may_be_host, is_table, row] = work[u];
+    units.push_back({placement.units[u].bytes, may_be_host, is_table, Bytes{row}});
+  }
+  give_to_host(placement,
+               row_times(units, by_rows, placement.bytes_per_nanosecond, {each * 1e9}));
 }
 
 }  // namespace
@@ -108,6 +128,8 @@ void init_placement(py::module_& m) {
             return p.with_host ? std::optional(p.with_host->bound.value * 1e-9) : std::nullopt;
           },
           "No placement within the memory takes less, wherever units are computed.")
+      .def("give_to_host", &share, py::arg("speeds"), py::arg("work"), py::arg("each"),
+           "Decides what the host computes in calls of few rows.")
       .def("__str__", &placement_table)
       .def("__repr__", [](const Placement& p) {
         return fmt::format("kerf.Placement({} units, {} on {})", p.units.size(),
@@ -116,9 +138,10 @@ void init_placement(py::module_& m) {
   m.attr("host_wait") = kHostWait.count * 1e-9;  // seconds that a unit on the host waits
   m.def("place_units", interruptible(&place), py::arg("paths"), py::arg("bytes"),
         py::arg("seconds"), py::arg("stays"), py::arg("memory"), py::arg("bytes_per_second"),
-        py::arg("latency"), py::arg("device"), py::arg("source"),
-        py::arg("speeds") = std::vector<GivenSpeed>{}, py::arg("work") = std::vector<GivenWork>{},
-        py::arg("each") = 0.0);
+        py::arg("latency"), py::arg("device"), py::arg("source"));
+  m.def("place_as_given", interruptible(&place_given), py::arg("paths"), py::arg("bytes"),
+        py::arg("seconds"), py::arg("resident"), py::arg("memory"), py::arg("bytes_per_second"),
+        py::arg("latency"), py::arg("device"), py::arg("source"));
 }
 
 }  // namespace kerf::bindings

@@ -3,6 +3,7 @@
 """Units of a placed model that the host computes, beside a pretend accelerator, see pretend.py."""
 
 import copy
+import time
 
 import models
 import pytest
@@ -11,6 +12,7 @@ from comparing import assert_same
 from torch import nn
 
 import kerf
+from kerf import _host_units
 
 # A slow link and a quick host: it computes what it may, in calls of up to 16 rows.
 HOST = {"link_bytes_per_second": 1e6, "host_computes": 1e12}
@@ -214,4 +216,32 @@ def test_a_host_that_computes_nothing_has_no_column(pretend_device):
     placed = place_part(stack(), host_computes=False)
     assert placed.placement.time_with_host is None
     assert "host computes" not in str(placed.placement)
+    placed.remove()
+
+
+class Slow(Block):
+    def forward(self, x):
+        time.sleep(0.002)
+        return super().forward(x)
+
+
+def test_the_share_follows_what_calls_take(pretend_device, monkeypatch):
+    """Beside computing, each unit takes the calling thread 2 ms: the host can take less."""
+    monkeypatch.setattr(_host_units, "_speed", lambda like, device: [1e-9] * len(_host_units.ROWS))
+    model = nn.Sequential(*[m for _ in range(6) for m in (Slow(), Block())]).eval()
+    x = torch.randn(1, WIDTH)
+    with torch.no_grad():
+        expected = model(x)
+    total = sum(p.nbytes for p in model.parameters())
+    placed = kerf.place(
+        model,
+        max_memory={0: int(total / 2.5)},
+        link_bytes_per_second=3e7,
+        no_split_module_classes=["Slow", "Block"],
+    )
+    planned = placed.placement.time_with_host
+    for _ in range(9):
+        assert torch.equal(placed(x), expected)
+    assert placed.placement.time_with_host > planned + 0.005
+    assert placed.placement.lower_bound_with_host <= placed.placement.time_with_host
     placed.remove()
