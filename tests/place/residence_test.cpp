@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <optional>
 
 #include "kerf/base/rng.h"
@@ -213,13 +213,15 @@ TEST(Residences, OfAHundredThousandUnitsTakeLessThanASecond) {
         {{bytes}, {static_cast<double>(bytes) / 100}, {static_cast<double>(bytes) / 2}});
   }
   problem.memory = {10'000'000'000};
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: others may be busy
   const auto choice = choose_residences(problem);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(choice);
   EXPECT_LT(choice->time.count, choice->bound.value * 1.03);
 #ifdef NDEBUG
-  EXPECT_LT(took.count(), 1.0);
+  EXPECT_LT(took, 1.0);
+#else
+  static_cast<void>(took);
 #endif
 }
 
