@@ -15,6 +15,10 @@ namespace kerf {
 // "aten.dropout" of "aten.dropout.default".
 std::string_view packet_of(std::string_view op);
 
+// Before the name of a Python function with a backward of its own: a call that computes nothing
+// forward, as libtorch/symbolic writes it down.
+inline constexpr std::string_view kPythonFunction = "kerf.python_function.";
+
 struct Parameter {
   std::string name;
   std::optional<Argument> preset;  // what a call that gives none takes

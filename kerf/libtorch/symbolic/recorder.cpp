@@ -6,12 +6,16 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
+#include <torch/csrc/autograd/function.h>
+
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/graph/operator.h"
 #include "kerf/graph/operator_effects.h"
 #include "kerf/libtorch/symbolic/host_layout.h"
 #include "kerf/libtorch/symbolic/operator_facts.h"
@@ -52,9 +56,36 @@ struct OpenCall : at::ObserverContext {
 };
 
 // Python's autograd functions run their forward without gradients, and have them afterwards.
-struct OpenFunction : at::ObserverContext {
-  std::size_t first_node = 0;
+struct FunctionStart {
+  std::size_t node = 0;
+  std::size_t value = 0;
+  std::size_t made = 0;
 };
+struct OpenFunction : at::ObserverContext {
+  FunctionStart start;
+};
+
+// Tensors by the function that gives their gradients, in the order in which they were made.
+using FunctionOutputs =
+    std::vector<std::pair<const torch::autograd::Node*, std::vector<at::Tensor>>>;
+
+void add_output(FunctionOutputs& functions, const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.requires_grad() || tensor.grad_fn() == nullptr) return;
+  const torch::autograd::Node* const maker = tensor.grad_fn().get();
+  auto found = std::find_if(functions.begin(), functions.end(),
+                            [&](const auto& entry) { return entry.first == maker; });
+  if (found == functions.end()) found = functions.insert(functions.end(), {maker, {}});
+  const bool is_known = std::any_of(found->second.begin(), found->second.end(),
+                                    [&](const at::Tensor& known) { return known.is_same(tensor); });
+  if (!is_known) found->second.push_back(tensor);
+}
+
+std::string function_op(std::string name) {
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_') c = '_';
+  }
+  return std::string(kPythonFunction) + name;
+}
 
 // A frozen graph numbers its values anew: inputs, weights, results of nodes. They keep their order.
 std::vector<ValueId> all_values(const GraphData& data) {
@@ -96,6 +127,7 @@ class Recorder::Content {
   TensorBook& book() { return book_; }
   std::vector<Span>& spans() { return spans_; }
   std::map<std::string, FlopRule>& rules() { return rules_; }
+  void set_function_reader(FunctionReader reader) { reader_ = std::move(reader); }
   std::map<std::size_t, std::pair<double, double>>& flops() { return flops_; }
 
   void start(Span span, const SpanPlace& place, const std::vector<at::Tensor>& inputs,
@@ -137,7 +169,8 @@ class Recorder::Content {
     if (!name) {
       if (!at::GradMode::is_enabled()) return nullptr;
       auto open = std::make_unique<OpenFunction>();
-      open->first_node = builder_.data().nodes.size();
+      open->start = here();
+      ++num_open_functions_;
       return open;
     }
     const OperatorFacts& facts = facts_of(*name);
@@ -158,7 +191,7 @@ class Recorder::Content {
   }
 
   void on_end(const at::RecordFunction& function, at::ObserverContext* context) {
-    if (const auto* open = dynamic_cast<OpenFunction*>(context)) return give_gradients(*open);
+    if (const auto* open = dynamic_cast<OpenFunction*>(context)) return end_function(open->start);
     auto* const call = dynamic_cast<OpenCall*>(context);
     if (call == nullptr) return;
     at::enableRecordFunction(true);
@@ -167,6 +200,22 @@ class Recorder::Content {
       const std::vector<at::Tensor> outputs = tensors_in(function.outputs());
       if (!call->strides.empty()) lay_out(outputs, call->strides);
       add_call(*call, outputs);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void end_function(const FunctionStart& start) {
+    --num_open_functions_;
+    if (failure_) return;
+    try {
+      if (!reader_) return give_gradients(start);
+      FunctionOutputs functions;
+      for (std::size_t i = start.made; i < made_.size(); ++i) add_output(functions, made_[i]);
+      if (num_open_functions_ == 0) made_.clear();
+      for (const auto& [maker, outputs] : functions) {
+        if (const auto record = read(outputs)) add_function(start, outputs, *record);
+      }
     } catch (...) {
       failure_ = std::current_exception();
     }
@@ -308,8 +357,30 @@ class Recorder::Content {
       --num_calls_;
       return;
     }
-    if (call.flops) flops_.emplace(builder_.data().nodes.size(), *call.flops);
+    const FunctionStart start = here();
+    if (call.flops) flops_.emplace(start.node, *call.flops);
     add_node(std::move(call.node), outputs);
+    if (reader_ && !call.facts->op.name.starts_with("aten.")) {
+      add_backward(start, outputs, call.flops.has_value());
+    }
+  }
+
+  // A user's operator whose backward is a Python function: the call itself is without gradients.
+  void add_backward(const FunctionStart& start, const std::vector<at::Tensor>& outputs,
+                    bool has_rule) {
+    FunctionOutputs functions;
+    for (const at::Tensor& output : outputs) add_output(functions, output);
+    for (const auto& [maker, made] : functions) {
+      auto record = read(made);
+      if (!record) continue;
+      if (has_rule) record->backward_flops = 0;  // the rule counts both ways
+      GraphData& data = builder_.data();
+      data.nodes[start.node].grad_enabled = false;
+      for (const at::Tensor& tensor : made) {
+        data.values[book_.find(tensor).index()].requires_grad = false;
+      }
+      add_function(start, made, *record);
+    }
   }
 
   void add_node(Node node, const std::vector<at::Tensor>& outputs) {
@@ -330,6 +401,7 @@ class Recorder::Content {
     const std::vector<ValueId> made = builder_.add_node(std::move(node), pointers);
     for (std::size_t i = 0; i < made.size(); ++i) {
       if (!made[i].valid()) continue;
+      if (num_open_functions_ > 0) made_.push_back(outputs[i]);
       book_.bind(outputs[i], made[i]);
       book_.note_growth(outputs[i], made[i]);
     }
@@ -353,11 +425,73 @@ class Recorder::Content {
     ruled_gradient_ = false;
   }
 
+  FunctionStart here() {
+    return {builder_.data().nodes.size(), builder_.data().values.size(), made_.size()};
+  }
+
+  // The reader may make tensors, and a recording of its own, none of which are part of this one.
+  std::optional<FunctionRecord> read(const std::vector<at::Tensor>& outputs) {
+    stop_watching();
+    try {
+      auto record = reader_(outputs);
+      start_watching();
+      return record;
+    } catch (...) {
+      start_watching();
+      throw;
+    }
+  }
+
+  void add_function(const FunctionStart& start, const std::vector<at::Tensor>& outputs,
+                    const FunctionRecord& record) {
+    const auto to_list = [](const std::vector<ValueId>& values) {
+      Argument::List list;
+      for (const ValueId id : values) list.push_back({id});
+      return Argument{std::move(list)};
+    };
+    std::vector<ValueId> results;
+    std::vector<ValueId> saved;
+    add_distinct(results, outputs);
+    for (const at::Tensor& tensor : record.saved) {
+      ValueId id = book_.find(tensor);
+      if (!id.valid()) id = book_.find_memory(tensor);
+      if (id.valid() && std::find(saved.begin(), saved.end(), id) == saved.end()) {
+        saved.push_back(id);
+      }
+    }
+    Node node = new_node(function_op(record.name));
+    node.args = {
+        {"", to_list(results)}, {"", to_list(inputs_with_gradients(start))}, {"", to_list(saved)}};
+    node.may_alias = results;
+    node.grad_enabled = true;
+    if (record.backward_flops) {
+      flops_.emplace(builder_.data().nodes.size(), std::pair(0.0, *record.backward_flops));
+    }
+    add_node(std::move(node), outputs);
+  }
+
+  // What a function reads from outside and gives gradients for.
+  std::vector<ValueId> inputs_with_gradients(const FunctionStart& start) {
+    const GraphData& data = builder_.data();
+    std::vector<ValueId> found;
+    for (std::size_t n = start.node; n < data.nodes.size(); ++n) {
+      for (const NamedArgument& argument : data.nodes[n].args) {
+        for_each_value(argument.value, [&](ValueId id) {
+          const Value& value = data.values[id.index()];
+          const bool is_outside = id.index() < start.value || value.origin != Origin::node;
+          const bool is_new = std::find(found.begin(), found.end(), id) == found.end();
+          if (is_outside && value.requires_grad && is_new) found.push_back(id);
+        });
+      }
+    }
+    return found;
+  }
+
   // As if autograd had recorded what the function called: that is what its backward goes back
   // through, if not always call by call.
-  void give_gradients(const OpenFunction& open) {
+  void give_gradients(const FunctionStart& start) {
     GraphData& data = builder_.data();
-    for (std::size_t n = open.first_node; n < data.nodes.size(); ++n) {
+    for (std::size_t n = start.node; n < data.nodes.size(); ++n) {
       Node& node = data.nodes[n];
       bool has_gradient = false;
       for (const NamedArgument& argument : node.args) {
@@ -378,6 +512,9 @@ class Recorder::Content {
   TensorBook book_;
   ValueOf value_of_;
   std::map<std::string, FlopRule> rules_;
+  FunctionReader reader_;
+  std::size_t num_open_functions_ = 0;
+  std::vector<at::Tensor> made_;  // within functions
   std::map<std::size_t, std::pair<double, double>> flops_;
   std::vector<Span> spans_;
   Span span_;
@@ -444,6 +581,10 @@ void Recorder::add_weight(std::vector<std::string> names, WeightKind kind,
 
 void Recorder::set_rule(std::string op, FlopRule rule) {
   content_->rules().insert_or_assign(std::move(op), std::move(rule));
+}
+
+void Recorder::set_function_reader(FunctionReader reader) {
+  content_->set_function_reader(std::move(reader));
 }
 
 void Recorder::start(Span span, const SpanPlace& place, const std::vector<at::Tensor>& inputs,

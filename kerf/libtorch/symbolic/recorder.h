@@ -12,7 +12,9 @@
 //
 // Operators are seen as the model calls them, above autograd: one `linear`, not what it is made of.
 // Only where no formula knows an operator that is made of others, those are taken in its place.
-// Nothing is simplified: what runs is what costs.
+// Nothing is simplified: what runs is what costs. A Python autograd function is what its forward
+// calls, without gradients, and behind it one call "kerf.python_function.<Name>" of its results,
+// the inputs that get gradients, and what it keeps; that call has the gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +23,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +37,16 @@ namespace kerf {
 using FlopRule = std::function<std::pair<double, double>(
     const std::vector<c10::IValue>& positional,
     const std::vector<std::pair<std::string, c10::IValue>>& named)>;
+
+// What a function with a backward of its own has kept for it.
+struct FunctionRecord {
+  std::string name;
+  std::vector<at::Tensor> saved;
+  std::optional<double> backward_flops;  // none: its backward needs data
+};
+// Of the function that made these tensors; none where PyTorch's own operators did.
+using FunctionReader =
+    std::function<std::optional<FunctionRecord>(const std::vector<at::Tensor>& outputs)>;
 
 struct Recording {
   Graph graph;
@@ -63,6 +76,10 @@ class Recorder {
 
   // Called at every call of `op`, "fused.my_op.default". It may throw, which end() throws again.
   void set_rule(std::string op, FlopRule rule);
+
+  // Called behind every call of a Python autograd function. Without one such a function is what it
+  // calls, as if autograd had recorded that.
+  void set_function_reader(FunctionReader reader);
 
   // `span`: its name, kind and target. `weights`: parameters and buffers that its module holds.
   // `as`: where it is not empty, the span is one call of this operator ("fused.my_op.default"): its

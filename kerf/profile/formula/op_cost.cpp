@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "kerf/graph/operator.h"
 #include "kerf/profile/formula/table.h"
 
 namespace kerf {
@@ -25,6 +26,7 @@ using formula::Formula;
 bool is_view(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (node.op == "opaque" || !node.written.empty()) return false;
+  if (node.op.starts_with(kPythonFunction)) return false;  // its backward is anything
   bool any = false;
   for (const ValueId output : node.outputs) {
     if (!output.valid() || graph.value(output).scalar) continue;

@@ -4,6 +4,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/graph/batch_flow/call.h"
+#include "kerf/graph/operator.h"
 
 namespace kerf {
 
@@ -20,12 +21,14 @@ const SavedRules& SavedRules::all() {
     add_saved_index_rules(rules);
     add_saved_recurrent_rules(rules);
     add_saved_attention_rules(rules);
+    add_saved_function_rules(rules);
     return rules;
   }();
   return kRules;
 }
 
 SavedRule SavedRules::find(std::string_view op) const {
+  if (op.starts_with(kPythonFunction)) op = kPythonFunction;
   const auto found = by_name_.find(operator_name(op));
   return found == by_name_.end() ? nullptr : found->second;
 }

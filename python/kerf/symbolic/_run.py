@@ -10,6 +10,7 @@ from kerf import _torch
 from kerf._arguments import found
 from kerf._lower import source_of
 from kerf.symbolic._devices import factories
+from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._twin import Twins
@@ -174,7 +175,9 @@ def state_weights(recorder, model, twins):
 
 
 def state_rules(recorder, registry):
-    """Tells the recorder the rules for operators, which hold wherever one is called."""
+    """Tells the recorder the rules for operators, which hold wherever one is called, and how to
+    read functions with a backward of their own."""
+    recorder.set_function_reader(function_record)
     for function in registry.functions():
         rule = registry.find("flop_rules", function)
         if rule is None:

@@ -108,6 +108,7 @@ class Tracer(TorchFunctionMode):
         node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
         node = self.recorder.node(op, target, node_args, node_kwargs)
         self._add_results(node, result, device, numbers, fixed)
+        self.values.note_drawn(name, result)
         if name in _reads.COUNTED and isinstance(result, tuple | list):
             text = f"{name}() of {self._text(args)}"
             check = (node, len(result), text, location())
@@ -123,7 +124,8 @@ class Tracer(TorchFunctionMode):
                 return self._from_numbers(func, name, args, kwargs, numbers, fixed)
         versions = self.values.versions(args, kwargs)
         try:
-            result, device = self.values.evaluate(func, args, kwargs, rule)
+            with tracing(None):  # operators of users call functions with a backward of their own
+                result, device = self.values.evaluate(func, args, kwargs, rule)
         except Exception as error:
             raise self._explained(func, name, args, kwargs, error) from error
         if rule is not None and not tensors_in(result):
@@ -135,7 +137,7 @@ class Tracer(TorchFunctionMode):
         written = self.values.note_writes(versions, known)
         self._check_written(written, args, kwargs)
         if not known or rule is not None or not may_be_known(result):
-            return result, device, None, False
+            return result, device, self.values.certain(name, args, result), True
         numbers, fixed = self.values.compute(func, args, kwargs)
         return result, device, numbers, fixed
 

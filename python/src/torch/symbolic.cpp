@@ -60,6 +60,19 @@ void set_rule(Recorder& recorder, std::string op, py::function rule) {
   });
 }
 
+void set_function_reader(Recorder& recorder, py::function reader) {
+  const auto held = std::make_shared<py::function>(std::move(reader));
+  recorder.set_function_reader(
+      [held](const std::vector<at::Tensor>& outputs) -> std::optional<FunctionRecord> {
+        const py::gil_scoped_acquire lock;
+        const py::object found = (*held)(outputs);
+        if (found.is_none()) return std::nullopt;
+        auto [name, saved, flops] =
+            found.cast<std::tuple<std::string, std::vector<at::Tensor>, std::optional<double>>>();
+        return FunctionRecord{std::move(name), std::move(saved), flops};
+      });
+}
+
 }  // namespace
 
 void init_recorder(py::module_& m) {
@@ -70,6 +83,7 @@ void init_recorder(py::module_& m) {
       .def("add_input", &Recorder::add_input, py::arg("path"), py::arg("name"), py::arg("tensor"))
       .def("add_weight", &add_weight, py::arg("names"), py::arg("kind"), py::arg("tensor"))
       .def("set_rule", &set_rule, py::arg("op"), py::arg("rule"))
+      .def("set_function_reader", &set_function_reader, py::arg("reader"))
       .def("start", &start, py::arg("name"), py::arg("kind"), py::arg("target"), py::arg("scope"),
            py::arg("region"), py::arg("source"), py::arg("inputs"), py::arg("weights"),
            py::arg("as_op") = "")
