@@ -371,3 +371,53 @@ def test_random_numbers_are_not_drawn():
 def test_every_node_knows_its_module():
     gm = traced(lambda x: x + 1)
     assert all(node.meta["mod_dir"] for node in gm.graph.nodes)
+
+
+class LayerDrop(nn.Module):
+    """As models of transformers drop layers in train mode."""
+
+    def __init__(self, share, compare=lambda drawn, share: drawn < share):
+        super().__init__()
+        self.layer, self.share, self.compare = nn.Linear(4, 4), share, compare
+
+    def forward(self, x):
+        if self.training and self.compare(torch.rand([]), self.share):
+            return x
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("share", "compare"),
+    [
+        (0.0, lambda drawn, share: drawn < share),
+        (0, lambda drawn, share: torch.lt(drawn, share)),
+        (1.0, lambda drawn, share: drawn > share),
+        (1.0, lambda drawn, share: drawn <= share),
+        (-0.5, lambda drawn, share: drawn >= share),
+    ],
+)
+def test_random_numbers_that_cannot_decide_do_not(share, compare):
+    model, x = LayerDrop(share, compare).train(), torch.randn(3, 4)
+    gm = symbolic_trace(model, meta_args={"x": x})
+    torch.testing.assert_close(gm(x), model(x))
+    torch.manual_seed(3)
+    gm(x)
+    after = torch.rand(2)
+    torch.manual_seed(3)
+    model(x)
+    assert torch.equal(torch.rand(2), after)  # what it drew, too
+
+
+@pytest.mark.parametrize(
+    ("share", "compare"),
+    [
+        (0.1, lambda drawn, share: drawn < share),
+        (0.0, lambda drawn, share: drawn <= share),
+        (0.0, lambda drawn, share: drawn.mul_(-1) < share),
+        (0.0, lambda drawn, share: drawn - 0.5 < share),
+        (0.0, lambda drawn, share: torch.randn([]) < share),
+    ],
+)
+def test_random_numbers_that_decide_are_refused(share, compare):
+    with pytest.raises(ExportError, match="reads numbers of a traced tensor with bool"):
+        symbolic_trace(LayerDrop(share, compare).train(), meta_args={"x": torch.randn(3, 4)})

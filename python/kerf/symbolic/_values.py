@@ -23,6 +23,17 @@ _RANDOM = ("rand", "bernoulli", "normal", "dropout", "multinomial", "uniform", "
 _RANDOM += ("exponential", "geometric", "cauchy", "rrelu", "gumbel")
 
 
+# Of a number from 0 up to, and without, 1: when a comparison with a bound is certain.
+_BELOW = ((lambda bound: bound <= 0, False), (lambda bound: bound >= 1, True))
+_AT_MOST = ((lambda bound: bound < 0, False), (lambda bound: bound >= 1, True))
+_OUTCOMES = {
+    **dict.fromkeys(("__lt__", "lt", "less"), _BELOW),
+    **dict.fromkeys(("__le__", "le", "less_equal"), _AT_MOST),
+    **dict.fromkeys(("__ge__", "ge", "greater_equal"), [(f, not o) for f, o in _BELOW]),
+    **dict.fromkeys(("__gt__", "gt", "greater"), [(f, not o) for f, o in _AT_MOST]),
+}
+
+
 class Value:
     """A tensor of a trace.
 
@@ -32,15 +43,17 @@ class Value:
     device   where it would be
     known    its numbers, or None
     fixed    whether they hold for every call; sizes and weights may differ in the next
+    uniform  its version when it was drawn from 0 up to 1; None otherwise
     """
 
-    __slots__ = ("tensor", "node", "source", "device", "known", "fixed", "held")
+    __slots__ = ("tensor", "node", "source", "device", "known", "fixed", "held", "uniform")
 
     def __init__(self, tensor, device, node=None, source=None, known=None, fixed=True, held=None):
         self.tensor, self.device = tensor, device
         self.node, self.source = node, source
         self.known, self.fixed = known, fixed
         self.held = held  # the tensor of the model that this is the shadow of
+        self.uniform = None
 
 
 class Values:
@@ -117,6 +130,24 @@ class Values:
         if any(part in name_of(func) for part in _RANDOM):
             return False
         return all(self.known(t) is not None for t in tensors_in((args, kwargs)))
+
+    def note_drawn(self, name, result):
+        if name in ("rand", "rand_like") and isinstance(result, torch.Tensor):
+            value = self.of(result)
+            value.uniform = value.tensor._version
+
+    def certain(self, name, args, result):
+        """What comparing random numbers gives whatever they are, such as ``rand < 0.0``, or None:
+        models that drop no layer compare nevertheless."""
+        if name not in _OUTCOMES or len(args) != 2 or type(args[1]) not in (int, float):
+            return None
+        value = self.of(args[0]) if isinstance(args[0], torch.Tensor) else None
+        if value is None or value.uniform is None or value.uniform != value.tensor._version:
+            return None
+        for holds, outcome in _OUTCOMES[name]:
+            if holds(args[1]):
+                return torch.full(result.shape, outcome)
+        return None
 
     def compute(self, func, args, kwargs):
         """The numbers that a call gives, and whether they hold for every call; None if unknown."""
