@@ -139,16 +139,17 @@ def llama(device):
 
 
 CAP = 2 << 30
+WEIGHTS = CAP - (64 << 20)  # the rest is for what 512 tokens compute
 
 
 def with_kerf(model):
-    placed = kerf.place(model, max_memory={0: CAP, "cpu": "100GiB"})
+    placed = kerf.place(model, max_memory={0: WEIGHTS, "cpu": "100GiB"})
     print(placed.placement, flush=True)
     return placed
 
 
 def with_kerf_streaming(model):
-    return kerf.place(model, max_memory={0: CAP, "cpu": "100GiB"}, host_computes=False)
+    return kerf.place(model, max_memory={0: WEIGHTS, "cpu": "100GiB"}, host_computes=False)
 
 
 def with_accelerate(model):
@@ -256,6 +257,8 @@ def gpu(options):
     for tokens, ids in inputs.items():
         for contender in contenders:
             contender.times.clear()
+            for _ in range(8):  # what the host computes is settled after that many calls
+                contender.call(ids)
             contender.peak_bytes = contender.peak(ids)
             contender.error = differs(contender.call(ids), expected[tokens])
             assert contender.error < 5e-2, (contender.name, tokens, contender.error)  # of bfloat16

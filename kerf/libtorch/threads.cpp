@@ -39,6 +39,13 @@ void own_threads(std::size_t cores) {
   if (cores > 0) set_own_team_size(static_cast<int>(cores));
 }
 
+BesideDevice::BesideDevice() : threads_(at::get_num_threads()) {
+  constexpr int kFew = 4;  // a core less would be felt
+  if (threads_ >= kFew) set_own_team_size(threads_ - 1);
+}
+
+BesideDevice::~BesideDevice() { set_own_team_size(threads_); }
+
 void own_cores(const std::vector<int>& cores) {
   if (cores.empty()) return;
   cpu_set_t set;

@@ -14,6 +14,19 @@ void own_cores(const std::vector<int>& cores);
 // The same for the number of threads alone, where something may have set another since.
 void own_threads(std::size_t cores);
 
+// While it lives, operators of the thread that made it leave a core to whoever feeds a device:
+// threads of a team wait for each other, and one that waits for its core holds up all.
+class BesideDevice {
+ public:
+  BesideDevice();
+  ~BesideDevice();
+  BesideDevice(const BesideDevice&) = delete;
+  BesideDevice& operator=(const BesideDevice&) = delete;
+
+ private:
+  int threads_;  // before
+};
+
 // The cores this process may use.
 std::vector<int> process_cores();
 

@@ -36,9 +36,9 @@ struct Placement {
     LowerBound bound;
   };
 
-  std::string device;  // that computes, "cpu:0"
-  std::string source;  // what streamed weights come from, "disk"
-  Bytes memory;        // allowed on the device, for weights
+  std::string device;               // that computes, "cpu:0"
+  std::string source;               // what streamed weights come from, "disk"
+  Bytes memory;                     // allowed on the device, for weights
   double bytes_per_nanosecond = 1;  // of the link, and what each copy takes beside
   Nanoseconds copy_latency;
   std::vector<Unit> units;
@@ -66,8 +66,8 @@ Outcome<Placement, std::string> place_as_given(const ResidenceProblem& problem,
                                                const std::string& device,
                                                const std::string& source);
 
-// Decides which streamed units the host computes in calls of few rows (host_share.h), and again when
-// times are known better. Residences and slots stay.
+// Decides which streamed units the host computes in calls of few rows (host_share.h), and again
+// when times are known better. Residences and slots stay.
 void give_to_host(Placement& placement, std::span<const RowTimes> row_times);
 
 }  // namespace kerf

@@ -169,9 +169,7 @@ class Placed:
         if limits.device == CPU:
             self.placement, units = plan_units(model, limits, self._disk, "disk", no_split)
             return units, streamed_units(self.placement, units)
-        self.placement, units = plan_units(
-            model, limits, self._link, "cpu", no_split, self._host
-        )
+        self.placement, units = plan_units(model, limits, self._link, "cpu", no_split, self._host)
         far = far_units(self.placement, units, limits.host_bytes)
         if far:
             streamed = streamed_units(self.placement, units)
@@ -201,7 +199,9 @@ class Placed:
         if self._host is not None:
             self._host.share(self.placement, units, set(map(id, far)))
         numbers = [n for n, u in enumerate(self.placement.units) if u.residence == "streamed"]
-        self._calls = PlacedCalls(model, streamed, self._weights, device, self._host_rows(self.placement, numbers))
+        self._calls = PlacedCalls(
+            model, streamed, self._weights, device, self._host_rows(self.placement, numbers)
+        )
         if self._host is not None and self._host.learns():
             placement, host = self.placement, self._host  # and not this handle, which may go
 

@@ -13,6 +13,7 @@ import weakref
 import torch
 from torch.utils import _pytree
 
+from kerf import _torch
 from kerf._host_units import rows_of
 from kerf._limits import CPU
 from kerf._loose_reads import LooseReads
@@ -118,6 +119,7 @@ class _OnHost:
     way: Transfer
     entered: float
     began: float
+    threads: object  # lives until the result is there
 
 
 @dataclasses.dataclass
@@ -163,7 +165,8 @@ class PlacedCalls:
         self._handles = []
         self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
         try:
-            self._hook(model, self._begin, self._end)
+            if units:  # otherwise everything is where it is used, and nobody has to wait
+                self._hook(model, self._begin, self._end)
             for unit in units:
                 self._hook(unit.module, self._enter, self._leave)
             if self._device is not None:
@@ -233,20 +236,19 @@ class PlacedCalls:
         outer = getattr(self._outside, "call", None)
         if outer is not None and (module is not self._model or self._turn.is_nested()):
             return None
-        given = (t for t in _pytree.tree_iter((args, kwargs)) if isinstance(t, torch.Tensor))
-        origin = next((t.device for t in given if t.device != self._device), None)
         way = Transfer(Mover(), self._device)
-        self._outside.call = module, way, origin
-        return way(args), way(kwargs)
+        there = way(args), way(kwargs)
+        self._outside.call = module, way
+        return there
 
     def _depart(self, module, args, result):
         """Results go where the arguments came from, and arguments are what the call made them."""
         del args
-        owner, way, origin = getattr(self._outside, "call", None) or (None, None, None)
+        owner, way = getattr(self._outside, "call", None) or (None, None)
         if owner is not module:
             return None
         self._outside.call = None
-        return way.returned(origin)(result)
+        return way.returned(way.origin())(result) if way.has_copied() else None
 
     def _enter(self, module, args, kwargs):
         number = self._modules.get(id(module))
@@ -262,7 +264,8 @@ class PlacedCalls:
                 entered = time.perf_counter()
                 way = Transfer(Mover(), CPU)
                 given = way(args), way(kwargs)
-                self._inside.append(_OnHost(number, way, entered, time.perf_counter()))
+                now = time.perf_counter()
+                self._inside.append(_OnHost(number, way, entered, now, _torch.BesideDevice()))
                 self.on_host += 1
                 return given
             self._weights.enter(number)
@@ -274,6 +277,7 @@ class PlacedCalls:
 
     def _come_back(self, unit, result):
         """From the host."""
+        unit.threads = None
         computed = time.perf_counter()
         there = unit.way.returned(self._device)(result)
         if self._few is not None:

@@ -167,6 +167,15 @@ class Transfer:
         form = _form_of(kind)
         return value if form is None else self._container(value, form)
 
+    def has_copied(self):
+        """Was anything not there already?"""
+        return bool(self._tensors or self._containers)
+
+    def origin(self):
+        """The device of the first tensor that was not there."""
+        first = next(iter(self._tensors.values()), None)
+        return None if first is None else self._mover.device_of(first[0])
+
     def _tensor(self, tensor):
         if self._detach and tensor.requires_grad:
             tensor = tensor.detach()

@@ -76,8 +76,7 @@ void share(Placement& placement, const std::vector<GivenSpeed>& speeds,
     const auto& [may_be_host, is_table, row] = work[u];
     units.push_back({placement.units[u].bytes, may_be_host, is_table, Bytes{row}});
   }
-  give_to_host(placement,
-               row_times(units, by_rows, placement.bytes_per_nanosecond, {each * 1e9}));
+  give_to_host(placement, row_times(units, by_rows, placement.bytes_per_nanosecond, {each * 1e9}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "kerf/libtorch/samples.h"
 #include "kerf/libtorch/streams.h"
+#include "kerf/libtorch/threads.h"
 
 namespace kerf {
 namespace {
@@ -35,6 +36,7 @@ double seconds_of(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
 std::vector<double> linear_seconds_per_byte(at::ScalarType type, at::Device device,
                                             const std::vector<std::int64_t>& rows) {
   const c10::InferenceMode quick;
+  const BesideDevice fewer_threads;
   const auto options = at::TensorOptions(type).device(device);
   std::vector<at::Tensor> weights = {at::full({kOutputs, kInputs}, 0.01, options)};
   const std::size_t bytes = weights[0].nbytes();

@@ -16,11 +16,12 @@
 #include "kerf/base/error.h"
 #include "kerf/ingest/safetensors.h"
 #include "kerf/libtorch/convert.h"
-#include "kerf/libtorch/stream/linear_speed.h"
 #include "kerf/libtorch/stream/host_weight.h"
+#include "kerf/libtorch/stream/linear_speed.h"
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/streamed_weights.h"
+#include "kerf/libtorch/threads.h"
 
 namespace py = pybind11;
 
@@ -134,6 +135,9 @@ void init_stream(py::module_& m) {
           [](PinnedArena& arena, const Stored& stored) { return arena.take(host_weights(stored)); },
           py::arg("stored"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("not_pinned", &PinnedArena::not_pinned);
+  py::class_<BesideDevice>(m, "BesideDevice",
+                           "While it lives, operators of this thread leave a core to others.")
+      .def(py::init<>());
   py::class_<StreamedWeights>(m, "StreamedWeights",
                               "Weights that are in memory while their module runs.")
       .def(py::init(&make_streamed), py::arg("units"), py::arg("device"), py::arg("slots"),
