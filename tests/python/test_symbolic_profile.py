@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 import torch
+from saving import kept_bytes
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -205,6 +206,107 @@ def test_multiply_adds_agree_with_flop_counter_mode(name):
         result.sum().backward()
     if name == "mlp":  # a fused backward makes the scores again: five products, not four
         assert 2 * profile_table(gm).totals["bwd_mac"] == counter.get_total_flops()
+
+
+class Layout(nn.Module):
+    """What follows a convolution copies it, or not, as it lies."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x).relu().flatten(1).sin()
+
+
+LAYERS = {
+    "2d": (lambda: nn.Conv2d(3, 4, 3), (2, 3, 9, 9), torch.channels_last),
+    "2d transposed": (lambda: nn.ConvTranspose2d(3, 4, 3), (2, 3, 9, 9), torch.channels_last),
+    "3d": (lambda: nn.Conv3d(3, 4, 3), (2, 3, 5, 6, 7), torch.channels_last_3d),
+    "one pixel": (lambda: nn.Conv2d(3, 4, 1), (2, 3, 9, 9), torch.channels_last),
+    "groups": (lambda: nn.Conv2d(4, 4, 3, groups=4), (2, 4, 9, 9), torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("which", ["input", "weight", "both"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_convolutions_lie_as_pytorch_lays_them_out(name, which):
+    make, shape, last = LAYERS[name]
+    model, x = Layout(make()), torch.randn(shape)
+    if which != "input":
+        model = model.to(memory_format=last)
+    if which != "weight":
+        x = x.contiguous(memory_format=last)
+    gm = symbolic_profile(torch.fx.symbolic_trace(model), x, device_kind="cpu")
+    assert profile_table(gm).totals["saved"] == really_saved(model, x)
+
+
+COMPOSITES = {
+    "instance norm": lambda x: nn.functional.instance_norm(x.view(2, 4, 8)),
+    "cosine similarity": lambda x: nn.functional.cosine_similarity(x, x + 1),
+    "normalize": lambda x: nn.functional.normalize(x) + x.std(1, keepdim=True),
+    "bce": lambda x: nn.functional.binary_cross_entropy_with_logits(x, x.detach().sigmoid()),
+    "triplet": lambda x: nn.functional.triplet_margin_loss(x, x + 1, x * 2),
+    "matrix norm": lambda x: torch.linalg.matrix_norm(x.view(2, 4, 8)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_operators_made_of_others_keep_what_those_keep(name):
+    model = nn.Sequential(nn.Linear(8, 8), Called(COMPOSITES[name]))
+    x = torch.randn(8, 8)
+    gm = kerf.symbolic_trace(model, meta_args={"input": x})
+    symbolic_profile(gm, x, device_kind="cpu")
+    assert profile_table(gm).ops_without_rule == []
+    assert profile_table(gm).totals["saved"] == really_saved(model, x)
+
+
+class Called(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+BRANCHES = {
+    "detached": lambda a, b, x: b(a(x).detach().sin()).cos(),
+    "unused": lambda a, b, x: (a(x).exp(), b(x).cos())[1],
+    "written into a view": lambda a, b, x: _written(a(x) * 1, b(x).sin()),
+    "written into a detached tensor": lambda a, b, x: (_written((a(x)).detach(), x), b(x).sin())[1],
+    "both": lambda a, b, x: a(x).sin() + b(a(x).detach()).cos(),
+}
+
+
+def _written(y, z):
+    y[:, :4].mul_(z[:, :4])
+    return y.cos()
+
+
+class Branches(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.a, self.b, self.function = nn.Linear(8, 8), nn.Linear(8, 8), function
+
+    def forward(self, x):
+        return self.function(self.a, self.b, x * 2)
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_what_no_result_leads_back_to_is_not_kept(name):
+    model, x = Branches(BRANCHES[name]).train(), torch.randn(4, 8)
+    gm = kerf.symbolic_trace(model, meta_args={"x": x})
+    symbolic_profile(gm, x, device_kind="cpu")
+    assert profile_table(gm).totals["saved"] == kept_bytes(model, (x,), {})
+    products = {"a": 0, "b": 0}
+    for node in gm.graph.nodes:
+        if node.op == "call_module" and node.target in products:
+            products[node.target] += MetaInfo(node).bwd_mac
+    result = model(x)
+    with FlopCounterMode(display=False) as counter:
+        result.sum().backward()
+    assert 2 * sum(products.values()) == counter.get_total_flops()
 
 
 def test_a_profile_leaves_the_model_alone():

@@ -74,6 +74,18 @@ def test_a_convolutional_network_keeps_and_computes_what_pytorch_says(name, trai
     check(model, call, {argument: torch.empty(2, 3, 32, 32, device="meta")}, {})
 
 
+@pytest.mark.parametrize("name", cnn_zoo.FAMILIES)
+def test_a_network_with_channels_last_keeps_what_pytorch_keeps(name):
+    torch.manual_seed(0)
+    last = torch.channels_last
+    model = cnn_zoo.FAMILIES[name]().train().to(memory_format=last)
+    argument = next(iter(inspect.signature(model.forward).parameters))
+    call = {argument: torch.randn(2, 3, 32, 32).contiguous(memory_format=last)}
+    gm = kerf.symbolic_trace(model, meta_args=call)
+    kerf.symbolic_profile(gm, kwargs=call, device_kind="cpu")
+    assert kerf.profile_table(gm).totals["saved"] == kept_bytes(gm, (), call)
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_an_architecture_of_transformers_keeps_and_computes_what_pytorch_says(name, training):

@@ -43,17 +43,58 @@ std::vector<std::int64_t> dense_as(const at::Tensor& like, c10::IntArrayRef size
   return strides;
 }
 
-}  // namespace
+bool is_convolution(std::string_view op) {
+  return op.starts_with("aten.conv2d.") || op.starts_with("aten.conv3d.") ||
+         op.starts_with("aten.conv_transpose2d.") || op.starts_with("aten.conv_transpose3d.") ||
+         op == "aten.convolution.default";
+}
 
-std::vector<std::int64_t> host_strides(std::string_view op,
-                                       c10::ArrayRef<const c10::IValue> inputs) {
-  if (op != "aten.scaled_dot_product_attention.default" || inputs.size() < 3) return {};
+HostLayout of_convolution(const at::Tensor& input, const at::Tensor& weight) {
+  if (!input.is_meta() || !weight.defined()) return {};
+  for (const at::Tensor* const tensor : {&input, &weight}) {
+    const c10::MemoryFormat format = tensor->suggest_memory_format();
+    if (format != c10::MemoryFormat::Contiguous) return {{}, format};
+  }
+  return {};
+}
+
+HostLayout of_attention(c10::ArrayRef<const c10::IValue> inputs) {
   const at::Tensor& query = inputs[0].toTensor();
   const at::Tensor& value = inputs[2].toTensor();
   if (query.dim() != 4 || !query.is_meta() || !is_fused_on_host(inputs)) return {};
   std::vector<std::int64_t> sizes = query.sizes().vec();
   sizes.back() = value.size(-1);
-  return dense_as(query, sizes);
+  return {dense_as(query, sizes), std::nullopt};
+}
+
+std::vector<std::int64_t> strides_of(const at::Tensor& result, const HostLayout& layout) {
+  if (!layout.format) return layout.strides;
+  if (*layout.format == c10::MemoryFormat::ChannelsLast && result.dim() == 4) {
+    return c10::get_channels_last_strides_2d(result.sizes());
+  }
+  if (*layout.format == c10::MemoryFormat::ChannelsLast3d && result.dim() == 5) {
+    return c10::get_channels_last_strides_3d(result.sizes());
+  }
+  return result.strides().vec();
+}
+
+}  // namespace
+
+HostLayout host_layout(std::string_view op, c10::ArrayRef<const c10::IValue> inputs) {
+  if (op == "aten.scaled_dot_product_attention.default" && inputs.size() >= 3) {
+    return of_attention(inputs);
+  }
+  if (is_convolution(op) && inputs.size() >= 2) {
+    return of_convolution(inputs[0].toTensor(), inputs[1].toTensor());
+  }
+  return {};
+}
+
+void lay_out(const at::Tensor& result, const HostLayout& layout) {
+  if (!result.defined() || !result.is_meta()) return;
+  const std::vector<std::int64_t> strides = strides_of(result, layout);
+  if (result.dim() != static_cast<std::int64_t>(strides.size())) return;
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), strides);
 }
 
 }  // namespace kerf

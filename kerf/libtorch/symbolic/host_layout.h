@@ -6,19 +6,31 @@
 // libtorch/symbolic.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 namespace kerf {
 
-// Strides of the first result of "aten.scaled_dot_product_attention.default": for tensors without
-// data PyTorch takes the plain kernel, whose result lies by head, where the host's fused one lays
-// it out as the queries lie. Empty where both agree, and for other operators.
-std::vector<std::int64_t> host_strides(std::string_view op,
-                                       c10::ArrayRef<const c10::IValue> inputs);
+// How the first result lies where it lies otherwise; both empty where both agree.
+struct HostLayout {
+  std::vector<std::int64_t> strides;
+  std::optional<c10::MemoryFormat> format;
+};
+
+// - "aten.scaled_dot_product_attention.default": for tensors without data PyTorch takes the plain
+//   kernel, whose result lies by head; the host's fused one lays it out as the queries lie.
+// - Convolutions: results lie channels last where the input or the weight does, which PyTorch does
+//   not follow for tensors without data.
+HostLayout host_layout(std::string_view op, c10::ArrayRef<const c10::IValue> inputs);
+
+// The tensor itself is laid out: what follows is called as it would be on a host.
+void lay_out(const at::Tensor& result, const HostLayout& layout);
 
 }  // namespace kerf

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "kerf/profile/estimate.h"
+#include "kerf/profile/saved/saved.h"
 
 namespace kerf {
 namespace {
@@ -61,8 +62,9 @@ OperatorFacts make_facts(const c10::OperatorName& name) {
   }
   facts.op.draws = handle->hasTag(at::Tag::nondeterministic_seeded);
   facts.op.one_tensor = schema.returns().size() == 1 && !is_list(schema);
-  facts.look_inside = !has_formula(facts.op.name) &&
-                      handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const bool is_known = has_formula(facts.op.name) && has_saved_rule(facts.op.name);
+  facts.look_inside =
+      !is_known && handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return facts;
 }
 

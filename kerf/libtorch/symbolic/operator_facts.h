@@ -14,7 +14,8 @@ struct OperatorFacts {
   Operator op;
   std::vector<bool> by_keyword;     // by parameter: may it be given by name alone?
   std::vector<ArgumentForm> forms;  // by parameter
-  // No formula knows it and it is made of others: whoever watches looks at those.
+  // No formula or no rule for what is kept knows it, and it is made of others: whoever watches
+  // looks at those.
   bool look_inside = false;
 };
 

@@ -20,6 +20,7 @@
 #include "kerf/libtorch/symbolic/host_layout.h"
 #include "kerf/libtorch/symbolic/operator_facts.h"
 #include "kerf/libtorch/symbolic/tensor_book.h"
+#include "kerf/libtorch/symbolic/unreached.h"
 
 namespace kerf {
 namespace {
@@ -39,19 +40,12 @@ std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values) {
   return out;
 }
 
-// The tensor that the model goes on with, too: what follows is called as it would be on a host.
-void lay_out(const std::vector<at::Tensor>& outputs, const std::vector<std::int64_t>& strides) {
-  if (outputs.empty() || !outputs[0].defined() || !outputs[0].is_meta()) return;
-  if (outputs[0].dim() != static_cast<std::int64_t>(strides.size())) return;
-  outputs[0].unsafeGetTensorImpl()->set_sizes_and_strides(outputs[0].sizes(), strides);
-}
-
 // A call between its start and its end. PyTorch watches nothing below it meanwhile.
 struct OpenCall : at::ObserverContext {
   const OperatorFacts* facts = nullptr;
   Node node;
-  std::vector<const void*> given;     // the tensors among its arguments
-  std::vector<std::int64_t> strides;  // of its first result on a host, where they are others
+  std::vector<const void*> given;  // the tensors among its arguments
+  HostLayout layout;               // of its first result
   std::optional<std::pair<double, double>> flops;
 };
 
@@ -180,7 +174,7 @@ class Recorder::Content {
     at::enableRecordFunction(false);
     try {
       fill(*call, function.inputs());
-      call->strides = host_strides(facts.op.name, function.inputs());
+      call->layout = host_layout(facts.op.name, function.inputs());
       if (const auto rule = rules_.find(facts.op.name); rule != rules_.end()) {
         call->flops = ask(rule->second, facts, function.inputs());
       }
@@ -198,7 +192,7 @@ class Recorder::Content {
     if (failure_) return;
     try {
       const std::vector<at::Tensor> outputs = tensors_in(function.outputs());
-      if (!call->strides.empty()) lay_out(outputs, call->strides);
+      if (!outputs.empty()) lay_out(outputs[0], call->layout);
       add_call(*call, outputs);
     } catch (...) {
       failure_ = std::current_exception();
@@ -603,6 +597,7 @@ Recording Recorder::finish(const std::vector<at::Tensor>& outputs) {
     if (id.valid()) leaves.push_back({Argument{id}, std::to_string(leaves.size())});
   }
   content_->builder().set_outputs(std::move(leaves));
+  drop_unreached(content_->builder().data());
   std::vector<Span> spans = std::move(content_->spans());
   const std::vector<ValueId> before = all_values(content_->builder().data());
   Graph graph = content_->builder().finish();

@@ -146,6 +146,8 @@ std::span<const SavedTensor> SavedSets::of(NodeId node) const {
   return {tensors.data() + starts[node.index()], tensors.data() + starts[node.index() + 1]};
 }
 
+bool has_saved_rule(std::string_view op) { return SavedRules::all().find(op) != nullptr; }
+
 SavedSets find_saved(const Graph& graph, std::int64_t batch, bool accelerator,
                      std::span<const RegionNumber> regions) {
   KERF_CHECK(regions.size() == graph.num_nodes(), "a region or none for every node");

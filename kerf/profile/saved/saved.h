@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kerf/graph/graph.h"
@@ -48,6 +49,9 @@ SavedSets find_saved(const Graph& graph, std::int64_t batch, bool accelerator,
                      std::span<const RegionNumber> regions);
 // With the regions that the model's code recomputes.
 SavedSets find_saved(const Graph& graph, std::int64_t batch, bool accelerator);
+
+// Does a rule say what an operator keeps? "aten.relu.default"
+bool has_saved_rule(std::string_view op);
 
 struct SavedBytes {
   Bytes made;    // distinct storages that nodes made, and tensors of their own
