@@ -56,6 +56,11 @@ class Signature:
     @classmethod
     def from_json(cls, text, inputs=None):
         """Raises ValueError unless ``text`` describes a call with ``inputs`` tensors."""
+        if not text:
+            raise _spec.error(
+                "the graph does not say how the model is called",
+                "one that kerf.trace wrote, to run (kerf.symbolic_profile writes them to plan)",
+            )
         spec = _read(text, "the graph's in_spec", _SIGNATURE_KEYS)
         checker = _spec.Checker("the graph's in_spec", inputs)
         for key in ("parameters", "paths"):

@@ -5,6 +5,7 @@
 import copy
 import json
 import pickle
+import threading
 
 import pytest
 import torch
@@ -472,6 +473,51 @@ def test_flop_count_of_functions_modules_and_rules():
     assert forward > 0 and backward > 0
     with pytest.raises(TypeError, match="module_or_fn is"):
         flop_count(3)
+
+
+def test_modes_around_a_profile_do_not_matter_or_are_refused():
+    gm = torch.fx.symbolic_trace(mlp())
+    x = torch.randn(8, 16)
+    expected = profile_table(symbolic_profile(gm, x)).totals
+    for mode in (torch.no_grad(), torch.inference_mode(), torch.device("meta")):
+        with mode:
+            assert profile_table(symbolic_profile(gm, x)).totals == expected
+            assert flop_count(mlp(), x) == (expected["fwd_flop"], expected["bwd_flop"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.raises(NotImplementedError, match="autocast is on for cpu; expected"):
+            symbolic_profile(gm, x)
+        with pytest.raises(NotImplementedError, match="autocast is on for cpu; expected"):
+            flop_count(mlp(), x)
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_methods_of_modules_are_counted_without_their_data():
+    model = mlp()
+    assert flop_count(model.forward, torch.randn(8, 16)) == flop_count(model, torch.randn(8, 16))
+
+
+def test_threads_profile_side_by_side():
+    gm, x = torch.fx.symbolic_trace(mlp()), torch.randn(8, 16)
+    expected, found = profile_table(symbolic_profile(gm, x)).totals, []
+
+    def work():
+        for _ in range(5):
+            found.append(profile_table(symbolic_profile(gm, x)).totals)
+            found.append(profile_table(profiled(mlp(), x)).totals)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 30
+
+
+def test_a_graph_for_planning_is_not_run():
+    gm = profiled(mlp(), torch.randn(8, 16))
+    plan = kerf.plan(gm, devices=["cpu:0", "cpu:1"])
+    with pytest.raises(ValueError, match="does not say how the model is called; expected one that"):
+        kerf.Pipeline(gm, plan)
 
 
 def test_symbolic_results_plan_too():

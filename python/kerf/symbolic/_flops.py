@@ -13,6 +13,7 @@ from kerf import _core, _torch
 from kerf._arguments import checked, found
 from kerf.symbolic._registry import current_registry
 from kerf.symbolic._run import (
+    check_autocast,
     checked_flops,
     input_twin,
     state_rules,
@@ -42,7 +43,9 @@ def flop_count(
             f"[symbolic.flop_count] module_or_fn is {found(module_or_fn)}; expected a module or a "
             "function; pass the function itself, then its arguments"
         )
-    count = _Count(module_or_fn, args, kwargs)
+    check_autocast("symbolic.flop_count")
+    with without_data():
+        count = _Count(module_or_fn, args, kwargs)
     rule = (
         current_registry().find("flop_rules", module_or_fn) if _is_hashable(module_or_fn) else None
     )
@@ -68,9 +71,13 @@ class _Count:
         self._recorder = _torch.Recorder(name, training)
         self._calls = 0
         state_rules(self._recorder, current_registry())
+        owner = getattr(function, "__self__", None)
         if is_module:
             state_weights(self._recorder, function, self._twins)
             function = self._twins.module(function)
+        elif isinstance(owner, torch.nn.Module):  # model.forward, or another method of one
+            state_weights(self._recorder, owner, self._twins)
+            function = function.__func__.__get__(self._twins.module(owner))
         self._function = function
         self._children: dict[int, tuple[str, str]] = {}
         if is_module:

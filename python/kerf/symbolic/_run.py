@@ -12,6 +12,7 @@ from kerf._lower import source_of
 from kerf.symbolic._devices import factories
 from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
+from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._twin import Twins
 
@@ -34,13 +35,13 @@ class Run:
         self._result = None
 
     def run(self):
-        state_weights(self.recorder, self.gm, self.twins)
-        state_rules(self.recorder, self.registry)
-        self._state_inputs()
-        nodes = list(self.gm.graph.nodes)
+        check_autocast("symbolic.profile")
         try:
             with without_data():
-                for number, node in enumerate(nodes):
+                state_weights(self.recorder, self.gm, self.twins)
+                state_rules(self.recorder, self.registry)
+                self._state_inputs()
+                for number, node in enumerate(self.gm.graph.nodes):
                     self._run_node(number, node)
         finally:
             self.recorder.abandon()
@@ -140,11 +141,22 @@ class Run:
         )
 
 
+def check_autocast(where):
+    """Tensors without data are on no device that autocast knows: their dtypes would be wrong."""
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise NotImplementedError(
+                f"[{where}] autocast is on for {device}; expected dtypes that follow from tensors; "
+                "leave the block, and cast the model with .to() to profile it in another precision"
+            )
+
+
 class without_data:
     """Within the block tensors are made without data, and gradients are recorded."""
 
     def __enter__(self):
         self._contexts = (
+            unchanged_modes(),
             torch.inference_mode(False),
             torch.enable_grad(),
             torch.device("meta"),
