@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
   add_place(app, exit_code);
   add_verify(app, exit_code);
   add_report(app);
+  add_emit(app);
   add_schedules(app);
   add_score(app, exit_code);
   add_bounds(app, exit_code);

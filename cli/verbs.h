@@ -26,6 +26,7 @@ void add_memory(CLI::App& app);
 void add_place(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app);
+void add_emit(CLI::App& app);
 void add_schedules(CLI::App& app);
 void add_score(CLI::App& app, int& exit_code);
 void add_bounds(CLI::App& app, int& exit_code);

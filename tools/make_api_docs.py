@@ -32,6 +32,7 @@ GROUPS = {
         *("Violation", "Plan", "Stage", "Cut", "DeviceUse", "LowerBound", "Infeasible"),
         *("load_plan",),
     ],
+    "Generated code": ["emit"],
     "Running": ["Pipeline", "DataFlow", "allow_output_class"],
     "Models that do not fit": ["place", "empty_weights", "Placement", "PlacedUnit"],
     "Knowing a model without running it": [

@@ -107,4 +107,13 @@ void write_file(const std::string& path, std::string_view content) {
   }
 }
 
+void check_writable(const std::string& path, bool overwrite) {
+  std::error_code ignored;
+  if (overwrite || is_device_or_pipe(path) || !std::filesystem::exists(path, ignored)) return;
+  throw Error(ErrorKind::io,
+              fmt::format("[base.file] '{}' is there already; expected a new file; give another "
+                          "name, or say that it may be overwritten",
+                          path));
+}
+
 }  // namespace kerf

@@ -17,4 +17,7 @@ std::string read_file(const std::string& path);
 // pipes are written to as they are. Throws Error(io).
 void write_file(const std::string& path, std::string_view content);
 
+// Throws Error(io) when there is a file of that name, unless it may be overwritten.
+void check_writable(const std::string& path, bool overwrite);
+
 }  // namespace kerf

@@ -41,6 +41,7 @@ from kerf._core import (
     schedules,
     simulate,
 )
+from kerf._emit import emit
 from kerf._errors import ExportError, KerfWarning
 from kerf._plan import InfeasibleError, compare, make_cluster, plan, replan, verify
 
@@ -88,6 +89,7 @@ __all__ = [
     "allow_output_class",
     "compare",
     "compare_timelines",
+    "emit",
     "empty_weights",
     "estimate",
     "flop_count",

@@ -203,6 +203,7 @@ KINDS: dict[str, Kind] = {
     "graph": _GRAPH,
     "plan": _PLAN,
     "profile": _PROFILE,
+    "eval_graph": _GRAPH,
     "cluster": _CLUSTER,
     "predicted": _TIMELINE,
     "measured": _TIMELINE,
@@ -293,7 +294,9 @@ KINDS: dict[str, Kind] = {
     "stages_per_device": whole(1, 1 << 10),
     **dict.fromkeys(("device", "from_device", "to_device", "device_kind"), _NAME),
     "text": Kind(_is_text, "a text, such as 'cpu:0=2GiB,cpu:1=1GiB'", _devices_within),
-    **dict.fromkeys(("fold_masks", "mixed", "saturate_host", "frozen", "training"), _FLAG),
+    **dict.fromkeys(
+        ("fold_masks", "mixed", "saturate_host", "frozen", "training", "overwrite"), _FLAG
+    ),
     **dict.fromkeys(("trace_act_ckpt", "bias_addition_split", "verbose", "strict"), _FLAG),
     "meta_args": _mapping("{'x': tensor}, from names of arguments to tensors"),
     "concrete_args": _mapping("{'mask': None}, from names of arguments to values"),

@@ -25,5 +25,6 @@ PYBIND11_MODULE(_core, m) {
   init_partition(m);
   init_fx(m);
   init_runtime(m);
+  init_emit(m);
   init_watch(m);
 }

@@ -31,6 +31,7 @@ void init_verify(py::module_& m);
 void init_partition(py::module_& m);
 void init_fx(py::module_& m);
 void init_runtime(py::module_& m);
+void init_emit(py::module_& m);
 void init_watch(py::module_& m);
 
 // Python counts in seconds.

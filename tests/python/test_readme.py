@@ -48,6 +48,7 @@ PAGES = {
     "docs/placement.md": "come from disk in every call",
     "docs/dataflow.md": "left",
     "docs/symbolic.md": "call_module",
+    "docs/codegen.md": "True",
 }
 
 
@@ -55,6 +56,7 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as for a script in that folder
     names = {"__name__": "example"}
     snippets = blocks(page, "python")
     assert snippets

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/emit/codegen/stage_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "kerf/emit/codegen/python_text.h"
+#include "kerf/graph/operator.h"
+
+namespace kerf::codegen {
+namespace {
+
+bool is_index(std::string_view text) {
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  return !text.empty() && text.size() < 10 && std::all_of(text.begin(), text.end(), digit) &&
+         (text.size() == 1 || text[0] != '0');
+}
+
+}  // namespace
+
+ValueId changed_in_place(const Graph& graph, const Node& node) {
+  const std::string_view packet = packet_of(node.op);
+  const bool named =
+      packet.starts_with("aten.") && packet.ends_with('_') && !packet.ends_with("__");
+  if (!named || node.outputs.size() != 1 || !node.outputs[0].valid() || node.args.empty())
+    return {};
+  const auto* first = node.args[0].value.find<ValueId>();
+  if (first == nullptr || graph.value(*first).scalar) return {};
+  const bool written =
+      std::find(node.written.begin(), node.written.end(), *first) != node.written.end();
+  return written ? *first : ValueId{};
+}
+
+std::string attribute_text(std::string_view path) {
+  std::string out = "self";
+  while (!path.empty()) {
+    const std::size_t dot = path.find('.');
+    const std::string_view part = path.substr(0, dot);
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+    if (is_identifier(part) || part == "type" || part == "match" || part == "F") {
+      out += "." + std::string(part);
+    } else if (is_index(part)) {
+      out += "[" + std::string(part) + "]";
+    } else {
+      out += "[" + string_literal(part) + "]";
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> constant_names(const Graph& graph) {
+  std::vector<std::string> out(graph.weights().size());
+  std::set<std::string> used;
+  for (std::size_t w = 0; w < out.size(); ++w) {
+    const Weight& weight = graph.weights()[w];
+    if (weight.kind != WeightKind::constant) continue;
+    const std::string base = last_name(weight.names[0]);
+    out[w] = base;
+    for (int n = 1; !used.insert(out[w]).second; ++n) out[w] = fmt::format("{}_{}", base, n);
+  }
+  return out;
+}
+
+std::string StageNames::weight_text(std::string_view path, Names& names) {
+  constexpr std::size_t kLong = 60;
+  const std::string text = attribute_text(path);
+  const std::size_t dot = path.rfind('.');
+  if (text.size() <= kLong || dot == std::string_view::npos) return text;
+  const std::string owner(path.substr(0, dot));
+  if (!module_names_.contains(owner)) {
+    const std::string around = weight_text(owner, names);
+    const std::string name = names.make(last_name(owner));
+    modules_.push_back(name + " = " + around);
+    module_names_.emplace(owner, name);
+  }
+  return module_names_.at(owner) + attribute_text(path.substr(dot + 1)).substr(4);
+}
+
+StageNames::StageNames(const Graph& graph, const Border& border, Names& names) {
+  const std::vector<std::string> constants = constant_names(graph);
+  for (const std::size_t w : border.constants) {
+    const ValueId id = graph.weights()[w].value;
+    texts_[key(id)] = "self.constants[" + string_literal(constants[w]) + "]";
+  }
+  for (const std::size_t w : border.owns) {
+    const Weight& weight = graph.weights()[w];
+    texts_[key(weight.value)] = weight_text(weight.names[0], names);
+  }
+  for (const ValueId id : border.takes) {
+    texts_[key(id)] = names.of(id);
+    roots_.emplace(key(id), id);
+  }
+  for (const NodeId id : border.nodes) {
+    const Node& node = graph.node(id);
+    const ValueId changed = changed_in_place(graph, node);
+    for (const ValueId output : node.outputs) {
+      if (!output.valid()) continue;
+      const bool local = !changed.valid() || is_local(changed);
+      texts_[key(output)] = changed.valid() ? text(changed) : names.of(output);
+      if (local) roots_.emplace(key(output), changed.valid() ? variable(changed) : output);
+    }
+  }
+}
+
+}  // namespace kerf::codegen

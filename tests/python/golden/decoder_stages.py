@@ -1,0 +1,683 @@
+"""Decoder in 3 pipeline stages, written by kerf emit.
+
+    Stage0  wte .. h.1.ln_1, on cpu:0.
+    Stage1  h.1.attn.qkv .. h.1.attn, on cpu:1.
+    Stage2  h.1.attn .. head, on cpu:2.
+
+    stages = make_stages(model)  # with the weights of the model
+    result = run(stages, ...)  # as the model is called
+
+They have the model's train and eval modes.
+Random numbers come from PyTorch's own stream, in the order of the stages.
+
+To compare them with the model: python FILE --check package.module:make_case, a function that
+gives the model, its positional and its named arguments.
+"""
+
+import argparse
+import copy
+import functools
+import importlib
+import os
+import sys
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+MODES = (True, False)  # of `training` that the stages have
+DRAWS_IN_ORDER = True  # random numbers, in the model's order
+
+
+class Weight(NamedTuple):
+    """A parameter or a buffer of the model, by its name there."""
+
+    name: str
+    shape: tuple
+    dtype: torch.dtype
+    kind: str = "parameter"
+    trained: bool = True
+    also: list = []  # its other names
+
+
+class Holder(nn.Module):
+    """Parameters, buffers and modules, under the names that they have in the model."""
+
+    def __getitem__(self, name):
+        return getattr(self, str(name))
+
+    def put(self, path, thing, persistent=True):
+        first, _, rest = path.partition(".")
+        if rest:
+            if first not in self._modules:
+                self.add_module(first, Holder())
+            self._modules[first].put(rest, thing, persistent)
+        elif isinstance(thing, nn.Module):
+            self.add_module(first, thing)
+        elif isinstance(thing, nn.Parameter):
+            self.register_parameter(first, thing)
+        else:
+            self.register_buffer(first, thing, persistent)
+
+
+class Stage(Holder):
+    """What all stages have in common. The weights are those of the model, not copies: an optimizer
+    of the model trains the stages, and moving a stage moves its part of the model."""
+
+    INPUTS = OUTPUTS = LAST_USES = ()
+    WEIGHTS = []
+    BLOCKS = []
+    CONSTANTS = {}
+
+    def __init__(self, model=None):
+        super().__init__()
+        self.training = MODES[0] if model is None or model.training not in MODES else model.training
+        if self.BLOCKS and model is None:
+            raise ValueError(f"[stages] {self.BLOCKS} run as they are in the model; give the model")
+        for path in self.BLOCKS:
+            self.put(path, model.get_submodule(path))
+        for weight in self.WEIGHTS:
+            tensor = new_weight(weight) if model is None else find_weight(model, weight)
+            for name in (weight.name, *weight.also):
+                self.put(name, tensor, weight.kind != "non-persistent buffer")
+        tensors = [*self.parameters(), *self.buffers()]
+        self.device = tensors[0].device if tensors else torch.device("cpu")
+        self.constants = {name: t.to(self.device) for name, t in self.CONSTANTS.items()}
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self.device = fn(torch.empty(0, device=self.device)).device
+        self.constants = {name: t.to(self.device) for name, t in self.CONSTANTS.items()}
+        return self
+
+    def train(self, mode=True):
+        if mode not in MODES:
+            raise ValueError(
+                f"[stages] {'train' if mode else 'eval'} mode, and the model was traced in the "
+                "other one; write the stages from a trace in that mode, or from one in each"
+            )
+        return super().train(mode)
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        """Takes what this stage has out of the state of the whole model, or of a stage."""
+        own = super().state_dict().keys()
+        mine = {name: tensor for name, tensor in state_dict.items() if name in own}
+        return super().load_state_dict(mine, strict, assign)
+
+
+def find_weight(model, weight):
+    """The model's own tensor."""
+    owner, _, name = weight.name.rpartition(".")
+    try:
+        module = model.get_submodule(owner)
+        tensor = module._parameters.get(name, module._buffers.get(name))
+    except AttributeError:
+        tensor = None
+    found = None if tensor is None else (tuple(tensor.shape), tensor.dtype)
+    if found != (weight.shape, weight.dtype):
+        raise ValueError(
+            f"[stages] the model has {found} as '{weight.name}'; expected {weight.shape} "
+            f"{weight.dtype}; give the model that was traced, or write the stages again"
+        )
+    return tensor
+
+
+def new_weight(weight):
+    """Without numbers, to be loaded from a checkpoint."""
+    if weight.kind == "non-persistent buffer":
+        raise ValueError(
+            f"[stages] '{weight.name}' is in no checkpoint, the model computes it; give the model"
+        )
+    tensor = torch.empty(weight.shape, dtype=weight.dtype)
+    return nn.Parameter(tensor, weight.trained) if weight.kind == "parameter" else tensor
+
+
+class Stage0(Stage):
+    """wte .. h.1.ln_1, on cpu:0."""
+
+    INPUTS = ["ids"]
+    OUTPUTS = ["wte_weight", "h_0", "ln_1_1"]
+    LAST_USES = ["ids"]
+    WEIGHTS = [
+        Weight("wte.weight", (50, 32), torch.float32, also=["head.weight"]),
+        Weight("wpe.weight", (16, 32), torch.float32),
+        Weight("h.0.ln_1.weight", (32,), torch.float32),
+        Weight("h.0.ln_1.bias", (32,), torch.float32),
+        Weight("h.0.attn.qkv.weight", (96, 32), torch.float32),
+        Weight("h.0.attn.qkv.bias", (96,), torch.float32),
+        Weight("h.0.attn.out.weight", (32, 32), torch.float32),
+        Weight("h.0.attn.out.bias", (32,), torch.float32),
+        Weight("h.0.ln_2.weight", (32,), torch.float32),
+        Weight("h.0.ln_2.bias", (32,), torch.float32),
+        Weight("h.0.mlp.0.weight", (128, 32), torch.float32),
+        Weight("h.0.mlp.0.bias", (128,), torch.float32),
+        Weight("h.0.mlp.2.weight", (32, 128), torch.float32),
+        Weight("h.0.mlp.2.bias", (32,), torch.float32),
+        Weight("h.1.ln_1.weight", (32,), torch.float32),
+        Weight("h.1.ln_1.bias", (32,), torch.float32),
+    ]
+
+    def forward(self, ids):
+        B = ids.shape[0]
+        # the model (Decoder)
+        arange = torch.arange(8, device=self.device)
+        # wte (Embedding)
+        wte = F.embedding(ids, self.wte.weight)
+        del ids
+        # wpe (Embedding)
+        wpe = F.embedding(arange, self.wpe.weight)
+        del arange
+        # the model (Decoder)
+        add = wte + wpe
+        del wte, wpe
+        # h.0.ln_1 (LayerNorm)
+        ln_1 = F.layer_norm(add, (32,), self.h[0].ln_1.weight, self.h[0].ln_1.bias)
+        # h.0.attn.qkv (Linear)
+        qkv = F.linear(ln_1, self.h[0].attn.qkv.weight, self.h[0].attn.qkv.bias)
+        del ln_1
+        # h.0.attn (Attention)
+        split_0, split_1, split_2 = qkv.split(32, 2)
+        del qkv
+        view = split_0.view(B, 8, 4, -1)
+        del split_0
+        transpose = view.transpose(1, 2)
+        del view
+        view_1 = split_1.view(B, 8, 4, -1)
+        del split_1
+        transpose_1 = view_1.transpose(1, 2)
+        del view_1
+        view_2 = split_2.view(B, 8, 4, -1)
+        del split_2
+        transpose_2 = view_2.transpose(1, 2)
+        del view_2
+        attention = F.scaled_dot_product_attention(
+            transpose,
+            transpose_1,
+            transpose_2,
+            dropout_p=0.1 if self.training else 0.0,
+            is_causal=True,
+        )
+        del transpose, transpose_1, transpose_2
+        transpose_3 = attention.transpose(1, 2)
+        del attention
+        reshape = transpose_3.reshape(B, 8, 32)
+        del transpose_3
+        # h.0.attn.out (Linear)
+        out = F.linear(reshape, self.h[0].attn.out.weight, self.h[0].attn.out.bias)
+        del reshape
+        # h.0 (Block)
+        add_1 = add + out
+        del add, out
+        # h.0.ln_2 (LayerNorm)
+        ln_2 = F.layer_norm(add_1, (32,), self.h[0].ln_2.weight, self.h[0].ln_2.bias)
+        # h.0.mlp.0 (Linear)
+        mlp_0 = F.linear(ln_2, self.h[0].mlp[0].weight, self.h[0].mlp[0].bias)
+        del ln_2
+        # h.0.mlp.1 (GELU)
+        mlp_1 = F.gelu(mlp_0)
+        del mlp_0
+        # h.0.mlp.2 (Linear)
+        mlp_2 = F.linear(mlp_1, self.h[0].mlp[2].weight, self.h[0].mlp[2].bias)
+        del mlp_1
+        # h.0.mlp.3 (Dropout)
+        mlp_3 = F.dropout(mlp_2, 0.1, self.training)
+        del mlp_2
+        # h.0 (Block)
+        h_0 = add_1 + mlp_3
+        del add_1, mlp_3
+        # h.1.ln_1 (LayerNorm)
+        ln_1_1 = F.layer_norm(h_0, (32,), self.h[1].ln_1.weight, self.h[1].ln_1.bias)
+        return self.wte.weight, h_0, ln_1_1
+
+
+class Stage1(Stage):
+    """h.1.attn.qkv .. h.1.attn, on cpu:1."""
+
+    INPUTS = ["ln_1_1"]
+    OUTPUTS = ["split_0_1", "split_1_1", "split_2_1"]
+    LAST_USES = ["ln_1_1"]
+    WEIGHTS = [
+        Weight("h.1.attn.qkv.weight", (96, 32), torch.float32),
+        Weight("h.1.attn.qkv.bias", (96,), torch.float32),
+    ]
+
+    def forward(self, ln_1_1):
+        # h.1.attn.qkv (Linear)
+        qkv_1 = F.linear(ln_1_1, self.h[1].attn.qkv.weight, self.h[1].attn.qkv.bias)
+        del ln_1_1
+        # h.1.attn (Attention)
+        split_0_1, split_1_1, split_2_1 = qkv_1.split(32, 2)
+        del qkv_1
+        return split_0_1, split_1_1, split_2_1
+
+
+class Stage2(Stage):
+    """h.1.attn .. head, on cpu:2."""
+
+    INPUTS = ["wte_weight", "h_0", "split_0_1", "split_1_1", "split_2_1"]
+    OUTPUTS = ["linear"]
+    LAST_USES = ["wte_weight", "h_0", "split_0_1", "split_1_1", "split_2_1"]
+    WEIGHTS = [
+        Weight("h.1.attn.out.weight", (32, 32), torch.float32),
+        Weight("h.1.attn.out.bias", (32,), torch.float32),
+        Weight("h.1.ln_2.weight", (32,), torch.float32),
+        Weight("h.1.ln_2.bias", (32,), torch.float32),
+        Weight("h.1.mlp.0.weight", (128, 32), torch.float32),
+        Weight("h.1.mlp.0.bias", (128,), torch.float32),
+        Weight("h.1.mlp.2.weight", (32, 128), torch.float32),
+        Weight("h.1.mlp.2.bias", (32,), torch.float32),
+        Weight("ln_f.weight", (32,), torch.float32),
+        Weight("ln_f.bias", (32,), torch.float32),
+    ]
+
+    def forward(self, wte_weight, h_0, split_0_1, split_1_1, split_2_1):
+        B = h_0.shape[0]
+        # h.1.attn (Attention)
+        view_3 = split_0_1.view(B, 8, 4, -1)
+        del split_0_1
+        transpose_4 = view_3.transpose(1, 2)
+        del view_3
+        view_4 = split_1_1.view(B, 8, 4, -1)
+        del split_1_1
+        transpose_5 = view_4.transpose(1, 2)
+        del view_4
+        view_5 = split_2_1.view(B, 8, 4, -1)
+        del split_2_1
+        transpose_6 = view_5.transpose(1, 2)
+        del view_5
+        attention_1 = F.scaled_dot_product_attention(
+            transpose_4,
+            transpose_5,
+            transpose_6,
+            dropout_p=0.1 if self.training else 0.0,
+            is_causal=True,
+        )
+        del transpose_4, transpose_5, transpose_6
+        transpose_7 = attention_1.transpose(1, 2)
+        del attention_1
+        reshape_1 = transpose_7.reshape(B, 8, 32)
+        del transpose_7
+        # h.1.attn.out (Linear)
+        out_1 = F.linear(reshape_1, self.h[1].attn.out.weight, self.h[1].attn.out.bias)
+        del reshape_1
+        # h.1 (Block)
+        add_2 = h_0 + out_1
+        del h_0, out_1
+        # h.1.ln_2 (LayerNorm)
+        ln_2_1 = F.layer_norm(add_2, (32,), self.h[1].ln_2.weight, self.h[1].ln_2.bias)
+        # h.1.mlp.0 (Linear)
+        mlp_0_1 = F.linear(ln_2_1, self.h[1].mlp[0].weight, self.h[1].mlp[0].bias)
+        del ln_2_1
+        # h.1.mlp.1 (GELU)
+        mlp_1_1 = F.gelu(mlp_0_1)
+        del mlp_0_1
+        # h.1.mlp.2 (Linear)
+        mlp_2_1 = F.linear(mlp_1_1, self.h[1].mlp[2].weight, self.h[1].mlp[2].bias)
+        del mlp_1_1
+        # h.1.mlp.3 (Dropout)
+        mlp_3_1 = F.dropout(mlp_2_1, 0.1, self.training)
+        del mlp_2_1
+        # h.1 (Block)
+        h_1 = add_2 + mlp_3_1
+        del add_2, mlp_3_1
+        # ln_f (LayerNorm)
+        ln_f = F.layer_norm(h_1, (32,), self.ln_f.weight, self.ln_f.bias)
+        del h_1
+        # head (Linear)
+        linear = F.linear(ln_f, wte_weight)
+        del wte_weight, ln_f
+        return linear
+
+
+class Tensor(NamedTuple):
+    """In a pattern: a tensor, by its name."""
+
+    name: object
+
+
+def refuse(path, found, expected):
+    raise ValueError(
+        f"[stages] {path} is {found}; expected {expected}, as when the model was traced; write the "
+        "stages again from a trace of such a call"
+    )
+
+
+def unpack(pattern, value, path="the result", values=None):
+    """The tensors of a value by name. Refuses values that do not look like the pattern."""
+    values = {} if values is None else values
+    if isinstance(pattern, Tensor):
+        if not isinstance(value, (torch.Tensor, int, float)):
+            refuse(path, f"a {type(value).__name__}", "a tensor")
+        values[pattern.name] = value
+    elif isinstance(pattern, dict):
+        if type(value) is not dict or list(value) != list(pattern):
+            refuse(path, f"a {type(value).__name__}", f"a dict of {list(pattern)}")
+        for key, part in pattern.items():
+            unpack(part, value[key], f"{path}.{key}", values)
+    elif isinstance(pattern, (list, tuple)):
+        if type(value) is not type(pattern):
+            refuse(path, f"a {type(value).__name__}", f"a {type(pattern).__name__}")
+        unpack_items(type(value), pattern, value, path, values)
+    elif type(value) is not type(pattern) or not (value == pattern or value != value):
+        refuse(path, repr(value), repr(pattern))
+    return values
+
+
+def unpack_items(kind, patterns, items, path, values):
+    if len(items) != len(patterns):
+        refuse(path, f"a {kind.__name__} of {len(items)}", f"{len(patterns)} items")
+    for i, (pattern, item) in enumerate(zip(patterns, items, strict=True)):
+        unpack(pattern, item, f"{path}.{i}", values)
+
+
+def fill(pattern, values, made=None):
+    """A value that looks like the pattern, made of tensors by name."""
+    made = [] if made is None else made
+    if isinstance(pattern, Tensor):
+        return values[pattern.name]
+    if isinstance(pattern, dict):
+        return {fill(k, values, made): fill(v, values, made) for k, v in pattern.items()}
+    if type(pattern) in (list, tuple):
+        return type(pattern)(fill(part, values, made) for part in pattern)
+    return pattern
+
+
+STAGES = [Stage0, Stage1, Stage2]
+
+# How the model is called, and what it gives.
+PARAMETERS = ["ids", "targets"]
+DEFAULTS = {"targets": None}
+ARGUMENTS = {"ids": Tensor("ids")}
+RESULT = Tensor("linear")
+WRITTEN = []
+
+
+def config(B=2):
+    """What goes where, for a (micro-)batch of B samples; -1 is the caller."""
+    return {
+        "batch_dim": 0,
+        "model_inputs": {
+            "ids": {"shape": [B, 8], "dtype": torch.int64, "is_batched": True, "used_by": [0]},
+        },
+        "model_outputs": {
+            "linear": {
+                "shape": [B, 8, 50],
+                "dtype": torch.float32,
+                "is_batched": True,
+                "created_by": 2,
+            },
+        },
+        "stages": {
+            0: {
+                "class": Stage0,
+                "inputs": {
+                    "ids": {
+                        "shape": [B, 8],
+                        "dtype": torch.int64,
+                        "is_batched": True,
+                        "req_grad": False,
+                        "created_by": -1,
+                    },
+                },
+                "outputs": {
+                    "wte_weight": {
+                        "shape": [50, 32],
+                        "dtype": torch.float32,
+                        "is_batched": False,
+                        "req_grad": True,
+                        "used_by": [2],
+                    },
+                    "h_0": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [2],
+                    },
+                    "ln_1_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [1],
+                    },
+                },
+                "devices": ["cpu:0"],
+                "stage_depth": 2,
+            },
+            1: {
+                "class": Stage1,
+                "inputs": {
+                    "ln_1_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "created_by": 0,
+                    },
+                },
+                "outputs": {
+                    "split_0_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [2],
+                    },
+                    "split_1_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [2],
+                    },
+                    "split_2_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [2],
+                    },
+                },
+                "devices": ["cpu:1"],
+                "stage_depth": 1,
+            },
+            2: {
+                "class": Stage2,
+                "inputs": {
+                    "wte_weight": {
+                        "shape": [50, 32],
+                        "dtype": torch.float32,
+                        "is_batched": False,
+                        "req_grad": True,
+                        "created_by": 0,
+                    },
+                    "h_0": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "created_by": 0,
+                    },
+                    "split_0_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "created_by": 1,
+                    },
+                    "split_1_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "created_by": 1,
+                    },
+                    "split_2_1": {
+                        "shape": [B, 8, 32],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "created_by": 1,
+                    },
+                },
+                "outputs": {
+                    "linear": {
+                        "shape": [B, 8, 50],
+                        "dtype": torch.float32,
+                        "is_batched": True,
+                        "req_grad": True,
+                        "used_by": [-1],
+                    },
+                },
+                "devices": ["cpu:2"],
+                "stage_depth": 0,
+            },
+        },
+        "stage_to_device_map": [0, 1, 2],
+    }
+
+
+def batch_of(values):
+    return values["ids"].shape[0]
+
+
+def check_inputs(values):
+    for name, row in config()["model_inputs"].items():
+        found = values[name].dim(), values[name].dtype
+        if found != (len(row["shape"]), row["dtype"]):
+            refuse(f"input '{name}'", found, (len(row["shape"]), row["dtype"]))
+    B = batch_of(values)
+    for name, row in config(B)["model_inputs"].items():
+        if list(values[name].shape) != row["shape"]:
+            refuse(f"input '{name}'", list(values[name].shape), row["shape"])
+
+
+def inputs_of(args, kwargs):
+    """The tensors of a call by name. Refuses calls of another form than the one that was traced."""
+    extra = map(str, range(len(PARAMETERS), len(args)))
+    given = dict(zip([*PARAMETERS, *extra], args))
+    for name, value in kwargs.items():
+        if name in given:
+            raise TypeError(f"[stages] argument '{name}' is given twice; pass it once")
+        given[name] = value
+    for name in [name for name in given if name not in ARGUMENTS]:
+        value = given.pop(name)
+        if name not in DEFAULTS or repr(DEFAULTS[name]) != repr(value):
+            refuse(f"argument '{name}'", "given", "none")
+    values = {}
+    for name, pattern in ARGUMENTS.items():
+        if name not in given:
+            refuse(f"argument '{name}'", "missing", "it")
+        unpack(pattern, given[name], f"argument '{name}'", values)
+    check_inputs(values)
+    return values
+
+
+def make_stages(model=None):
+    """All stages. Their weights are the model's; without a model, load them from a checkpoint."""
+    return [stage(model) for stage in STAGES]
+
+
+def run(stages, *args, **kwargs):
+    """What the model gives for these arguments: one stage after the other, each on its device."""
+    values = inputs_of(args, kwargs)
+    for stage in stages:
+        given = [on_device(name, values[name], stage) for name in stage.INPUTS]
+        for name in stage.LAST_USES:
+            del values[name]
+        results = stage(*given)
+        del given
+        values.update(zip(stage.OUTPUTS, results if type(results) is tuple else (results,)))
+    return fill(RESULT, values)
+
+
+def on_device(name, value, stage):
+    if not isinstance(value, torch.Tensor) or value.device == stage.device:
+        return value
+    if name in WRITTEN:
+        raise ValueError(
+            f"[stages] the model writes its input '{name}', which is on {value.device}; expected "
+            f"it on {stage.device}, where it is written; move it there"
+        )
+    return value.to(stage.device)
+
+
+def trial(call, model, args, kwargs):
+    """What a call gives: results, gradients, and buffers afterwards, which are then put back."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    args, kwargs = copy.deepcopy((args, kwargs))
+    model.zero_grad(set_to_none=True)
+    torch.manual_seed(0)
+    results = unpack(RESULT, call(*args, **kwargs))
+    results = {name: torch.as_tensor(value) for name, value in results.items()}
+    losses = [t.abs().square().mean() for t in results.values() if t.requires_grad]
+    if losses:
+        sum(losses).backward()
+    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with torch.no_grad():
+        for buffer, value in kept:
+            buffer.copy_(value)
+    model.zero_grad(set_to_none=True)
+    return {n: t.detach() for n, t in results.items()}, gradients, buffers
+
+
+def difference(found, expected):
+    """The largest difference of tensors by name, relative to the largest number of each above 1."""
+    if found.keys() != expected.keys():
+        return torch.inf
+    worst = 0.0
+    for name, tensor in expected.items():
+        other = found[name]
+        if other.shape != tensor.shape or other.dtype != tensor.dtype:
+            return torch.inf
+        same = (other == tensor) | (other.isnan() & tensor.isnan())
+        if bool(same.all()):
+            continue
+        apart = (other.double() - tensor.double()).masked_fill(same, 0).abs().max().item()
+        scale = tensor.double().abs().nan_to_num(0, 0, 0).max().item()
+        worst = max(worst, apart / max(scale, 1.0))
+    return worst
+
+
+def check(make_case, tolerance=1e-5):
+    """Runs the stages and the model; prints how they differ. False where that is too much."""
+    model, args, kwargs = make_case()
+    sound = True
+    for training in MODES:
+        mode = "train" if training else "eval"
+        if training and not DRAWS_IN_ORDER:
+            print(f"{mode}: not compared, the stages draw random numbers in another order")
+            continue
+        model.train(training)
+        stages = [stage.train(training) for stage in make_stages(model)]
+        expected = trial(model, model, args, kwargs)
+        found = trial(functools.partial(run, stages), model, args, kwargs)
+        parts = []
+        for what, a, b in zip(("results", "gradients", "buffers"), found, expected):
+            worst = difference(a, b)
+            sound = sound and worst <= tolerance
+            parts.append(f"{len(b)} {what} {f'differ by {worst:.3g}' if worst else 'equal'}")
+        print(f"{mode}: {', '.join(parts)}")
+    print("the stages are the model" if sound else f"the stages differ by more than {tolerance}")
+    return sound
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compares the stages with their model.")
+    parser.add_argument(
+        "--check",
+        required=True,
+        metavar="package.module:make_case",
+        help="a function that gives the model, its positional and its named arguments",
+    )
+    module, _, name = parser.parse_args().check.partition(":")
+    sys.path.insert(0, os.getcwd())
+    make_case = getattr(importlib.import_module(module), name)
+    sys.exit(0 if check(make_case) else 1)
+
+
+if __name__ == "__main__":
+    main()
