@@ -5,60 +5,12 @@
 #include <ATen/core/jit_type.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <string_view>
+
+#include "kerf/graph/refused_operators.h"
 
 namespace kerf {
 namespace {
-
-// Namespaces that PyTorch itself or its companions register, whose operators have effects beside
-// their results, work on packed objects, or are for tests.
-constexpr std::array<std::string_view, 31> kRefusedNamespaces{
-    "_c10d_functional",
-    "_c10d_functional_autograd",
-    "_dtensor",
-    "_native",
-    "_test",
-    "c10d",
-    "cuda",
-    "debug_mode_ops",
-    "debugprims",
-    "export",
-    "image",
-    "inductor",
-    "inductor_prims",
-    "kerf",
-    "mkl",
-    "mkldnn",
-    "mkldnn_prepacked",
-    "onednn",
-    "prim",
-    "prepacked",
-    "profiler",
-    "rpc",
-    "sparse",
-    "static_runtime",
-    "streams",
-    "symm_mem",
-    "torchaudio",
-    "torchcodec_ns",
-    "torio",
-    "video_reader",
-    "xnnpack",
-};
-
-// Operators of `aten` that do more than compute: they read a file, print, or put other memory under
-// a tensor, which no plan knows of.
-constexpr std::array<std::string_view, 8> kRefusedOperators{
-    "aten::from_file", "aten::_print",        "aten::set_",           "aten::set",
-    "aten::set_data",  "aten::record_stream", "aten::_resize_output", "aten::_resize_output_",
-};
-
-template <class Table>
-bool holds(const Table& table, std::string_view name) {
-  return std::find(table.begin(), table.end(), name) != table.end();
-}
 
 bool is_plain(const c10::Type& type) {
   switch (type.kind()) {
@@ -97,12 +49,9 @@ bool names_a_file(const c10::Argument& argument) {
 }  // namespace
 
 std::string why_refused(const c10::FunctionSchema& schema) {
-  const std::string& name = schema.name();
-  const std::string space = name.substr(0, name.find("::"));
-  if (holds(kRefusedNamespaces, space)) {
-    return fmt::format("operators of '{}' act on more than tensors", space);
-  }
-  if (holds(kRefusedOperators, name)) return "it acts on more than tensors";
+  std::string name = schema.name();
+  name.replace(name.find("::"), 2, ".");
+  if (std::string reason = why_name_refused(name); !reason.empty()) return reason;
   for (const c10::Argument& argument : schema.arguments()) {
     if (names_a_file(argument)) return fmt::format("its '{}' names a file", argument.name());
     if (!is_plain(*argument.real_type())) {

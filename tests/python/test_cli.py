@@ -281,3 +281,30 @@ def test_cut_short_files_are_refused_with_line_and_column(planned, folder):
         (folder / "plan.json").write_text(text[:length])
         message = error_of(planned("report", "plan.json", expect=BAD_INPUT))
         assert "plan.json:" in message
+
+
+def test_emit_writes_stages_and_leaves_files_alone(planned, folder):
+    done = planned("emit", "plan.json", "--graph", "model.graph", "--out", "stages.py")
+    assert done.stdout.startswith("stages.py: 2 stages of ")
+    text = (folder / "stages.py").read_text()
+    assert "class Stage1(Stage):" in text
+    done = planned(
+        "emit", "plan.json", "--graph", "model.graph", "--out", "stages.py", expect=BAD_INPUT
+    )
+    assert "'stages.py' is there already; expected a new file" in error_of(done)
+    planned("emit", "plan.json", "--graph", "model.graph", "--out", "stages.py", "--force")
+    assert (folder / "stages.py").read_text() == text
+
+
+def test_emit_refuses_an_unsound_plan_and_two_graphs_of_one_mode(planned, folder):
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["stages"][0]["nodes"], plan["stages"][1]["nodes"] = (
+        plan["stages"][1]["nodes"],
+        plan["stages"][0]["nodes"],
+    )
+    (folder / "other.json").write_text(json.dumps(plan))
+    out = ("--graph", "model.graph", "--out", "stages.py")
+    error_of(planned("emit", "other.json", *out, expect=BAD_INPUT))
+    done = planned("emit", "plan.json", *out, "--eval-graph", "model.graph", expect=BAD_INPUT)
+    assert "[emit.both_modes] the graphs are not of both modes" in error_of(done)
+    assert not (folder / "stages.py").exists()

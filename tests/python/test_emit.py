@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages written into a file: what a user does with it."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -225,3 +226,30 @@ def test_moving_a_stage_moves_its_weights_and_constants(tmp_path):
     stage.to("meta")
     assert stage.device == torch.device("meta")
     assert all(p.is_meta for p in stage.parameters())
+
+
+def is_preset(text, value):
+    """Is this how a table row writes what a schema has as its default?"""
+    if text.startswith("torch."):
+        return str(value) == text or text.endswith(("_format", "strided"))
+    written = {"none": 0, "mean": 1, "sum": 2}
+    found = ast.literal_eval(text)
+    if isinstance(value, list) and not isinstance(found, list):
+        return all(item == found for item in value)
+    return found == value or written.get(found) == value
+
+
+def test_spellings_have_the_parameters_of_pytorchs_schemas():
+    """A row that named them in another order, or left out another value, would call something
+    else."""
+    table = kerf._core.spelling_table()
+    assert len(table) > 150
+    for op, parameters in table:
+        namespace, packet, overload = op.split(".")
+        schema = getattr(getattr(getattr(torch.ops, namespace), packet), overload)._schema
+        said = [text.partition("=")[::2] for text in parameters.split(" ")]
+        assert [name for name, _ in said] == [a.name for a in schema.arguments], op
+        for (name, presets), argument in zip(said, schema.arguments, strict=True):
+            if presets and argument.has_default_value():
+                value = argument.default_value
+                assert any(is_preset(p, value) for p in presets.split("|")), (op, name, value)

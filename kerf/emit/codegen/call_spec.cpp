@@ -95,7 +95,9 @@ Code result_pattern(const Graph& graph, const Json& spec, const Names& names, Ca
     if (number >= graph.outputs().size()) malformed("out_spec");
     const Argument& leaf = graph.outputs()[number].leaf;
     if (const auto* id = leaf.find<ValueId>()) {
-      return {"Tensor", Bracket::call, {string_literal(names.of(*id))}};
+      const bool scalar = graph.value(*id).scalar;
+      if (scalar) out.kinds.insert("Number");
+      return {scalar ? "Number" : "Tensor", Bracket::call, {string_literal(names.of(*id))}};
     }
     if (const auto* size = leaf.find<Expr>()) {
       out.result_uses_batch = out.result_uses_batch || !size->is_constant();

@@ -11,7 +11,7 @@
 #include "kerf/emit/codegen/spelling.h"
 #include "kerf/emit/codegen/value_text.h"
 #include "kerf/graph/arguments.h"
-#include "kerf/graph/operator.h"
+#include "kerf/graph/refused_operators.h"
 
 namespace kerf::codegen {
 namespace {
@@ -96,6 +96,13 @@ class CallWriter {
   }
 
   std::string checked_name() const {
+    if (const std::string reason = why_name_refused(node_.op); !reason.empty()) {
+      throw Error(ErrorKind::unsupported_operator,
+                  fmt::format("[emit.stages] {} calls {}, which no graph may call: {}; expected "
+                              "operators that compute on tensors; remove it from the model, or put "
+                              "it into an opaque block",
+                              graph_.describe(id_), printable_op(), reason));
+    }
     std::string_view rest = node_.op;
     std::size_t parts = 0;
     while (!rest.empty()) {

@@ -43,6 +43,17 @@ bool is_simple(std::string_view operand) {
          std::all_of(operand.begin(), operand.end(), [](char c) { return is_word(c); });
 }
 
+// "(B**2)" -> "B**2", and "(B+1)*(B+2)" as it is.
+std::string_view without_outer_brackets(std::string_view text) {
+  if (!text.starts_with('(')) return text;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+    if (depth == 0) return i + 1 == text.size() ? text.substr(1, text.size() - 2) : text;
+  }
+  return text;
+}
+
 // Puts spaces around binary operators: "12*B+1" -> "12 * B + 1".
 std::string spaced(std::string_view text) {
   std::string out;
@@ -102,7 +113,7 @@ std::string number_literal(std::complex<double> number) {
 }
 
 std::string size_text(const Expr& size, bool in_product) {
-  const std::string out = spaced(size.str());
+  const std::string out = spaced(without_outer_brackets(size.str()));
   const bool plain = out.find(' ') == std::string::npos;
   return in_product && !plain ? "(" + out + ")" : out;
 }

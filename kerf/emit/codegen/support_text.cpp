@@ -124,6 +124,14 @@ class Tensor(NamedTuple):
     """In a pattern: a tensor, by its name."""
 
     name: object
+#? Number
+
+
+class Number(NamedTuple):
+    """In a pattern: a number that the model computes, by its name."""
+
+    name: object
+#!
 #? ANY_DEVICE
 
 
@@ -179,9 +187,15 @@ def unpack(pattern, value, path="the result", values=None):
     """The tensors of a value by name. Refuses values that do not look like the pattern."""
     values = {} if values is None else values
     if isinstance(pattern, Tensor):
-        if not isinstance(value, (torch.Tensor, int, float)):
+        if not isinstance(value, torch.Tensor):
             refuse(path, f"a {type(value).__name__}", "a tensor")
         values[pattern.name] = value
+#? Number
+    elif isinstance(pattern, Number):
+        if not isinstance(value, (int, float)):
+            refuse(path, f"a {type(value).__name__}", "a number")
+        values[pattern.name] = value
+#!
 #? ANY_DEVICE
     elif pattern is ANY_DEVICE:
         if not isinstance(value, torch.device):
@@ -257,6 +271,10 @@ def fill(pattern, values, made=None):
     made = [] if made is None else made
     if isinstance(pattern, Tensor):
         return values[pattern.name]
+#? Number
+    if isinstance(pattern, Number):
+        return values[pattern.name]
+#!
 #? ANY_DEVICE
     if pattern is ANY_DEVICE:
         tensors = (t for t in values.values() if isinstance(t, torch.Tensor))

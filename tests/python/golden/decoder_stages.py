@@ -347,7 +347,7 @@ def unpack(pattern, value, path="the result", values=None):
     """The tensors of a value by name. Refuses values that do not look like the pattern."""
     values = {} if values is None else values
     if isinstance(pattern, Tensor):
-        if not isinstance(value, (torch.Tensor, int, float)):
+        if not isinstance(value, torch.Tensor):
             refuse(path, f"a {type(value).__name__}", "a tensor")
         values[pattern.name] = value
     elif isinstance(pattern, dict):

@@ -1,0 +1,342 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calls, results and operators of every kind, in stages that are written into a file.
+
+Models are cut into as many stages as they have legal cuts, up to four, so that borders stand
+between most of their operators.
+"""
+
+import collections
+import dataclasses
+
+import emit_models
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from comparing import legal_cuts
+from emitting import assert_as_model, cut, emitted, in_mode
+from torch.utils.checkpoint import checkpoint
+
+import kerf
+
+
+def written(folder, model, args=(), kwargs=None, count=4, modes=False, seed=0, **options):
+    """The stages of a model, which are the model."""
+    torch.manual_seed(0)
+    kwargs = kwargs or {}
+    model = model.eval()
+    graph = in_mode(model, modes, args, kwargs, **options)
+    other = in_mode(model, False, args, kwargs, **options) if modes else None
+    plan = cut(graph, min(count, len(legal_cuts(graph)) + 1), seed)
+    module = emitted(folder, graph, plan, other)
+    assert_as_model(module, model, args, kwargs)
+    return module, module.make_stages(model)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
+
+
+class Named(Net):
+    def forward(self, x, y, *, scale, reduction="none", mask=None):
+        z = (self.a(x) - self.b(y)) * scale
+        if mask is not None:
+            z = torch.where(mask, z, 0.0)
+        return {"none": z, "sum": z.sum(), "mean": z.mean()}[reduction]
+
+
+def test_keyword_arguments_in_any_order(tmp_path):
+    x, y = torch.randn(3, 8), torch.randn(3, 8)
+    module, stages = written(tmp_path, Named(), (), {"scale": x * 2, "y": y, "x": x})
+    expected = module.run(stages, x=x, y=y, scale=x * 2)
+    assert torch.equal(module.run(stages, scale=x * 2, x=x, y=y), expected)
+    assert torch.equal(module.run(stages, x, y, scale=x * 2), expected)
+    assert torch.equal(module.run(stages, x, scale=x * 2, y=y, reduction="none"), expected)
+
+
+def test_texts_and_numbers_are_those_of_the_trace(tmp_path):
+    x = torch.randn(3, 8)
+    call = (x, x), {"scale": 2.5, "reduction": "sum"}
+    module, stages = written(tmp_path, Named(), *call)
+    with pytest.raises(ValueError, match="argument 'reduction' is 'mean'; expected 'sum'"):
+        module.run(stages, x, x, scale=2.5, reduction="mean")
+    with pytest.raises(ValueError, match="argument 'scale' is 2.0; expected 2.5"):
+        module.run(stages, x, x, scale=2.0, reduction="sum")
+
+
+def test_optional_inputs_are_there_or_not(tmp_path):
+    x, mask = torch.randn(3, 8), torch.rand(3, 8) > 0.5
+    module, stages = written(tmp_path, Named(), (x, x), {"scale": x, "mask": None})
+    with pytest.raises(ValueError, match="argument 'mask' is .*Tensor; expected None|mask"):
+        module.run(stages, x, x, scale=x, mask=mask)
+    module, stages = written(tmp_path, Named(), (x, x), {"scale": x, "mask": mask})
+    with pytest.raises(ValueError, match="argument 'mask' is missing"):
+        module.run(stages, x, x, scale=x)
+
+
+def test_the_same_tensor_twice(tmp_path):
+    x = torch.randn(3, 8)
+    module, _ = written(tmp_path, Named(), (x, x), {"scale": x})
+    assert list(module.config()["model_inputs"]) == ["x", "y", "scale"]
+
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class Answer:
+    y: torch.Tensor
+    notes: dict
+
+
+class Nested(Net):
+    def forward(self, pair, extra):
+        x = self.a(pair[0]) + pair[1]["y"]
+        z = self.b(x) * extra["deep"][0][0]
+        return {"both": (x, [z, None, "text", 3]), "pair": Pair(z, x), "rows": pair[0].shape[0]}
+
+
+def test_nested_tuples_and_dictionaries_in_and_out(tmp_path):
+    call = (torch.randn(3, 8), {"y": torch.randn(3, 8)}), {"deep": [(torch.randn(3, 8), 1)]}
+    module, stages = written(tmp_path, Nested(), call)
+    assert list(module.config()["model_inputs"]) == ["pair_0", "pair_1_y", "extra_deep_0_0"]
+    for batch in (1, 5):
+        x = torch.randn(batch, 8)
+        assert module.run(stages, (x, {"y": x}), {"deep": [(x, 1)]})["rows"] == batch
+    x = call[0][0]
+    for wrong in (
+        ([x, {"y": x}], {"deep": [(x, 1)]}),
+        ((x, {"z": x}), {"deep": [(x, 1)]}),
+        ((x, {"y": x}), {"deep": [(x, 2)]}),
+        ((x, {"y": x}), {"deep": [(x, 1), x]}),
+        ((x, {"y": 1.5}), {"deep": [(x, 1)]}),
+    ):
+        with pytest.raises(ValueError, match="argument '(pair|extra)'.* is .*; expected"):
+            module.run(stages, *wrong)
+
+
+class Answers(Net):
+    def forward(self, x):
+        y = self.b(self.a(x).relu())
+        return Answer(y, {"size": y.shape, "dtype": y.dtype, "device": y.device})
+
+
+def test_results_of_classes_of_ones_own(tmp_path):
+    written(tmp_path, Answers(), (torch.randn(3, 8),))
+
+
+class Several(Net):
+    def forward(self, x):
+        a, b, c, d = self.a(x).chunk(4, dim=1)
+        values, places = self.b(x).topk(2, dim=1)
+        (whole,) = x.split(8, dim=1)
+        ordered, _ = torch.sort(a + b, dim=1, descending=True)
+        return ordered, c.unbind(1)[1], d, values, places, whole * 2, x.max(1).values
+
+
+def test_operators_with_several_results(tmp_path):
+    for seed in range(3):
+        written(tmp_path, Several(), (torch.randn(3, 8),), seed=seed)
+
+
+class Shapes(Net):
+    def forward(self, x, mask):
+        y = self.a(x)
+        scale = y.mean(1, keepdim=True).expand_as(y)
+        y = torch.where(mask, y, scale)
+        y = torch.where(y > 0, y, torch.tensor(0.25))
+        rows = torch.arange(x.shape[0])
+        y = y[rows.flip(0)] + y[:, [0, 2, 4, 6, 1, 3, 5, 7]]
+        y = y.view(x.shape[0], 2, 4)[:, :, 1:-1].reshape(-1, 4)
+        z = torch.einsum("bi,bj->bij", y, y).flatten(1) ** 2 / (1 + x.shape[0])
+        return z.masked_fill(z < 1, float("-inf")), y[..., 0], y[-1], 2 - y, y % 3
+
+
+def test_views_indices_and_numbers_that_follow_the_batch(tmp_path):
+    for seed in range(4):
+        module, stages = written(
+            tmp_path, Shapes(), (torch.randn(3, 8), torch.rand(3, 8) > 0.5), seed=seed
+        )
+        for batch in (2, 5):
+            x, mask = torch.randn(batch, 8), torch.rand(batch, 8) > 0.5
+            assert module.run(stages, x, mask)[0].shape == (batch, 16)
+
+
+class InPlace(Net):
+    """Writes what crosses borders, and reads some of it before."""
+
+    def forward(self, x):
+        y = self.a(x)
+        before = y * 2
+        y.add_(1.0)
+        y = y.relu_()
+        z = self.b(y)
+        z[:, 2:4] = 0.5
+        z += before
+        return z, y
+
+
+def test_in_place_at_a_border(tmp_path):
+    copies = 0
+    for seed in range(6):
+        module, _ = written(tmp_path, InPlace(), (torch.randn(3, 8),), seed=seed)
+        copies += "others may hold what was given" in open(module.__file__).read()
+    assert copies
+
+
+class WritesInput(Net):
+    def forward(self, x):
+        y = self.a(x.clone())
+        x.mul_(2)
+        return self.b(y) + x
+
+
+def test_inputs_that_are_written_are_the_callers(tmp_path):
+    module, stages = written(tmp_path, WritesInput(), (torch.randn(3, 8),))
+    assert module.WRITTEN == ["x"]
+    stage = next(stage for stage in stages if "x" in stage.INPUTS)
+    stage.to("meta")
+    with pytest.raises(ValueError, match="writes its input 'x', which is on cpu; expected it on"):
+        for one in stages:
+            one.to("meta")
+        module.run(stages, torch.randn(3, 8))
+
+
+class Modes(Net):
+    def forward(self, x):
+        with torch.no_grad():
+            scale = self.a(x).abs().amax()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.b(x)
+        with torch.autocast("cpu", enabled=False):
+            z = self.a(y.float())
+        return z / scale
+
+
+def test_grad_mode_and_autocast_are_those_of_the_model(tmp_path):
+    module, _ = written(tmp_path, Modes(), (torch.randn(3, 8),))
+    text = open(module.__file__).read()
+    assert "with torch.no_grad():" in text
+    assert "with torch.autocast(self.device.type, dtype=torch.bfloat16):" in text
+
+
+class StochasticDepth(Net):
+    def forward(self, x):
+        y = self.a(x)
+        if self.training:
+            keep = torch.rand(x.shape[0], 1, device=x.device).add(0.8).floor()
+            y = y.div(0.8) * keep
+        return self.b(x + y)
+
+
+def test_stochastic_depth_is_there_in_train_mode_only(tmp_path):
+    x = torch.randn(3, 8)
+    module, _ = written(tmp_path, StochasticDepth(), (x,), count=1, modes=True)
+    text = open(module.__file__).read()
+    assert "if self.training:" in text and "else:" in text
+
+
+def test_a_cut_through_stochastic_depth_is_refused(tmp_path):
+    model, args = StochasticDepth().eval(), (torch.randn(3, 8),)
+    graph, other = in_mode(model, True, args, {}), in_mode(model, False, args, {})
+    refused = 0
+    for seed in range(8):
+        try:
+            module = emitted(tmp_path, graph, cut(graph, 2, seed), other)
+        except NotImplementedError as error:
+            refused += 1
+            assert "ends inside of what the model does in train mode alone" in str(error)
+        else:
+            assert_as_model(module, model, args, {})
+    assert 0 < refused < 8
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)) for _ in range(4)
+        )
+        self.own = False
+
+    def forward(self, x):
+        for layer in self.layers:
+            again = self.own and self.training
+            x = x + (checkpoint(layer, x, use_reentrant=False) if again else layer(x))
+        return x
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_plan_says_what_runs_again(tmp_path, own):
+    torch.manual_seed(0)
+    model, args = Checkpointed().train(), (torch.randn(3, 8),)
+    model.own = own
+    graph = kerf.trace(model, args)
+    choice = "as_traced" if own else ["layers.0", "layers.2"]
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], training=True, recompute=choice)
+    module = emitted(tmp_path, graph, plan)
+    text = open(module.__file__).read()
+    assert text.count("use_reentrant=False") >= (4 if own else 2)
+    assert_as_model(module, model, args, {})
+
+
+class Counted(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.register_buffer("scale", torch.full((8,), 0.5), persistent=False)
+        self.weird = nn.ParameterDict({"a-b": nn.Parameter(torch.randn(8))})
+
+    def forward(self, x):
+        self.steps.add_(1)
+        y = self.a(x) * self.scale * self.weird["a-b"]
+        return self.b(y) / self.steps
+
+
+def test_buffers_change_and_odd_names_stay(tmp_path):
+    module, stages = written(tmp_path, Counted(), (torch.randn(3, 8),))
+    assert "weird.a-b" in {name for stage in stages for name in stage.state_dict()}
+    assert "scale" not in {name for stage in stages for name in stage.state_dict()}
+    with pytest.raises(ValueError, match="'scale' is in no checkpoint, the model computes it"):
+        module.make_stages()
+
+
+def test_packed_sequences_inside_of_a_module_that_runs_as_it_is(tmp_path):
+    model, args, kwargs = emit_models.make_mixed()
+    with pytest.warns(kerf.KerfWarning):
+        module, _ = written(tmp_path, model, args, kwargs, modes=True)
+    assert [path for stage in module.STAGES for path in stage.BLOCKS] == ["router", "packed"]
+
+
+class Spelt(nn.Module):
+    """A block that is called with, and gives, what no tensor is."""
+
+    def forward(self, x, sizes, mode="sum", *, rows=None):
+        total = float(x.sum())
+        y = x * (2 if total > 1e9 else 1)
+        return {"y": y[:, : sizes[0]], mode: (y.sum(1), [None, rows])}
+
+
+class Around(Net):
+    def __init__(self):
+        super().__init__()
+        self.block = Spelt()
+
+    def forward(self, x):
+        found = self.block(self.a(x), (3, 4), "mean", rows=x.shape[0])
+        total, (_, rows) = found["mean"]
+        return self.b(F.pad(found["y"], (0, 5))) + total[:, None] / rows
+
+
+def test_blocks_are_called_as_the_model_calls_them(tmp_path):
+    with pytest.warns(kerf.KerfWarning):
+        module, stages = written(tmp_path, Around(), (torch.randn(3, 8),), modes=True)
+    assert '(3, 4), "mean", rows=B)' in open(module.__file__).read()
+    model = Around().eval()
+    stages = module.make_stages(model)
+    x = torch.randn(5, 8)
+    assert torch.equal(module.run(stages, x), model(x))
