@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "kerf " KERF_VERSION);
   app.require_subcommand(1);
   app.footer(names);
+  add_trace(app);
   add_estimate(app);
   add_plan(app, exit_code);
   add_compare(app, exit_code);

@@ -18,6 +18,7 @@ enum ExitCode : int {
 };
 
 // Callbacks throw kerf::Error for bad input and set `exit_code` to kNo for an honest no.
+void add_trace(CLI::App& app);
 void add_estimate(CLI::App& app);
 void add_plan(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);

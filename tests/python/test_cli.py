@@ -308,3 +308,88 @@ def test_emit_refuses_an_unsound_plan_and_two_graphs_of_one_mode(planned, folder
     done = planned("emit", "plan.json", *out, "--eval-graph", "model.graph", expect=BAD_INPUT)
     assert "[emit.both_modes] the graphs are not of both modes" in error_of(done)
     assert not (folder / "stages.py").exists()
+
+
+CASES = """
+import torch
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(4, 8)
+        self.drop = torch.nn.Dropout(0.5)
+        self.down = torch.nn.Linear(8, 2)
+
+    def forward(self, x, *, scale):
+        return self.down(self.drop(self.up(x))) * scale
+
+def make_case():
+    return Cell().eval(), (torch.randn(3, 4),), {"scale": torch.randn(3, 2)}
+
+def forgets():
+    return Cell()
+
+number = 3
+"""
+
+
+@pytest.fixture
+def traced(folder, monkeypatch):
+    (folder / "cases.py").write_text(CASES)
+    monkeypatch.setenv("KERF_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(Path(kerf.__file__).parents[1]))
+    return folder
+
+
+def test_the_whole_path_from_a_model_to_checked_stages(run, traced):
+    done = run("trace", "cases:make_case", "--mode", "train", "--out", "train.graph")
+    assert done.stdout == "train.graph: Cell in train mode, 4 nodes, for every batch size\n"
+    run("trace", "cases:make_case", "--out", "eval.graph")
+    assert not kerf.load_graph(traced / "eval.graph").training
+    run("estimate", "train.graph", "--out", "profile.json")
+    run(
+        *("plan", "train.graph", "--profile", "profile.json", "--devices", DEVICES),
+        *("--method", "even", "--out", "plan.json"),
+    )
+    run(
+        *("emit", "plan.json", "--graph", "train.graph", "--eval-graph", "eval.graph"),
+        *("--out", "stages.py"),
+    )
+    done = subprocess.run(
+        [sys.executable, "stages.py", "--check", "cases:make_case"],
+        cwd=traced,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and "the stages are the model" in done.stdout, done.stderr
+
+
+def test_trace_passes_its_options_on(run, traced):
+    run("trace", "cases:make_case", "--static", "--out", "one.graph")
+    assert kerf.load_graph(traced / "one.graph").is_static
+    done = run("trace", "cases:make_case", "--basic-block", "up", "--out", "two.graph")
+    assert kerf.load_graph(traced / "two.graph").nodes[0]["op"] == "opaque"
+    assert "kerf: warning:" in done.stderr or not done.stderr
+
+
+@pytest.mark.parametrize(
+    "case, said",
+    [
+        ("nowhere:make_case", "'nowhere:make_case' cannot be imported"),
+        ("cases:nothing", "'cases:nothing' names no function of"),
+        ("cases:number", "'cases:number' names no function of"),
+        ("cases", "'cases' names no function of"),
+        ("cases:forgets", "'cases:forgets' gives a Cell; expected package.module:function"),
+    ],
+)
+def test_trace_says_what_is_wrong_with_a_case(run, traced, case, said):
+    done = run("trace", case, "--out", "model2.graph", expect=BAD_INPUT)
+    assert said in error_of(done)
+    assert not (traced / "model2.graph").exists()
+
+
+def test_trace_names_a_python_that_is_not_there(run, traced, monkeypatch):
+    monkeypatch.setenv("KERF_PYTHON", "/no/python")
+    done = run("trace", "cases:make_case", "--out", "a.graph", expect=BAD_INPUT)
+    assert "[kerf.trace] cannot run '/no/python'" in error_of(done)
