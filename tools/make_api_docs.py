@@ -24,7 +24,7 @@ files `OSError`, unsupported features `NotImplementedError`, a failure while run
 `RuntimeError`; each message says what was found, what was expected and what to do.
 """
 GROUPS = {
-    "From a model to a graph": ["trace", "Graph", "load_graph"],
+    "From a model to a graph": ["trace", "Graph", "load_graph", "coarsen"],
     "Costs": ["profile", "estimate", "Profile", "NodeCost", "load_profile"],
     "Devices": ["make_cluster", "Cluster", "Device", "Link", "load_cluster"],
     "Planning": [

@@ -137,6 +137,22 @@ void GraphDerivation::glue_memory(std::uint32_t memory, const std::vector<Access
   }
 }
 
+Graph GraphDerivation::add_glue(const Graph& graph,
+                                const std::vector<std::vector<NodeId>>& groups) {
+  GraphDerivation derivation(graph);
+  derivation.group_.resize(graph.num_nodes());
+  std::iota(derivation.group_.begin(), derivation.group_.end(), 0U);
+  for (const auto* all : {&graph.glued(), &groups}) {
+    for (const std::vector<NodeId>& group : *all) {
+      for (const NodeId node : group) derivation.glue(group.front(), node);
+    }
+  }
+  derivation.close_groups();
+  derivation.content_.glued.clear();
+  derivation.collect_groups();
+  return Graph(std::make_shared<const Content>(std::move(derivation.content_)));
+}
+
 // Groups on a common cycle of the contracted graph cannot be in different stages either.
 void GraphDerivation::close_groups() {
   const std::size_t count = group_.size();

@@ -30,7 +30,13 @@ class GraphDerivation {
   GraphDerivation(GraphData data, bool order_edges);
   Graph run();
 
+  // The same graph with more groups of nodes that stay in one stage.
+  static Graph add_glue(const Graph& graph, const std::vector<std::vector<NodeId>>& groups);
+
  private:
+  explicit GraphDerivation(const Graph& graph)
+      : content_(*graph.content_), with_order_edges_(true) {}
+
   using Content = Graph::Content;
   struct Access {
     NodeId node;

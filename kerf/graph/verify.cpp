@@ -14,7 +14,7 @@
 namespace kerf {
 namespace {
 
-constexpr int kMaxListDepth = 64;  // what the parser takes
+constexpr int kMaxArgumentDepth = 64;  // what the parser takes
 
 bool is_plain(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
@@ -286,8 +286,8 @@ class Verifier {
   }
 
   void check_argument(const Argument& argument, std::string_view user, int depth) const {
-    if (depth > kMaxListDepth) {
-      fail(fmt::format("{} has lists nested deeper than {}", user, kMaxListDepth), "fewer");
+    if (depth > kMaxArgumentDepth) {
+      fail(fmt::format("{} has lists nested deeper than {}", user, kMaxArgumentDepth), "fewer");
     }
     if (const auto* size = argument.find<Expr>()) {
       if (data_.example_batch == 0 && !size->is_constant()) {

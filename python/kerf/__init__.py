@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import kerf._compiled  # noqa: F401  (first: it wraps what the core offers)
 from kerf._classes import allow_output_class
+from kerf._coarsen import coarsen
 from kerf._core import (
     Cluster,
     Comparison,
@@ -87,6 +88,7 @@ __all__ = [
     "Timeline",
     "__version__",
     "allow_output_class",
+    "coarsen",
     "compare",
     "compare_timelines",
     "emit",

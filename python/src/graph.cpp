@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "kerf/graph/passes/coarsen.h"
 #include "kerf/graph/passes/reorder.h"
 #include "kerf/graph/pure.h"
 #include "kerf/graph/text.h"
@@ -292,7 +293,7 @@ void init_graph(py::module_& m) {
             }
             return out;
           },
-          "Groups of nodes that share memory and stay in one stage.")
+          "Groups of nodes that stay in one stage: they share memory, or are a block.")
       .def(
           "save",
           [](const Graph& g, const std::filesystem::path& path) { save_graph(g, path.string()); },
@@ -320,6 +321,25 @@ void init_graph(py::module_& m) {
   m.def(
       "parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
       "A graph from its text form.");
+  m.def(
+      "find_blocks",
+      [](const Graph& g, int depth, std::vector<std::string> basic_blocks) {
+        py::list out;
+        for (const Block& block : find_blocks(g, {depth, std::move(basic_blocks)})) {
+          std::vector<std::string> names;
+          for (const NodeId id : block.nodes) names.push_back(g.node(id).name);
+          out.append(py::make_tuple(block.path, names));
+        }
+        return out;
+      },
+      py::arg("graph"), py::arg("depth"), py::arg("basic_blocks"),
+      "Pairs of a module's path and the names of its nodes, for every block.");
+  m.def(
+      "coarsen",
+      [](const Graph& g, int depth, std::vector<std::string> basic_blocks) {
+        return coarsen(g, {depth, std::move(basic_blocks)});
+      },
+      py::arg("graph"), py::arg("depth"), py::arg("basic_blocks"));
   // For tests of reordering.
   m.def(
       "random_order",

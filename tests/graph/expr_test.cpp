@@ -19,7 +19,7 @@ constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
 std::string canonical(std::string_view text) { return Expr::parse(text).str(); }
 
-std::string refusal(std::string_view text) {
+std::string refusal_of(std::string_view text) {
   try {
     Expr::parse(text);
   } catch (const Error& error) {
@@ -88,7 +88,7 @@ TEST(AnExpression, RefusesToOverflow) {
        {"9223372036854775807+1", "-9223372036854775808-1", "4294967296*4294967296", "2**63",
         "10**100000000000", "(-9223372036854775808)//(-1)", "0-(-9223372036854775808)",
         "9223372036854775807*B*2", "3*B*9223372036854775807"}) {
-    EXPECT_THAT(refusal(text), testing::HasSubstr("overflows 64 bits")) << text;
+    EXPECT_THAT(refusal_of(text), testing::HasSubstr("overflows 64 bits")) << text;
   }
   EXPECT_THROW((void)Expr::parse("B*B").eval(std::int64_t{1} << 32), Error);
   EXPECT_THROW((void)Expr::parse("9223372036854775807*B").eval(2), Error);
@@ -97,17 +97,17 @@ TEST(AnExpression, RefusesToOverflow) {
 }
 
 TEST(AnExpression, RefusesToDivideByZero) {
-  EXPECT_THAT(refusal("1//0"), testing::HasSubstr("division by zero"));
-  EXPECT_THAT(refusal("1%0"), testing::HasSubstr("division by zero"));
+  EXPECT_THAT(refusal_of("1//0"), testing::HasSubstr("division by zero"));
+  EXPECT_THAT(refusal_of("1%0"), testing::HasSubstr("division by zero"));
   EXPECT_THROW((void)Expr::parse("4//(B-2)").eval(2), Error);
   EXPECT_THROW((void)Expr::parse("4%(B-2)").eval(2), Error);
   EXPECT_THROW((void)Expr::parse("2**(B-3)").eval(2), Error);
 }
 
 TEST(AnExpression, IsRefusedWithTheColumn) {
-  EXPECT_THAT(refusal("12*"), testing::HasSubstr("column 4"));
-  EXPECT_THAT(refusal("B B"), testing::HasSubstr("column 3"));
-  EXPECT_THAT(refusal("(B+1"), testing::HasSubstr("expected ')'"));
+  EXPECT_THAT(refusal_of("12*"), testing::HasSubstr("column 4"));
+  EXPECT_THAT(refusal_of("B B"), testing::HasSubstr("column 3"));
+  EXPECT_THAT(refusal_of("(B+1"), testing::HasSubstr("expected ')'"));
   for (const char* text : {"",
                            " ",
                            "b",
@@ -132,25 +132,25 @@ TEST(AnExpression, IsRefusedWithTheColumn) {
                            "99999999999999999999",
                            "-92233720368547758080",
                            "\t3"}) {
-    EXPECT_NE(refusal(text), "accepted") << text;
+    EXPECT_NE(refusal_of(text), "accepted") << text;
   }
 }
 
 TEST(AnExpression, RefusesToNestDeeperThanAStackBears) {
   const std::size_t n = 100000;
-  EXPECT_NE(refusal(std::string(n, '(')), "accepted");
-  EXPECT_NE(refusal(std::string(n, '(') + "B" + std::string(n, ')')), "accepted");
-  EXPECT_NE(refusal(std::string(n, '-') + "B"), "accepted");
+  EXPECT_NE(refusal_of(std::string(n, '(')), "accepted");
+  EXPECT_NE(refusal_of(std::string(n, '(') + "B" + std::string(n, ')')), "accepted");
+  EXPECT_NE(refusal_of(std::string(n, '-') + "B"), "accepted");
   std::string calls;
   for (std::size_t i = 0; i < n; ++i) calls += "max(";
-  EXPECT_NE(refusal(calls), "accepted");
+  EXPECT_NE(refusal_of(calls), "accepted");
 }
 
 TEST(AnExpression, RefusesAChainThatMakesATreeTooDeep) {
   for (const char* link : {"*B", "//B", "%B", "+B*B", "-B//2"}) {
     std::string chain = "B";
     for (std::size_t i = 0; i < 200000; ++i) chain += link;
-    EXPECT_THAT(refusal(chain), testing::HasSubstr("too many operations")) << link;
+    EXPECT_THAT(refusal_of(chain), testing::HasSubstr("too many operations")) << link;
   }
   std::string linear = "B";
   for (std::size_t i = 0; i < 200000; ++i) linear += "+B";

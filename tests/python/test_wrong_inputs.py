@@ -323,6 +323,25 @@ WRONG = {
             "opaque": [*NAME],
         },
     ),
+    "coarsen": (
+        lambda t: {"graph": t.graph},
+        {
+            "graph": GRAPHS,
+            "depth": [v for v in WHOLE if v is not None] + [-1, 10**30],
+            "basic_blocks": [3, "Linear", torch.nn.Linear, [3], ["Nothing"], [None], Odd(), [""]],
+            "model": [3, "model", Net, object(), torch.zeros(2)],
+        },
+    ),
+    "emit": (
+        lambda t: {"plan": t.plan, "graph": t.graph, "path": "/dev/null"},
+        {
+            "plan": GRAPHS,
+            "graph": GRAPHS,
+            "path": PATH,
+            "eval_graph": THING,
+            "overwrite": FLAG,
+        },
+    ),
     "profile": (
         lambda t: {"model": t.model, "graph": t.graph, "args": (t.x,), "budget_seconds": 0.01},
         {
@@ -397,14 +416,17 @@ def test_wrong_arguments_of_methods(things, name, argument, number, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+GIVE_NOTHING = {"emit", "register_leaf_module", "register_non_leaf_module"}
+
+
 def test_right_calls_are_right(things):
     """Else the tests above would pass whatever is refused."""
     for name, (right, _) in WRONG.items():
         function = kerf
         for part in name.split("."):
             function = getattr(function, part)
-        result = function(**right(things))
-        assert result is not None or name in ("register_leaf_module", "register_non_leaf_module")
+        found = function(**right(things))
+        assert found is not None or name in GIVE_NOTHING
 
 
 LOADERS = ["graph", "plan", "profile", "cluster", "timeline"]
