@@ -222,7 +222,9 @@ class Recorder::Content {
   // The value of a tensor. One that nobody has made here is a constant; one that lies in known
   // memory, without a call that says so (`x.data`), is a view of it.
   ValueId value_of(const at::Tensor& tensor) {
-    if (const ValueId known = book_.find(tensor); known.valid()) return known;
+    if (const ValueId known = book_.find(tensor); known.valid()) {
+      return has_new_gradient(tensor, known) ? with_gradient(tensor) : known;
+    }
     TensorSpec spec = book_.spec(fmt::format("constant_{}", num_constants_), tensor);
     const ValueId memory = book_.find_memory(tensor);
     if (!memory.valid()) {
@@ -240,6 +242,16 @@ class Recorder::Content {
       return memory;
     }
     return view_of_memory(tensor, memory, std::move(spec));
+  }
+
+  // Since it was bound: by a write through a view of it, or by requires_grad_().
+  bool has_new_gradient(const at::Tensor& tensor, ValueId known) {
+    return tensor.requires_grad() && !builder_.data().values[known.index()].requires_grad;
+  }
+
+  ValueId with_gradient(const at::Tensor& tensor) {
+    const ValueId latest = book_.find_memory(tensor);
+    return view_of_memory(tensor, latest, book_.spec("", tensor));
   }
 
   ValueId view_of_memory(const at::Tensor& tensor, ValueId memory, TensorSpec spec) {

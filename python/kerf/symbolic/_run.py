@@ -13,6 +13,7 @@ from kerf.symbolic._devices import factories
 from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._modes import unchanged_modes
+from kerf.symbolic._reads import SHAPES
 from kerf.symbolic._trees import map_tree, tensors_in
 from kerf.symbolic._twin import Twins
 
@@ -71,8 +72,12 @@ class Run:
             result = self._call(node, function, args, kwargs)
         except Exception as error:
             self.recorder.abandon()
-            self._explain(node, error)
-            raise
+            result = _as_traced(node)
+            if result is None:
+                self._explain(node, error)
+                raise
+            as_op = operator_of(node.target)
+            self._start(node, inputs, weights, as_op)
         results[node] = result
         if as_op:
             _check_shapes(node, result)
@@ -277,6 +282,8 @@ def _is_device(item):
 
 def operator_of(function):
     """An operator's name for a function: torch's own go by PyTorch's, which formulas know."""
+    if isinstance(function, str):  # a method
+        return f"aten.{function.strip('_')}.default"
     if isinstance(function, torch._ops.OpOverload):
         return str(function)
     if isinstance(function, torch._ops.OpOverloadPacket):
@@ -319,6 +326,18 @@ def _held(module):
         if child is not None:
             found += _held(child)
     return found
+
+
+def _as_traced(node):
+    """What a call gave whose shape depends on numbers that the trace knew and checks, as indices of
+    a constant; None for any other call."""
+    name = getattr(node.target, "__name__", node.target)
+    if node.op not in ("call_function", "call_method") or name not in SHAPES:
+        return None
+    known = node.meta.get("val")
+    if not tensors_in(known):
+        return None
+    return map_tree(lambda t: torch.empty_like(t) if isinstance(t, torch.Tensor) else t, known)
 
 
 def _check_shapes(node, result):
