@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from comparing import legal_cuts
+from comparing import hand_plan, legal_cuts
 from emitting import assert_as_model, cut, emitted, in_mode
 from torch.utils.checkpoint import checkpoint
 
@@ -340,3 +340,93 @@ def test_blocks_are_called_as_the_model_calls_them(tmp_path):
     stages = module.make_stages(model)
     x = torch.randn(5, 8)
     assert torch.equal(module.run(stages, x), model(x))
+
+
+def test_a_graph_of_one_size_has_no_batch(tmp_path):
+    module, stages = written(
+        tmp_path, Shapes(), (torch.randn(3, 8), torch.rand(3, 8) > 0.5), batch_dims={}
+    )
+    assert "B" not in module.run.__code__.co_names and module.config()["stages"]
+    with pytest.raises(ValueError, match=r"input 'x' is \[4, 8\]; expected \[3, 8\]"):
+        module.run(stages, torch.randn(4, 8), torch.rand(4, 8) > 0.5)
+
+
+class MakesOwn(Net):
+    """A stage that is given nothing with the batch in it has to be told."""
+
+    def forward(self, x):
+        total = self.a(x).sum(0)
+        weights = torch.full((x.shape[0], 8), 0.5)
+        return self.b(weights * total)
+
+
+def test_stages_that_are_given_no_batch_are_told(tmp_path):
+    told = 0
+    for seed in range(6):
+        module, stages = written(tmp_path, MakesOwn(), (torch.randn(3, 8),), seed=seed)
+        told += any("B" in stage.INPUTS for stage in stages)
+        assert module.run(stages, torch.randn(5, 8)).shape == (5, 8)
+    assert told
+
+
+class Conditioned(Net):
+    def forward(self, x):
+        if x.shape[0] % 2 == 0:
+            return self.a(x)
+        return self.b(x)
+
+
+def test_conditions_on_the_batch_hold(tmp_path):
+    module, stages = written(tmp_path, Conditioned(), (torch.randn(4, 8),))
+    assert module.run(stages, torch.randn(6, 8)).shape == (6, 8)
+    with pytest.raises(ValueError, match=r"the batch is 5; expected one with B % 2 == 0"):
+        module.run(stages, torch.randn(5, 8))
+
+
+def test_stages_in_another_order_than_the_graph(tmp_path):
+    """Devices that have several pieces of the model each."""
+    torch.manual_seed(0)
+
+    class Branches(Net):
+        def forward(self, x):
+            left, right = self.a(x), self.b(x)
+            left, right = left.relu(), F.dropout(right, 0.5, self.training)
+            return F.dropout(left, 0.1, self.training) + right
+
+    model, args = Branches().eval(), (torch.randn(3, 8),)
+    graph, other = (in_mode(model, mode, args, {}) for mode in (True, False))
+    names = [node["op"].split(".")[1] for node in graph.nodes]
+    first = [i for i, name in enumerate(names) if name in ("linear", "relu")][:3:2]
+    first += [names.index("relu"), len(names) - 1 - names[::-1].index("dropout")]
+    first = sorted({0, names.index("relu"), *first} - {names.index("linear", 1)})
+    second = [i for i in range(len(names)) if i not in first]
+    plan = hand_plan(graph, [first, second], ["cpu:0", "cpu:1"])
+    module = emitted(tmp_path, graph, plan, other)
+    assert module.DRAWS_IN_ORDER is False
+    module.MODES = (False,)  # in train mode other numbers are drawn
+    assert_as_model(module, model, args, {})
+
+
+class Taken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.device = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.device(x).relu()
+
+
+def test_names_that_stages_use_themselves_are_refused(tmp_path):
+    with pytest.raises(NotImplementedError, match="the model has a 'device', a name that stages"):
+        written(tmp_path, Taken(), (torch.randn(3, 8),))
+
+
+class FillsCache(Net):
+    def forward(self, x, cache):
+        cache.append(self.a(x))
+        return self.b(cache[-1])
+
+
+def test_calls_that_change_objects_are_refused(tmp_path):
+    with pytest.raises(NotImplementedError, match="changes objects that it is called with"):
+        written(tmp_path, FillsCache(), (torch.randn(3, 8), []))

@@ -17,6 +17,7 @@
 #include "kerf/emit/codegen/head_text.h"
 #include "kerf/emit/codegen/names.h"
 #include "kerf/emit/codegen/python_text.h"
+#include "kerf/emit/codegen/stage_names.h"
 #include "kerf/emit/codegen/support_text.h"
 #include "kerf/emit/codegen/weight_text.h"
 #include "kerf/plan/recompute.h"
@@ -35,6 +36,7 @@ class FileWriter {
         names_(graph),
         call_(call_spec(graph, names_)),
         again_(recompute_blocks(graph, plan.recomputed)) {
+    check_top_names(graph);
     if (eval != nullptr) modes_ = compare_modes(graph, *eval);
     needs_ = call_.kinds;
   }

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <set>
 
+#include "kerf/base/error.h"
 #include "kerf/emit/codegen/python_text.h"
 #include "kerf/graph/operator.h"
 
@@ -21,6 +22,24 @@ bool is_index(std::string_view text) {
 }
 
 }  // namespace
+
+void check_top_names(const Graph& graph) {
+  // What the class Stage, or nn.Module for all modules, has by these names.
+  static const std::set<std::string_view> kTaken{"INPUTS",  "OUTPUTS",   "LAST_USES", "WEIGHTS",
+                                                 "BLOCKS",  "CONSTANTS", "constants", "device",
+                                                 "forward", "put"};
+  for (const Weight& weight : graph.weights()) {
+    if (weight.kind == WeightKind::constant) continue;
+    for (const std::string& name : weight.names) {
+      const std::string_view first = std::string_view(name).substr(0, name.find('.'));
+      if (!kTaken.contains(first)) continue;
+      throw Error(ErrorKind::unsupported_operator,
+                  fmt::format("[emit.stages] the model has a '{}', a name that stages use "
+                              "themselves; expected another; rename it in the model",
+                              first));
+    }
+  }
+}
 
 ValueId changed_in_place(const Graph& graph, const Node& node) {
   const std::string_view packet = packet_of(node.op);

@@ -38,6 +38,10 @@ class StageNames {
   std::unordered_map<std::string, std::string> module_names_;  // by path
 };
 
+// Throws Error(unsupported_operator) where the model has a parameter or module whose name the class
+// Stage uses for something else.
+void check_top_names(const Graph& graph);
+
 // The argument that an in-place operator gives back as its result; invalid for all others.
 ValueId changed_in_place(const Graph& graph, const Node& node);
 
