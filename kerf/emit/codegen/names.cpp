@@ -92,7 +92,8 @@ void Names::name_results(const Graph& graph, NodeId id) {
 std::string Names::make(std::string_view wanted) {
   const std::string base = identifier(wanted);
   std::string name = base;
-  for (int n = 1; !used_.insert(name).second; ++n) name = fmt::format("{}_{}", base, n);
+  // Numbers go on where the last name of this base left off: a model has thousands of them.
+  for (int& n = numbers_[base]; !used_.insert(name).second;) name = fmt::format("{}_{}", base, ++n);
   return name;
 }
 

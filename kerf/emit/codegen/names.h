@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -28,6 +29,7 @@ class Names {
 
   std::vector<std::string> names_;  // by value
   std::unordered_set<std::string> used_;
+  std::unordered_map<std::string, int> numbers_;  // by base: the last that was tried
 };
 
 // "c_attn" of "transformer.h.0.attn.c_attn", "h_0" of "transformer.h.0".
