@@ -238,17 +238,24 @@ class PlacedCalls:
             return None
         way = Transfer(Mover(), self._device)
         there = way(args), way(kwargs)
-        self._outside.call = module, way
+        self._outside.call = module, way, self._origin(args, kwargs) if way.has_copied() else None
         return there
+
+    def _origin(self, args, kwargs):
+        """Where the first tensor comes from, and with it all: generate() has ids on the device
+        already, whatever else the caller gave it. None: from the device."""
+        given = (t for t in _pytree.tree_iter((args, kwargs)) if isinstance(t, torch.Tensor))
+        origin = next((t.device for t in given), None)
+        return None if origin == self._device else origin
 
     def _depart(self, module, args, result):
         """Results go where the arguments came from, and arguments are what the call made them."""
         del args
-        owner, way = getattr(self._outside, "call", None) or (None, None)
+        owner, way, origin = getattr(self._outside, "call", None) or (None, None, None)
         if owner is not module:
             return None
         self._outside.call = None
-        return way.returned(way.origin())(result) if way.has_copied() else None
+        return way.returned(origin)(result) if way.has_copied() else None
 
     def _enter(self, module, args, kwargs):
         number = self._modules.get(id(module))

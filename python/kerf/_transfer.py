@@ -171,11 +171,6 @@ class Transfer:
         """Was anything not there already?"""
         return bool(self._tensors or self._containers)
 
-    def origin(self):
-        """The device of the first tensor that was not there."""
-        first = next(iter(self._tensors.values()), None)
-        return None if first is None else self._mover.device_of(first[0])
-
     def _tensor(self, tensor):
         if self._detach and tensor.requires_grad:
             tensor = tensor.detach()

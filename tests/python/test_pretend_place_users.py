@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""What users do with models that are placed on a (pretend) accelerator: threads, hooks, errors,
+caches, quantised layers, several models."""
+
+import copy
+import threading
+
+import generators
+import models
+import pytest
+import torch
+from torch import nn
+
+import kerf
+
+DEVICE = "pretend:0"
+HOW = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+
+
+def total_bytes(model):
+    return sum(p.nbytes for p in model.parameters())
+
+
+def place_small(model, share=3, **more):
+    limit = int(total_bytes(model) / share) + sum(b.nbytes for b in model.buffers())
+    return kerf.place(model, max_memory={0: limit}, **more)
+
+
+class Breaks(nn.Linear):
+    raises = None
+
+    def forward(self, x):
+        out = super().forward(x)
+        if self.raises is not None:
+            raise self.raises
+        return out
+
+
+def breakable(seed=0, layers=6):
+    torch.manual_seed(seed)
+    return nn.Sequential(*[Breaks(64, 64) for _ in range(layers)]).eval(), torch.randn(4, 64)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_exception_inside_forward_leaves_the_model_usable(pretend_device, kind):
+    model, x = breakable()
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        for number in range(6):
+            model[number].raises = kind("on purpose")
+            with pretend_device.copy_delay(0.002), pytest.raises(kind, match="on purpose"):
+                model(x)
+            model[number].raises = None
+            assert torch.equal(model(x), expected)
+            assert model(x).device.type == "cpu"
+    placed.remove()
+
+
+def test_several_threads_take_turns(pretend_device):
+    model, x = breakable()
+    with torch.no_grad():
+        inputs = [torch.randn(3, 64) for _ in range(4)]
+        expected = [model(each) for each in inputs]
+    placed = place_small(model)
+    wrong = []
+
+    def run(number):
+        try:
+            for call in range(8):
+                given = inputs[number].to(DEVICE) if call % 2 else inputs[number]
+                if not torch.equal(placed(given).cpu(), expected[number]):
+                    wrong.append(number)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not wrong and not any(thread.is_alive() for thread in threads)
+    placed.remove()
+
+
+def test_two_placed_models_share_a_device(pretend_device):
+    (a, x), (b, _) = breakable(0), breakable(1, layers=9)
+    with torch.no_grad():
+        expected = a(x), b(a(x))
+        first, second = place_small(a), place_small(b)
+        for _ in range(3):
+            assert torch.equal(a(x), expected[0])
+            there = a(x.to(DEVICE))
+            assert there.device.type == "pretend"
+            assert torch.equal(b(there).cpu(), expected[1])
+        both = nn.Sequential(a, b)
+        assert torch.equal(both(x), expected[1])
+        first.remove()
+        assert torch.equal(b(a(x)), expected[1])
+        second.remove()
+        assert torch.equal(both(x), expected[1])
+
+
+def test_a_model_inside_of_a_placed_one_is_not_placed_again(pretend_device):
+    model, x = breakable()
+    outer = nn.Sequential(model, nn.Linear(64, 64)).eval()
+    with torch.no_grad():
+        expected = outer(x)
+    placed = place_small(model)
+    with pytest.raises(ValueError, match="is placed already|expected weights on the host"):
+        place_small(outer)
+    placed.remove()
+    placed = place_small(outer)
+    assert torch.equal(placed(x), expected)
+    with pytest.raises(ValueError, match="is placed already|expected weights on the host"):
+        place_small(model)
+    placed.remove()
+
+
+def test_hooks_of_the_users_own_see_weights_and_arguments_on_the_device(pretend_device):
+    model, x = breakable()
+    seen = []
+
+    def before(module, args):
+        seen.append(("before", module.weight.device.type, args[0].device.type))
+
+    def after(module, args, out):
+        seen.append(("after", module.weight.device.type, out.device.type))
+        return out + 1
+
+    early = [model[n].register_forward_pre_hook(before) for n in (0, 3)]
+    early += [model[n].register_forward_hook(after) for n in (0, 3)]
+    with torch.no_grad():
+        expected = model(x)
+        seen.clear()
+        placed = place_small(model)
+        late = model[4].register_forward_hook(lambda module, args, out: 2 * out)
+        assert not torch.equal(model(x), expected)
+        late.remove()
+        kinds = [kind for kind, *_ in seen]
+        assert kinds == ["before", "after"] * 2
+        assert {kind for _, *where in seen for kind in where} == {"pretend"}
+        assert torch.equal(model(x), expected)
+    placed.remove()
+    with torch.no_grad():
+        assert torch.equal(model(x), expected)
+    for hook in early:
+        hook.remove()
+
+
+def test_backward_hooks_stay_where_nothing_is_to_be_taken(pretend_device):
+    model, x = breakable()
+    calls = []
+    hook = model[2].register_full_backward_hook(lambda *a: calls.append(1))
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        assert torch.equal(model(x), expected)
+    with pytest.raises(RuntimeError, match="with gradients to be taken"):
+        model(x)
+    placed.remove()
+    model(x).sum().backward()
+    assert calls == [1]
+    hook.remove()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mixtral", "gemma2"])
+def test_caches_of_fixed_size_and_texts_of_other_lengths(pretend_device, name):
+    model, call = generators.build(name)
+    plain = copy.deepcopy(model)
+    placed = place_small(model)
+    for length in (9, 4, 7):
+        some = {key: value[:, -length:] for key, value in call.items()}
+        for more in ({}, {"cache_implementation": "static"}, {"num_beams": 2}):
+            expected = plain.generate(**some, **HOW, **more)
+            assert torch.equal(model.generate(**some, **HOW, **more).cpu(), expected)
+    placed.remove()
+
+
+@pytest.mark.parametrize("name", ["llama_untied", "gpt_neox"])
+def test_a_loop_with_a_cache_of_ones_own(pretend_device, name):
+    model, call = generators.build(name)
+    plain, ids = copy.deepcopy(model), call["input_ids"][:1]
+    placed = place_small(model)
+
+    def decode(model):
+        cache, step, logits = None, ids, []
+        with torch.no_grad():
+            for _ in range(4):
+                out = model(step, past_key_values=cache, use_cache=True)
+                cache, step = out.past_key_values, out.logits[:, -1:].argmax(-1)
+                assert out.logits.device.type == "cpu"
+                logits.append(out.logits)
+        return torch.cat(logits, 1)
+
+    assert torch.equal(decode(model), decode(plain))
+    placed.remove()
+
+
+def test_a_crop_of_a_transformers_model_is_called_by_itself(pretend_device):
+    model, _, kwargs = models.build("llama_untied")
+    with torch.no_grad():
+        hidden = model.model.embed_tokens(kwargs["input_ids"])
+        expected = model.lm_head(hidden)
+        placed = place_small(model, 2)
+        assert torch.equal(model.model.embed_tokens(kwargs["input_ids"]), hidden)
+        assert torch.equal(model.lm_head(hidden), expected)
+        there = model.lm_head(hidden.to(DEVICE))
+        assert there.device.type == "pretend" and torch.equal(there.cpu(), expected)
+    placed.remove()
+
+
+def test_remove_frees_the_device_after_many_placements(pretend_device):
+    model, x = breakable()
+    with torch.no_grad():
+        expected = model(x)
+        before = pretend_device.memory_allocated(0)
+        for _ in range(5):
+            placed = place_small(model)
+            assert torch.equal(model(x), expected)
+            placed.remove()
+    assert pretend_device.memory_allocated(0) <= before
+    assert pretend_device.pinned_memory_allocated() == 0
+
+
+def test_a_device_without_the_memory_says_so_and_the_model_stays(pretend_device):
+    model, x = breakable()
+    with torch.no_grad():
+        expected = model(x)
+    own = [p.data_ptr() for p in model.parameters()]
+    pretend_device.set_limit(0, pretend_device.memory_allocated(0) + 20000)
+    with pytest.raises(RuntimeError, match="memory"):
+        place_small(model, link_bytes_per_second=1e9)
+    pretend_device.set_limit(0, None)
+    assert all(p.device.type == "cpu" and not p.is_pinned() for p in model.parameters())
+    assert len(own) == len(list(model.parameters()))
+    with torch.no_grad():
+        assert torch.equal(model(x), expected)
+    placed = place_small(model)
+    assert torch.equal(placed(x), expected)
+    placed.remove()
