@@ -531,7 +531,7 @@ class Placement:
         each: float,
     ) -> None: ...
 
-host_wait: float
+def host_wait() -> float: ...
 
 def place_units(
     paths: Sequence[str],

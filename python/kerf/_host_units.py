@@ -118,7 +118,7 @@ class HostShare:
             p
             for unit, (may, _, _) in zip(units, self._work, strict=True)
             for p in unit.parameters
-            if may and p.dim() == 2 and unit.bytes / self._link > 2 * _core.host_wait
+            if may and p.dim() == 2 and unit.bytes / self._link > 2 * _core.host_wait()
         ]
         if not products:
             return []

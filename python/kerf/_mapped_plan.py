@@ -21,7 +21,7 @@ def plan_mapped(model, limits, homes, link, disk, no_split):
         for largest in some:
             made = _Units(homes, limits.device, largest, no_split, sizes)
             made.add("", model)
-            units = separate_ties(model, made.units, sizes) if limits.device != CPU else made.units
+            units = separate_ties(model, made.units, sizes, limits.device)
             try:
                 placement, far = _placed(model, limits, homes, units, link, disk)
             except ValueError as error:

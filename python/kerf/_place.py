@@ -100,6 +100,11 @@ def place(
                 f"[kerf.place] checkpoint is {shown(checkpoint)}; expected the path of a "
                 "safetensors file, its index, or a folder with either"
             )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(
+            "[kerf.place] the model is a TorchScript module, which takes no hooks as a whole; "
+            "expected a model of Python; place the one that it was made from"
+        )
     if getattr(model, "_kerf_placed", None) is not None:
         raise ValueError(
             "[kerf.place] the model is placed already; expected one that is not; call remove() on "
@@ -138,9 +143,14 @@ class Placed:
     def __init__(self, model, limits, places, checkpoint, no_split, speeds):
         self._model = model
         self._before = PlacedWeights(model)
+        self._calls = self._answers = self._weights = None
         try:
             self._make(limits, places, checkpoint, no_split, speeds)
         except BaseException:
+            for made in (self._answers, self._calls):
+                if made is not None:
+                    made.remove()
+            self._calls = self._weights = None  # nothing is copied from what goes back
             self._before.put_back()
             raise
 

@@ -10,7 +10,7 @@ from kerf import _core, _torch
 from kerf._host_units import HOOK_SECONDS
 from kerf._limits import CPU
 from kerf._placed_answers import device_class
-from kerf._placed_weights import is_mapped, named
+from kerf._placed_weights import is_mapped, named, place_of
 from kerf._units import Unit, WeightSizes, find_units
 
 _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
@@ -80,16 +80,18 @@ def speed_of_both(streamed, far, link, disk):
     return total / max(total / link, sum(unit.bytes for unit in far) / disk)
 
 
-def separate_ties(model, units, sizes):
+def separate_ties(model, units, sizes, device):
     """Parameters that several modules use, or that share memory, are a unit of their own: on a
-    device that others are streamed to, they stay."""
-    if not sizes.ties:
+    device that others are streamed to, they stay. On the host one that several modules use may come
+    for each; only those that share memory have to stay where they do."""
+    ties = sizes.sharing if device == CPU else sizes.ties
+    if not ties:
         return units
     holders = {}
     for unit in units:
         for parameter in unit.parameters:
-            if id(parameter) in sizes.ties:
-                holders.setdefault(sizes.ties[id(parameter)], []).append(parameter)
+            if id(parameter) in ties:
+                holders.setdefault(ties[id(parameter)], []).append(parameter)
     shared = {id(p): key for key, found in holders.items() if len(found) > 1 for p in found}
     if not shared:
         return units
@@ -100,8 +102,25 @@ def separate_ties(model, units, sizes):
             out.append(unit)
         elif own:
             out.append(Unit(unit.path, unit.module, own, unit.stays))
-    one_of_each = {shared[id(p)]: p for u in units for p in u.parameters if id(p) in shared}
+    tied = [p for u in units for p in u.parameters if id(p) in shared]
+    if device != CPU:
+        _refuse_other_views(model, tied, shared)
+    one_of_each = {(shared[id(p)], p.data_ptr(), p.nbytes): p for p in tied}
     return [Unit("(tied)", model, list(one_of_each.values()), stays=True), *out]
+
+
+def _refuse_other_views(model, tied, shared):
+    """Moved one by one, views of one memory would be weights of their own."""
+    first = {}
+    for parameter in tied:
+        other = first.setdefault(shared[id(parameter)], parameter)
+        if other is not parameter and place_of(other) != place_of(parameter):
+            names = {id(p): name for name, p in model.named_parameters()}
+            raise ValueError(
+                f"[kerf.place] '{names[id(other)]}' and '{names[id(parameter)]}' are other views "
+                "of one memory; expected weights that are the same tensor, or lie apart: they are "
+                "moved to the device; clone one of them"
+            )
 
 
 def unit_seconds(units, device):
@@ -129,12 +148,10 @@ def _best_plan(model, limits, speed, source, no_split, stays, host):
     failure = None
     sizes = WeightSizes(model)
     buffers = sum(buffer.nbytes for buffer in model.buffers())
-    on_host = limits.device == CPU
     tried = set()
-    for share in _SHARES_ON_HOST if on_host else _SHARES:
+    for share in _SHARES_ON_HOST if limits.device == CPU else _SHARES:
         units = find_units(model, limits.bytes // share, no_split or (), sizes)
-        if not on_host:
-            units = separate_ties(model, units, sizes)
+        units = separate_ties(model, units, sizes, limits.device)
         form = tuple(unit.path for unit in units)
         if form in tried:
             continue

@@ -90,12 +90,12 @@ class PlacedWeights:
         # Parameters may share memory: they go on doing so.
         places = {}
         for parameter in loose:
-            places.setdefault(_place_of(parameter), parameter)
+            places.setdefault(place_of(parameter), parameter)
         sources = [self._source(p) for p in places.values()]
         data = dict(zip(places, _torch.move_to_file(os.fspath(folder), sources), strict=True))
         for parameter in loose:
             self._mapped.append(parameter)
-            self._give(parameter, data[_place_of(parameter)])
+            self._give(parameter, data[place_of(parameter)])
 
     def load_others(self, units):
         """What is not streamed is in memory."""
@@ -133,7 +133,7 @@ class PlacedWeights:
             tensor = self._new.get(id(tensor), tensor)
             if id(tensor) in streamed:
                 continue
-            place = _place_of(tensor) if is_plain(tensor) else id(tensor)
+            place = place_of(tensor) if is_plain(tensor) else id(tensor)
             if place not in moved:
                 moved[place] = self._on_device(tensor, device)
             self._moved.append(tensor)
@@ -152,13 +152,13 @@ class PlacedWeights:
         data = {}
         for tensor in self._moved:
             if tensor.device != CPU:
-                place = _place_of(tensor) if is_plain(tensor) else id(tensor)
+                place = place_of(tensor) if is_plain(tensor) else id(tensor)
                 if place not in data:
                     data[place] = tensor.data.to(CPU)
                 tensor.data = data[place]
         for tensor in self._mapped:
             if is_plain(tensor) and (is_mapped(tensor) or tensor.is_pinned()):
-                place = _place_of(tensor)
+                place = place_of(tensor)
                 if place not in data:
                     data[place] = tensor.data.clone()
                 tensor.data = data[place]
@@ -178,7 +178,7 @@ def is_mapped(tensor):
     return is_plain(tensor) and _torch.is_mapped(tensor.data)
 
 
-def _place_of(tensor):
+def place_of(tensor):
     """What is equal for tensors that are the same numbers in the same memory."""
     data = tensor.data
     return data.data_ptr(), data.dtype, data.shape, data.stride(), data.is_conj()

@@ -79,7 +79,8 @@ class WeightSizes:
         self.odd = {id(p) for own in self._own.values() for p in own if not is_plain(p)}
         # By id of a parameter that is in several places or shares its memory: what is the same for
         # all that are tied to it.
-        self.ties = {i: i for i in self._several} | _sharing(found)
+        self.sharing = _sharing(found)  # those of them that are parameters of their own
+        self.ties = {i: i for i in self._several} | self.sharing
         self._sums = {}  # id of a module -> (bytes, those in it that are in several places: bytes)
 
     def own(self, module):

@@ -110,3 +110,33 @@ def test_a_module_that_is_in_two_places_has_one_name_of_each(tmp_path):
     given = {"a": "cpu", "b": "disk", "c": "disk"}
     placed = kerf.place(model, device_map=given, offload_folder=tmp_path)
     assert placed.device_map == {"a": "cpu", "b": "cpu", "c": "disk"}
+
+
+@pytest.mark.parametrize("kept", ["0", "5"])
+def test_weights_that_share_memory_stay_together_whatever_the_map_says(kept, tmp_path):
+    model, reference, x = mlp(), mlp(), torch.randn(4, 64)
+    for each in (model, reference):
+        each[5].weight.data = each[0].weight.data[:]
+    given = {"": "disk", kept: "cpu"}
+    placed = kerf.place(model, device_map=given, offload_folder=tmp_path)
+    with torch.no_grad():
+        for number in (0, 5):
+            for each in (model, reference):
+                each[number].weight.mul_(1.5)
+            assert torch.equal(model(x), reference(x))
+        placed.remove()
+        assert model[0].weight.data_ptr() == model[5].weight.data_ptr()
+
+
+def test_weights_that_overlap_go_on_doing_so(tmp_path):
+    model, reference, x = mlp(), mlp(), torch.randn(4, 64)
+    for each in (model, reference):
+        torch.manual_seed(3)
+        memory = torch.randn(96, 64)
+        each[0].weight.data, each[5].weight.data = memory[:64], memory[32:]
+    placed = kerf.place(model, max_memory={"cpu": "72KiB", "disk": tmp_path})
+    assert {u.residence for u in placed.placement.units} == {"resident", "streamed"}
+    with torch.no_grad():
+        for each in (model, reference):
+            each[0].weight.mul_(1.5)
+        assert torch.equal(model(x), reference(x))

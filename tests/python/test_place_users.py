@@ -108,3 +108,16 @@ def test_copies_and_state_dicts_while_placed_run_anywhere(tmp_path):
         assert torch.equal(again(x), model(x))
         assert torch.equal(copy.copy(model)(x), model(x))
     placed.remove()
+
+
+def test_a_scripted_model_is_refused_and_a_scripted_layer_stays(tmp_path):
+    model, x = stack()
+    with pytest.raises(ValueError, match="the model is a TorchScript module"):
+        place_small(torch.jit.trace(model, x), tmp_path)
+    with torch.no_grad():
+        expected = model(x)
+        model[2] = torch.jit.trace(model[2], x)
+        placed = kerf.place(model, max_memory={"cpu": "56KiB", "disk": tmp_path})
+        assert {u.path: u.residence for u in placed.placement.units}["2"] == "resident"
+        assert torch.equal(model(x), expected)
+    placed.remove()

@@ -263,3 +263,22 @@ def test_a_map_that_was_there_before_comes_back(pretend_device):
     assert model.hf_device_map == placed.device_map
     placed.remove()
     assert model.hf_device_map == {"": "cpu"}
+
+
+def test_other_views_of_one_memory_are_refused_and_the_same_one_is_shared(pretend_device):
+    model, x = mlp()
+    model[1][3].weight.data = model[1][0].weight.data.t()
+    own = [p.data_ptr() for p in model.parameters()]
+    with pytest.raises(ValueError, match=r"'1.0.weight' and '1.3.weight' are other views of one"):
+        kerf.place(model, device_map={"": "cpu", "0": 0})
+    assert [p.data_ptr() for p in model.parameters()] == own
+    model[1][3].weight.data = model[1][0].weight.data[:]
+    reference, _ = mlp()
+    reference[1][3].weight = reference[1][0].weight
+    placed = kerf.place(model, device_map={"": "cpu", "0": 0})
+    with torch.no_grad():
+        for each in (model, reference):
+            each[1][0].weight.mul_(1.5)
+        assert torch.equal(model(x), reference(x))
+    placed.remove()
+    assert model[1][0].weight.data_ptr() == model[1][3].weight.data_ptr()
