@@ -3,6 +3,7 @@
 """Values on their way to the device of a layer, and what it did to them on the way back."""
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -35,6 +36,12 @@ class Mover:
         """The numbers of ``source`` into a tensor that may be on another device."""
         tensor.copy_(source)
 
+    def finish(self, devices):
+        """Waits for all work on them, in whatever stream."""
+        for device in devices:
+            if device.type != "cpu":
+                torch.accelerator.synchronize(device)
+
     def free_bytes(self, device):
         """What could be allocated now, or None where that is not known."""
         try:
@@ -49,6 +56,14 @@ class Mover:
             )
         except (AttributeError, OSError, RuntimeError, StopIteration, ValueError):
             return None
+
+
+def memory_of(tensor):
+    """Which memory it lies in. Tensors of some layouts have none to show."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return "object", id(tensor)
 
 
 class Form(NamedTuple):
@@ -69,9 +84,24 @@ def _refill_with(method):
 
 
 def _make_mapping(value, parts):
-    made = copy.copy(value)  # of its class, with its default factory and the like
-    _set_items(made, parts)
-    return made
+    before = _MAPPING.parts(value)
+    for copied in (copy.copy, _copy_around):
+        made = copied(value)  # of its class, with its default factory and the like
+        _set_items(made, parts)
+        if _same(_MAPPING.parts(value), before):
+            return made
+        _set_items(value, before)
+    raise TypeError(
+        f"[kerf.dataflow] a copy of a {type(value).__name__} writes into the same items; expected "
+        "one of its own, to put tensors of another device into; use a dictionary, or correct the "
+        "class's __deepcopy__"
+    )
+
+
+def _copy_around(value):
+    """All that holds the items, but not the items: a class may keep them in a dictionary of its
+    own, which its copies share."""
+    return copy.deepcopy(value, {id(part): part for part in _MAPPING.parts(value)})
 
 
 def _set_items(value, parts):
@@ -143,18 +173,58 @@ def _same(a, b):
     return len(a) == len(b) and all(map(operator.is_, a, b))
 
 
+def _is_view_of(tensor, made):
+    """Do gradients go from one to the other through views alone? Functions of the user's, which
+    have a backward of their own, are none."""
+    function, last = tensor.grad_fn, made.grad_fn
+    while function is not None and function is not last:
+        if isinstance(function, torch.autograd.function.BackwardCFunction):
+            return False
+        inputs = function.next_functions
+        function = inputs[0][0] if len(inputs) == 1 else None
+    return function is not None
+
+
+def _same_view(tensor, made, origin):
+    """Of ``origin`` what ``tensor`` is of its copy: a view. None where it cannot be one."""
+    if tensor.dtype != made.dtype or made.stride() != origin.stride():
+        return None
+    if any(t.is_conj() or t.is_neg() for t in (tensor, made, origin)):
+        return None
+    if not tensor.requires_grad:
+        origin = origin.detach()
+    elif not _is_view_of(tensor, made):
+        return None
+    offset = origin.storage_offset() + tensor.storage_offset() - made.storage_offset()
+    return origin.as_strided(tensor.size(), tensor.stride(), offset)
+
+
+def _positions(tensor):
+    """Of its elements in memory."""
+    found = torch.tensor([tensor.storage_offset()])
+    for size, stride in zip(tensor.size(), tensor.stride(), strict=True):
+        found = (found[:, None] + torch.arange(size) * stride).flatten()
+    return found
+
+
+def _overlap(a, b):
+    return a.dtype != b.dtype or bool(torch.isin(_positions(a), _positions(b)).any())
+
+
 class Transfer:
     """Values on their way to ``device``; None leaves tensors where they are.
 
     What is there already stays the object that it is, and so does a container of such things.
-    ``origins`` are what copies were made of, by the copies' ids: these are taken where they fit.
+    ``origins`` are what copies were made of, by the copies' ids: these are taken where they fit,
+    and views of them for views of ``copies``: ``{memory of a copy: (copy, origin)}``.
     """
 
-    def __init__(self, mover, device, *, detach=False, origins=None):
+    def __init__(self, mover, device, *, detach=False, origins=None, copies=None):
         self._mover = mover
         self._device = device
         self._detach = detach
         self._origins = origins or {}
+        self._copies = copies or {}
         self._tensors = {}  # id -> (tensor, its copy, the copy's version)
         self._containers = {}  # id -> (container, its copy, what the copy held, form)
 
@@ -175,6 +245,8 @@ class Transfer:
         if self._detach and tensor.requires_grad:
             tensor = tensor.detach()
         origin = self._origins.get(id(tensor))
+        if origin is None and self._copies:
+            origin = self._view_of_origin(tensor)
         if self._device is None:
             return tensor if origin is None else origin
         if self._mover.device_of(tensor) == self._device:
@@ -186,6 +258,17 @@ class Transfer:
             made = self._copy(tensor)
             known = self._tensors[id(tensor)] = (tensor, made, made._version)
         return known[1]
+
+    def _view_of_origin(self, tensor):
+        """A view of the argument, where it is one of the argument's copy: what is written into it
+        later is the argument's too. None if it is none."""
+        made, origin = self._copies.get(memory_of(tensor), (None, None))
+        if made is None or self._device not in (None, self._mover.device_of(origin)):
+            return None
+        view = _same_view(tensor, made, origin)
+        if view is not None:
+            self._origins[id(tensor)] = view  # the same one, where the result has it twice
+        return view
 
     def _copy(self, tensor):
         if not torch.is_inference_mode_enabled() and not tensor.is_inference():
@@ -213,12 +296,33 @@ class Transfer:
         """The way back to ``device``, after what was given has been changed as the layer has
         changed its copies: tensors written in place, items added to a list."""
         kept = (*self._tensors.values(), *self._containers.values())
-        way = Transfer(self._mover, device, origins={id(k[1]): k[0] for k in kept})
-        for tensor, made, version in self._tensors.values():
-            if made._version != version:
+        copies = {memory_of(made): (made, tensor) for tensor, made, _ in self._tensors.values()}
+        origins = {id(k[1]): k[0] for k in kept}
+        way = Transfer(self._mover, device, origins=origins, copies=copies)
+        written = [
+            (t, made) for t, made, version in self._tensors.values() if made._version != version
+        ]
+        for tensor, made in written:
+            self._refuse_overlaps(tensor)
+            # A leaf can only have been written where no gradients were recorded.
+            leaf = tensor.is_leaf and tensor.requires_grad
+            with torch.no_grad() if leaf else contextlib.nullcontext():
                 self._mover.write(tensor, made)
         for value, made, held, form in self._containers.values():
             parts = form.parts(made)
             if form.refill is not None and not _same(parts, held):
                 form.refill(value, [way(part) for part in parts])
         return way
+
+    def _refuse_overlaps(self, written):
+        """Two arguments that share memory were two copies: the layer may have read old numbers."""
+        for tensor, *_ in self._tensors.values():
+            if tensor is written or memory_of(tensor) != memory_of(written):
+                continue
+            if _overlap(tensor, written):
+                raise RuntimeError(
+                    "[kerf.dataflow] a layer has written an argument in place that shares memory "
+                    "with another of its arguments; expected that only where both are on its "
+                    "device, since they came to it as two copies; map the layer to the device of "
+                    "the module that calls it, or give it a clone()"
+                )

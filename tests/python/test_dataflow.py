@@ -8,6 +8,7 @@ This machine need not have accelerators: ``Pretender`` gives tensors a pretended
 
 import ast
 import collections
+import collections.abc
 import contextlib
 import copy
 import dataclasses
@@ -1188,6 +1189,169 @@ def test_what_a_layer_writes_into_its_arguments_is_seen_by_its_caller(to, infere
         flow, mover = wrap(model)
         flow.layer_gpus.update(zip(["linear", "writes", "relu"], to, strict=True))
         assert_alike(run(flow, mover, x), expected)
+
+
+class Gives(nn.Module):
+    """Calls a function, which may read ``w``."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.call, self.w = call, nn.Parameter(torch.ones(8))
+
+    def forward(self, *args):
+        return self.call(self, *args)
+
+
+class Around(nn.Module):
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.pre, self.layer, self.post = nn.Linear(8, 8), Gives(inner), nn.Linear(8, 8)
+        self.outer = outer
+
+    def forward(self, x):
+        return self.outer(self, self.pre(x))
+
+
+def then_written(model, x):
+    model.layer(x).mul_(2)
+    return model.post(x)
+
+
+def written_before_use(model, x):
+    view = model.layer(x)
+    x.mul_(2)
+    return model.post(view.reshape(-1, 8))
+
+
+VIEWS = {
+    "view": lambda layer, x: x.view(2, 12)[:, :8],
+    "chain": lambda layer, x: x.view(2, 12)[1:, :8].t(),
+    "slice": lambda layer, x: x[1:3],
+    "written": lambda layer, x: x.mul_(3)[:2],
+    "expanded": lambda layer, x: x[:, None],
+}
+
+
+@pytest.mark.parametrize("to", [(0, 1, 0), (0, 1, 1), (1, "cpu", 0), ("cpu", 0, 1)])
+@pytest.mark.parametrize("outer", [then_written, written_before_use])
+@pytest.mark.parametrize("inner", VIEWS)
+@pytest.mark.parametrize("grad", [False, True])
+@seeded
+def test_a_view_that_a_layer_gives_is_one_of_its_argument(inner, outer, to, grad):
+    model, x = Around(VIEWS[inner], outer), ROWS()
+    twin = copy.deepcopy(model)
+    flow, mover = wrap(model)
+    flow.layer_gpus.update(zip(["pre", "layer", "post"], to, strict=True))
+    with torch.set_grad_enabled(grad):
+        found, expected = run(flow, mover, x), twin(x)
+    assert torch.equal(found, expected)
+    if grad:
+        with OneDevice(mover):
+            found.sum().backward()
+        expected.sum().backward()
+        torch.testing.assert_close(model.pre.weight.grad, twin.pre.weight.grad)
+
+
+class Reversed(torch.autograd.Function):
+    """The gradient changes its sign: a view, but not for gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+def test_a_view_keeps_the_gradient_of_the_function_that_made_it():
+    model = Around(lambda layer, x: Reversed.apply(x)[:2], lambda m, x: m.post(m.layer(x)))
+    twin, x = copy.deepcopy(model), ROWS()
+    flow, mover = wrap(model)
+    flow.layer_gpus["layer"] = 1
+    with OneDevice(mover):
+        run(flow, mover, x).sum().backward()
+    twin(x).sum().backward()
+    torch.testing.assert_close(model.pre.weight.grad, twin.pre.weight.grad)
+
+
+def written_and_read(layer, a, b):
+    a.mul_(2)
+    return torch.cat([a, b], -1)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_layer_that_writes_one_of_two_arguments_in_the_same_memory_is_refused(apart):
+    model = Around(written_and_read, lambda m, x: m.layer(*(x.split(4, 1) if apart else (x, x[:]))))
+    twin, x = copy.deepcopy(model), ROWS()
+    flow, mover = wrap(model)
+    flow.layer_gpus["layer"] = 1
+    with torch.no_grad():
+        if apart:
+            assert torch.equal(run(flow, mover, x), twin(x))
+        else:
+            with pytest.raises(RuntimeError, match="shares memory with another of its arguments"):
+                run(flow, mover, x)
+        flow.layer_gpus["layer"] = 0
+        flow.update_flow()
+        assert torch.equal(run(flow, mover, x), twin(x))
+
+
+def test_a_layer_may_write_a_weight_without_gradients():
+    def double(layer, weight):
+        with torch.no_grad():
+            weight.mul_(2)
+        return weight * layer.w
+
+    model = Around(double, lambda m, x: m.post(x) + m.layer(m.post.bias))
+    twin, x = copy.deepcopy(model), ROWS()
+    flow, mover = wrap(model)
+    flow.layer_gpus["layer"] = 1
+    assert_alike(run(flow, mover, x), twin(x))
+    assert torch.equal(model.post.bias, twin.post.bias)
+
+
+class OwnMapping(collections.abc.MutableMapping):
+    """Its copies share its items."""
+
+    def __init__(self, items):
+        self.items_of_mine = items
+
+    def __getitem__(self, key):
+        return self.items_of_mine[key]
+
+    def __setitem__(self, key, value):
+        self.items_of_mine[key] = value
+
+    def __delitem__(self, key):
+        del self.items_of_mine[key]
+
+    def __iter__(self):
+        return iter(self.items_of_mine)
+
+    def __len__(self):
+        return len(self.items_of_mine)
+
+
+class Uncopied(OwnMapping):
+    def __deepcopy__(self, memo):
+        return self
+
+
+def test_a_mapping_of_the_users_keeps_its_items():
+    def outer(model, x):
+        mapping = model.kind({"x": x})
+        return model.post(model.layer(mapping)["x"] + mapping["x"])
+
+    model = Around(lambda layer, m: OwnMapping({"x": m["x"] * layer.w}), outer)
+    model.kind = OwnMapping
+    twin, x = copy.deepcopy(model), ROWS()
+    flow, mover = wrap(model)
+    flow.layer_gpus["layer"] = 1
+    assert_alike(run(flow, mover, x), twin(x))
+    model.kind = Uncopied
+    with pytest.raises(TypeError, match="a copy of a Uncopied writes into the same items"):
+        run(flow, mover, x)
 
 
 def test_a_cache_of_transformers_is_one_object_for_all_layers():
