@@ -16,7 +16,7 @@ from torch import nn
 from kerf import _stream
 from kerf._arguments import KINDS, Kind, checked, found
 from kerf._errors import warn
-from kerf._gates import Calls, hook_ids, without_gates
+from kerf._gates import Calls, flow_of, without_gates
 from kerf._layers import Tree
 from kerf._moves import Clones, Frozen, Moves, refuse_split, total_bytes
 from kerf._transfer import CPU, Mover, Transfer
@@ -127,7 +127,7 @@ class DataFlow:
         enable_clone=False,
         mover=None,
     ):
-        if any(map(hook_ids, model.modules())):
+        if flow_of(model) is not None:
             raise ValueError(
                 "[kerf.dataflow] the model is part of a DataFlow already; expected one that is "
                 "not; call remove() of the other one first"
@@ -159,7 +159,9 @@ class DataFlow:
         self._handles = []
         self.inference_only = inference_only  # may fail: before there are hooks
         self._mark_root()
+        without_gates(model)  # of the flow that it was copied from, or of one that was lost
         self._handles = self._tree.install()
+        self._calls.flow = weakref.ref(self)
 
     @classmethod
     @checked(
@@ -217,9 +219,11 @@ class DataFlow:
         return self._layer_gpus
 
     @layer_gpus.setter
-    def layer_gpus(self, devices):
-        self._layer_gpus.clear()
-        self._layer_gpus.update(devices)
+    @checked("kerf.dataflow", layer_gpus=_MAP)
+    def layer_gpus(self, layer_gpus):
+        if layer_gpus is not self._layer_gpus:  # it is after ``flow.layer_gpus |= {...}``
+            self._layer_gpus.clear()
+            self._layer_gpus.update(layer_gpus)
 
     @property
     def device_ids(self):
@@ -273,16 +277,30 @@ class DataFlow:
                 return self.module(*args, **kwargs)
         except RuntimeError as error:
             if "same device" in str(error):
-                error.add_note(
-                    "[kerf.dataflow] a tensor is not on the device of the layer that uses it; "
-                    "expected layers to be called, and tensors to come from their arguments; a "
-                    "layer whose weights another one reads must be mapped as that one, and where "
-                    "the model calls parts of a layer, fine_grained=True may help"
-                )
+                error.add_note(f"[kerf.dataflow] {self._why_apart()}")
             raise
         finally:
             calls.depth = depth
             del calls.stack[length:]  # of what an interrupt has ended
+
+    def _why_apart(self):
+        stranger = self._tree.stranger()
+        if stranger is not None:
+            return _came_later(stranger)
+        for layer in self._tree.layers.values():
+            for path, *_, tensor in layer.registered():
+                device = self._mover.device_of(tensor)
+                if device != layer.device:
+                    return (
+                        f"'{path}' is on {device}, and {layer.shown} on {layer.device}; expected "
+                        "one device; call update_flow() after weights were replaced or moved"
+                    )
+        return (
+            "a tensor is not on the device of the layer that uses it; expected layers to be "
+            "called, and tensors to come from their arguments, in tuples, lists, dictionaries or "
+            "dataclasses; a layer whose weights another one reads must be mapped as that one, and "
+            "where the model calls parts of a layer, fine_grained=True may help"
+        )
 
     def _prepare(self):
         self._check_open()
@@ -370,16 +388,20 @@ class DataFlow:
     # ---- changes
 
     def update_flow(self):
-        """Puts every layer on its device of ``layer_gpus``; a layer it does not name stays.
+        """Puts every layer on its device of ``layer_gpus``; a layer it does not name stays. Weights
+        that were replaced or moved in the meantime come to their layers.
 
         All of it or nothing: for an unknown layer or device, for layers that share a weight and are
         to be on two devices (ValueError), and where a device lacks the memory (RuntimeError), the
-        old flow stays in force. Waits for calls that are under way. With ``enable_clone`` it takes
+        old flow stays in force, and so for modules that came into the model later (RuntimeError).
+        Waits for calls that are under way. With ``enable_clone`` it takes
         the time of the layers that change, and moves no weights unless they have been written.
         """
         with self._between_calls("update_flow"):
+            self._refuse_strangers()
             layers, wanted = self._tree.layers, self._layer_gpus
             changes = self._changes(wanted, wanted.touched if self._updated else self._all())
+            changes = {**self._placement.astray(), **changes}
             refuse_split(self._placement.ties(), lambda at: changes.get(at, at.device))
             try:
                 self._placement.place(changes)
@@ -390,6 +412,11 @@ class DataFlow:
                 self._placement.refresh()
             self._calls.output_device = layers[""].device
             self._settle()
+
+    def _refuse_strangers(self):
+        stranger = self._tree.stranger()
+        if stranger is not None:
+            raise RuntimeError(f"[kerf.dataflow] {_came_later(stranger)}")
 
     def _between_calls(self, what):
         self._check_open()
@@ -492,6 +519,7 @@ class DataFlow:
         if not self._updated:
             self.update_flow()
         with self._between_calls("construct_module"):
+            self._refuse_strangers()
             changes = self._changes(layer_gpus or {}, layer_gpus or {})
             refuse_split(self._placement.ties(), lambda at: changes.get(at, at.device))
             self._placement.refresh()
@@ -536,6 +564,7 @@ class DataFlow:
         calls.output_device = tree.layers[""].device
         tree.gates[0][1].inference_only = True
         tree.install()
+        self._mover.finish(self._devices)  # it may be called in any stream
         self._made.add(made)
         return made
 
@@ -543,12 +572,12 @@ class DataFlow:
         """Parameters are those of the clones; buffers are written by calls, and so copied."""
         pairs = zip(layer.registered(), here.registered(), strict=True)
         for (*_, tensor), (*_, own) in pairs:
-            data = self._placement.copy_of(own, layer.device)
             if isinstance(own, nn.Parameter):
                 tensor.requires_grad_(False)
+                self._placement.share(own, tensor, layer.device)
             else:
-                data = self._mover.to(data, layer.device, copy=True)
-            tensor.data = data
+                data = self._placement.copy_of(own, layer.device)
+                tensor.data = self._mover.to(data, layer.device, copy=True)
         weights = {id(t) for *_, t in layer.registered()}
         for _, tensor in layer.loose():
             if id(tensor) not in weights:
@@ -564,6 +593,7 @@ class DataFlow:
             for handle in self._handles:
                 handle.remove()
             self._handles = None
+            self._calls.flow = None
 
     def _check_open(self):
         if self._handles is None:
@@ -592,6 +622,13 @@ class DataFlow:
         counts = collections.Counter(str(x.device) for x in self._tree.layers.values() if x.name)
         places = ", ".join(f"{count} layers on {device}" for device, count in counts.items())
         return f"kerf.DataFlow({type(self.module).__name__}, {places or 'no layers'})"
+
+
+def _came_later(path):
+    return (
+        f"module '{path}' came into the model after the flow was made; expected the modules that "
+        "there were; call remove(), change the model, then make a new flow"
+    )
 
 
 def _node_devices(plan):

@@ -14,6 +14,7 @@ class Calls:
 
     def __init__(self, mover, output_device=None):
         self.mover = mover
+        self.flow = None  # weak reference: whose hooks these are; None in a copy of the model
         self.output_device = output_device
         self._local = threading.local()
 
@@ -56,6 +57,8 @@ class Gate:
         self.device = None  # None until there is a flow: everything passes as it is
         self.inference_only = False  # these two only count at the model itself
         self.has_clones = False
+        self.writers = ()  # modules inside that have buffers, and no gates themselves
+        self.trained = False  # has one of them, or the module itself, been called in training?
 
     def install(self, module):
         return (
@@ -66,6 +69,11 @@ class Gate:
     def enter(self, module, args, kwargs):
         if self.has_clones:
             _refuse_training(module)
+        if module.training:
+            self.trained = True
+        for writer in self.writers:
+            if writer.training:
+                self.trained = True
         calls = self.calls
         device = None if self.straight else self.device
         stays = not self.inference_only and (
@@ -144,13 +152,25 @@ _HOOK_LISTS = (
 )
 
 
+def _gates_of(module):
+    """``(number of the hook, gate)``."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for number, hook in hooks.items():
+            gate = getattr(hook, "__self__", None)
+            if isinstance(gate, Gate):
+                yield number, gate
+
+
 def hook_ids(module):
-    return [
-        number
-        for hooks in (module._forward_pre_hooks, module._forward_hooks)
-        for number, hook in hooks.items()
-        if isinstance(getattr(hook, "__self__", None), Gate)
-    ]
+    return [number for number, _ in _gates_of(module)]
+
+
+def flow_of(model):
+    """The flow that a module in it belongs to. Hooks of a copy belong to none, and so do those of a
+    flow that nobody holds any more."""
+    gates = (gate for module in model.modules() for _, gate in _gates_of(module))
+    flows = (gate.calls.flow and gate.calls.flow() for gate in gates)
+    return next((flow for flow in flows if flow is not None), None)
 
 
 def without_gates(model):

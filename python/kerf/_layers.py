@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from kerf import _core
 from kerf._gates import Gate
 from kerf._pytree import join
 from kerf._reads import is_watchable, own_attributes
@@ -20,6 +21,7 @@ class Layer:
         self.name = name  # "" is what the model holds itself: that follows output_device
         self.modules = []  # (path, module)
         self.gates = []
+        self.gated = set()  # ids of modules
         self.device = None
 
     @property
@@ -72,6 +74,8 @@ class Tree:
 
     def __init__(self, model, fine_grained, calls):
         self._calls = calls
+        self._model = model
+        self._remember()
         self.layers = {"": Layer("")}
         self.gates = []  # (module, gate), the model's first
         self._seen = {id(model)}
@@ -90,6 +94,23 @@ class Tree:
                 self._take(name, child, layer, own, gate)
                 if not layer.gates:  # nothing in it is called: parameters that the model reads
                     del self.layers[name]
+
+    def _remember(self):
+        self._modules = {id(module): module for module in self._model.modules()}
+        self._watch = _core.ObjectWatch()
+        for module in self._modules.values():
+            if isinstance(module._modules, dict):  # TorchScript has its own
+                self._watch.add_dict(module._modules)
+
+    def stranger(self):
+        """The path of a module that has come into the model since this was read, or None."""
+        if self._watch.unchanged():
+            return None
+        for path, module in self._model.named_modules():
+            if id(module) not in self._modules:
+                return path
+        self._remember()  # some have left
+        return None
 
     def _take(self, path, module, layer, holder, above):
         """All of ``module`` is the layer's; the calls may be of modules in it, as in lists."""
@@ -122,6 +143,7 @@ class Tree:
             own = self.layers[""]
             own.modules += layer.modules
             own.gates += layer.gates
+            own.gated |= layer.gated
 
     def _open_children(self, path, module, holder, above):
         for name, child in module.named_children():
@@ -142,6 +164,7 @@ class Tree:
         )
         gate = Gate(self._calls, above, straight=plain)
         layer.gates.append(gate)
+        layer.gated.add(id(module))
         self.gates.append((module, gate))
         return gate
 

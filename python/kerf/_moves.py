@@ -8,17 +8,10 @@ import contextlib
 import torch
 from torch import nn
 
+from kerf import _core
 from kerf._arguments import shortened
 from kerf._layers import MODULE_ATTRIBUTES
-from kerf._transfer import CPU, PLAIN
-
-
-def _memory(tensor):
-    """Which memory it lies in. Tensors of some layouts have none to show."""
-    try:
-        return tensor.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        return "object", id(tensor)
+from kerf._transfer import CPU, PLAIN, memory_of
 
 
 def total_bytes(tensors):
@@ -46,7 +39,7 @@ def _find_ties(held):
     first, ties = {}, []
     for layer, tensors in held.items():
         for path, tensor in tensors:
-            place = first.setdefault(_memory(tensor), (layer, path))
+            place = first.setdefault(memory_of(tensor), (layer, path))
             if place[0] is not layer:
                 ties.append((place, (layer, path)))
     return ties
@@ -69,17 +62,27 @@ class Moves:
         self._mover = mover
         self._layers = layers
         self._home = torch.utils.weak.WeakTensorKeyDictionary()
-        for tensors in _held(layers).values():
+        self._homes = {}  # of layers, for tensors that come later
+        for layer, tensors in _held(layers).items():
             for _, tensor in tensors:
                 self._home[tensor] = mover.device_of(tensor)
+                self._homes.setdefault(layer, self._home[tensor])
 
     def ties(self):
         return _find_ties(_held(self._layers))
 
     def home_of(self, layer):
         """Where it was in the beginning."""
-        first = next(layer.registered(), None)
-        return CPU if first is None else self._home.get(first[-1], CPU)
+        return self._homes.get(layer, CPU)
+
+    def astray(self):
+        """``{layer: its device}`` of those with weights elsewhere: other ones, or moved ones."""
+        return {
+            layer: layer.device
+            for layer in self._layers
+            if layer.device is not None
+            and any(self._mover.device_of(t) != layer.device for *_, t in layer.registered())
+        }
 
     def place(self, changes):
         """``{layer: device}``. All of it or nothing: a move that fails is undone."""
@@ -87,7 +90,7 @@ class Moves:
         sharing = self._sharing(held)
         waiting = {}
         for layer in changes:
-            memories = dict.fromkeys(_memory(tensor) for _, tensor in held[layer])
+            memories = dict.fromkeys(memory_of(tensor) for _, tensor in held[layer])
             waiting[layer] = [sharing[memory] for memory in memories]
         done = []
         try:
@@ -100,23 +103,38 @@ class Moves:
             raise
 
     def restore(self):
-        """Tensors go back to where they were, and those that came later go with their layers."""
-        held = _held(self._layers)
-        for group in self._sharing(held).values():
-            self._put([(group, self._home.get(group[0], self._mover.device_of(group[0])))])
-        for layer, tensors in held.items():
-            homes = [self._home[tensor] for _, tensor in tensors if tensor in self._home]
-            late = [[tensor] for _, tensor in tensors if tensor not in self._home]
-            if homes:
-                self._put([(group, homes[0]) for group in late])
+        """Tensors go back to where they were, and those that came later go with their layers. All
+        of it or nothing."""
+        done = []
+        for group, home in self._ways_home():
+            before = self._mover.device_of(group[0])
+            try:
+                self._put([(group, home)])
+            except (RuntimeError, MemoryError) as error:
+                with contextlib.suppress(RuntimeError, MemoryError):
+                    for target in reversed(done):
+                        self._put([target])
+                raise _no_way_back(home, group, error) from error.with_traceback(None)
+            done.append((group, before))
+        for layer in self._layers:
             layer.device = None
+
+    def _ways_home(self):
+        """``[(tensors that share memory, device)]``."""
+        held = _held(self._layers)
+        homes = {}
+        for layer, tensors in held.items():
+            for _, tensor in tensors:
+                late = self._homes.get(layer, self._mover.device_of(tensor))
+                homes[id(tensor)] = self._home.get(tensor, late)
+        return [(group, homes[id(group[0])]) for group in self._sharing(held).values()]
 
     def _sharing(self, held):
         """Tensors by the memory that they share, each once."""
         groups = collections.defaultdict(dict)
         for tensors in held.values():
             for _, tensor in tensors:
-                groups[_memory(tensor)][id(tensor)] = tensor
+                groups[memory_of(tensor)][id(tensor)] = tensor
         return {memory: list(group.values()) for memory, group in groups.items()}
 
     def _next(self, waiting, changes):
@@ -160,7 +178,10 @@ class Moves:
     def _put(self, targets):
         """``[(group, device)]``. First all copies, then the change: what fails changes nothing."""
         away = [(g, device) for g, device in targets if self._mover.device_of(g[0]) != device]
+        before = {self._mover.device_of(group[0]) for group, _ in away}
         fresh = [pair for group, device in away for pair in self._copies(group, device)]
+        if away:  # other streams may be using what is let go here, and will use what has come
+            self._mover.finish({*before, *(device for _, device in away)})
         for tensor, data in fresh:
             tensor.data = data
 
@@ -195,52 +216,104 @@ def _move_failed(layer, device, missing, free, error):
     )
 
 
+def _no_way_back(device, group, error):
+    return RuntimeError(
+        f"[kerf.dataflow] {_group_bytes(group)} bytes of the model cannot go back to {device}, "
+        f"where they were before the flow: {shortened(str(error), 200)}; expected room for them; "
+        "free memory there, then call remove() again. The flow stays in force"
+    )
+
+
 class Slot:
     """A parameter or buffer, and its data on every device."""
 
-    __slots__ = ("copies", "home", "key", "mapping", "tensor", "version", "writer")
+    __slots__ = ("address", "copies", "device", "home", "readers", "tensor", "version")
 
-    def __init__(self, module, mapping, key, tensor, home):
-        self.mapping = mapping
-        self.key = key
+    def __init__(self, tensor, home):
         self.home = home
-        self.copies = {}
-        # In training, batch norm writes its buffers without telling their versions.
-        self.writer = None if isinstance(tensor, nn.Parameter) else module
+        self.device = None  # of the copies: the one that the tensor shows; None before the first
+        self.copies = {}  # {device: (data, its address)}
+        self.readers = None  # {parameter of a constructed module: device}
         self.remember(tensor)
 
     def remember(self, tensor):
         self.tensor = tensor
         self.version = None if tensor.is_inference() else tensor._version
+        self.address = _address(tensor)
 
     def is_fresh(self):
-        """Has nobody written the tensor, or put another in its place?"""
+        """Has nobody written the tensor, or given it other memory (``tensor.data = x``)?"""
         tensor = self.tensor
         return (
-            self.mapping.get(self.key) is tensor
-            and self.version is not None
+            self.version is not None
             and self.version == tensor._version
-            and (self.writer is None or not self.writer.training)
+            and self.address == _address(tensor)
         )
+
+    def keep(self, device, data):
+        self.copies[device] = data, _address(data)
+        for reader, at in (self.readers or {}).items():
+            if at == device:
+                reader.data = data
+
+    def show(self, device):
+        self.tensor.data, self.address = self.copies[device]
+        self.device = device
+
+
+def _address(tensor):
+    try:
+        return tensor.data_ptr()
+    except (NotImplementedError, RuntimeError):  # of some layouts
+        return None
 
 
 class Parts:
     """What a layer has to switch, sorted by what has to be looked at when it does."""
 
     def __init__(self, layer, slots):
-        own = [slots[id(tensor)] for *_, tensor in layer.registered()]
-        self.steady = [s for s in own if s.writer is None and s.version is not None]
-        self.written = [s for s in own if s.writer is not None or s.version is None]
+        own = {id(tensor): slots[id(tensor)] for *_, tensor in layer.registered()}
+        weights = {id(t) for *_, t in layer.registered() if isinstance(t, nn.Parameter)}
+        self.slots = list(own.values())
+        self._steady = [s for n, s in own.items() if n in weights and s.version is not None]
+        self._others = [s for n, s in own.items() if n not in weights or s.version is None]
+        # In training, batch norm writes its buffers without telling their versions.
+        self._writers = tuple(module for _, module in layer.modules if module._buffers)
+        self._gates = layer.gates
+        inner = tuple(m for m in self._writers if id(m) not in layer.gated)
+        for gate in layer.gates:
+            gate.writers = inner
         # PyTorch's own modules hold no tensors in attributes, unless somebody adds some.
         modules = [vars(module) for _, module in layer.modules]
         self._sizes = [(own, len(own)) for own in modules]
-        self._others = any(_may_hold_tensors(module) for _, module in layer.modules)
+        self._odd = any(_may_hold_tensors(module) for _, module in layer.modules)
+
+    def stale(self):
+        """Slots whose copies differ from their tensor, or may."""
+        found = []
+        for slot in self._steady:  # not is_fresh: this loop is what re-mapping costs
+            tensor = slot.tensor
+            if slot.version != tensor._version or slot.address != tensor.data_ptr():
+                found.append(slot)
+        if self._others:
+            trained = self._have_trained()
+            found += [slot for slot in self._others if trained or not slot.is_fresh()]
+        return found
+
+    def _have_trained(self):
+        return any(gate.trained for gate in self._gates) or any(
+            module.training for module in self._writers
+        )
+
+    def settle(self):
+        for gate in self._gates:
+            gate.trained = False
 
     def may_hold_others(self):
         for own, size in self._sizes:
             if len(own) != size:
                 return True
-        return self._others
+        return self._odd
 
 
 def _may_hold_tensors(module):
@@ -254,23 +327,26 @@ class Clones(Moves):
 
     def __init__(self, mover, layers):
         super().__init__(mover, layers)
-        self._ties = _find_ties(_held(layers))
-        self._slots = {}  # by id of tensor: tied layers have one in common
-        for layer in layers:
-            for _, module, mapping, key, tensor in layer.registered():
-                if id(tensor) not in self._slots:
-                    home = mover.device_of(tensor)
-                    self._slots[id(tensor)] = Slot(module, mapping, key, tensor, home)
-        self._parts = {layer: Parts(layer, self._slots) for layer in layers}
-        self._devices = []
-        homes = {slot.home for slot in self._slots.values()}
-        self._add([d for d in mover.devices() if d.type != "cpu" or d in homes])
+        self._places = {}  # slots by the path of their tensor: tied layers have one in common
+        self._slots = {}  # the same by the tensor's id
+        homes = set(self._home.values())
+        self._devices = [d for d in mover.devices() if d.type != "cpu" or d in homes]
+        self._read()
 
     def ties(self):
+        self._look()
         return self._ties
 
+    def astray(self):
+        return {}  # see place
+
     def place(self, changes):
+        """Whether weights were written is asked of the layers that change, and without changes of
+        all; where some were, all are brought up to date."""
+        read = self._look()
         self._add(changes.values())
+        if read or not changes or any(self._parts[layer].stale() for layer in changes):
+            self.refresh()
         before = [(layer, layer.device) for layer in changes]
         try:
             for layer, device in changes.items():
@@ -283,25 +359,16 @@ class Clones(Moves):
 
     def _switch(self, layer, device):
         parts = self._parts[layer]
-        for slot in parts.steady:  # not is_fresh: this loop is what re-mapping costs
-            tensor = slot.tensor
-            if slot.version != tensor._version or slot.mapping.get(slot.key) is not tensor:
-                self._refresh(slot)
-            slot.tensor.data = slot.copies[device]
-        for slot in parts.written:
-            if not slot.is_fresh():
-                self._refresh(slot)
-            slot.tensor.data = slot.copies[device]
+        for slot in parts.slots:  # not show: it counts
+            slot.tensor.data, slot.address = slot.copies[device]
+            slot.device = device
         if parts.may_hold_others():
             self._carry(layer, self._loose(layer), device)
         layer.device = device
 
     def _go_home(self, layer):
-        parts = self._parts[layer]
-        for slot in (*parts.steady, *parts.written):
-            if not slot.is_fresh():
-                self._refresh(slot)
-            slot.tensor.data = slot.copies[slot.home]
+        for slot in self._parts[layer].slots:
+            slot.show(slot.home)
         self._carry(layer, self._loose(layer), self.home_of(layer))
         layer.device = None
 
@@ -310,42 +377,121 @@ class Clones(Moves):
 
     def refresh(self):
         """After weights were written: the other copies get the same numbers."""
-        for slot in self._slots.values():
-            if not slot.is_fresh():
-                self._refresh(slot)
+        self._look()
+        stale = {id(slot): slot for parts in self._parts.values() for slot in parts.stale()}
+        self._renew(stale.values())
+        for parts in self._parts.values():
+            parts.settle()
 
     def restore(self):
+        self.refresh()
         for layer in self._layers:
             self._go_home(layer)
 
     def copy_of(self, tensor, device):
         """The data of one of the model's tensors on a device."""
         self._add([device])
-        return self._slots[id(tensor)].copies[device]
+        return self._slots[id(tensor)].copies[device][0]
+
+    def share(self, tensor, reader, device):
+        """Gives a parameter of a constructed module the data of the model's on a device."""
+        reader.data = self.copy_of(tensor, device)
+        slot = self._slots[id(tensor)]
+        if slot.readers is None:
+            slot.readers = torch.utils.weak.WeakTensorKeyDictionary()
+        slot.readers[reader] = device
+
+    # ---- what there is to be cloned
+
+    def _look(self):
+        """Parameters and buffers may have been added, or put in the place of others: were they?"""
+        changed = not self._watch.unchanged()
+        if changed:
+            self._read()
+        return changed
+
+    def _read(self):
+        held = [(path, layer, t) for layer in self._layers for path, *_, t in layer.registered()]
+        places, slots, new = self._matched(held)
+        self._copy(new, [*self._devices])
+        self._places, self._slots = places, slots
+        self._ties = _find_ties(_held(self._layers))
+        self._parts = {layer: Parts(layer, slots) for layer in self._layers}
+        for layer, parts in self._parts.items():
+            for slot in parts.slots:
+                if slot.device is None and layer.device is not None:
+                    slot.show(layer.device)
+        self._watch = _core.ObjectWatch()
+        for layer in self._layers:
+            for _, module in layer.modules:
+                for mapping in (module._parameters, module._buffers):
+                    if isinstance(mapping, dict):
+                        self._watch.add_dict(mapping)
+
+    def _matched(self, held):
+        """Slots by path and by tensor, and those that have no copies yet. A tensor that stands in
+        the place of another takes over its slot."""
+        known = {id(slot.tensor): slot for slot in self._places.values()}
+        there = {id(tensor) for *_, tensor in held}
+        places, slots, new = {}, {}, []
+        for path, layer, tensor in held:
+            slot, old = slots.get(id(tensor)) or known.get(id(tensor)), self._places.get(path)
+            if slot is None and old is not None and id(old.tensor) not in there:
+                slot = old
+                slot.tensor, slot.version = tensor, None  # stale
+            if slot is None:
+                slot = Slot(tensor, self._home_of_late(layer, tensor))
+                new.append(slot)
+            places[path] = slots[id(tensor)] = slot
+        return places, slots, new
+
+    def _home_of_late(self, layer, tensor):
+        """Of a tensor that came later it is where the layer was."""
+        home = self._home.get(tensor, self.home_of(layer))
+        self._add([home])
+        return home
+
+    # ---- copies
 
     def _add(self, devices):
         new = [device for device in dict.fromkeys(devices) if device not in self._devices]
-        if not new:
+        if new:
+            self._copy(self._slots.values(), new)
+            self._devices += new
+
+    def _copy(self, slots, devices):
+        """All copies, or none."""
+        if not slots:
             return
-        self._check_room(new)
+        self._check_room(slots, devices)
         groups = collections.defaultdict(list)
-        for slot in self._slots.values():
-            groups[_memory(slot.tensor)].append(slot.tensor)
-        for device in new:
-            for group in groups.values():
-                for tensor, data in self._data_on(group, device):
-                    self._slots[id(tensor)].copies[device] = data
-        self._devices += new
+        for slot in slots:
+            groups[memory_of(slot.tensor)].append(slot)
+        made = []
+        for device in devices:
+            try:
+                for group in groups.values():
+                    data = self._data_on([slot.tensor for slot in group], device)
+                    made += zip(group, [device] * len(group), data, strict=True)
+            except (RuntimeError, MemoryError) as error:
+                raise RuntimeError(
+                    "[kerf.dataflow] enable_clone=True puts the whole model on every device, and "
+                    f"{device} has no room for it: {shortened(str(error), 200)}; use "
+                    "enable_clone=False"
+                ) from error.with_traceback(None)
+        self._mover.finish(devices)  # they will be used in any stream
+        for slot, device, data in made:
+            slot.keep(device, data)
 
     def _data_on(self, group, device):
         if self._mover.device_of(group[0]) == device:
-            return [(tensor, tensor.data) for tensor in group]
+            return [tensor.data for tensor in group]
         if len(group) == 1:
-            return [(group[0], self._mover.to(group[0].data, device))]
-        return list(self._shared_copies(group, device))
+            return [self._mover.to(group[0].data, device)]
+        return [data for _, data in self._shared_copies(group, device)]
 
-    def _check_room(self, devices):
-        tensors = [slot.tensor for slot in self._slots.values()]
+    def _check_room(self, slots, devices):
+        tensors = [slot.tensor for slot in slots]
         short = []
         for device in devices:
             missing = total_bytes(t for t in tensors if self._mover.device_of(t) != device)
@@ -358,20 +504,26 @@ class Clones(Moves):
                 f"{', '.join(short)}; expected room for it; use enable_clone=False"
             )
 
-    def _refresh(self, slot):
-        now = slot.mapping.get(slot.key)
-        if now is None:
-            now = slot.tensor  # deleted: nobody looks at it
-        self._slots[id(now)] = slot
-        source = now.data
-        for device, data in slot.copies.items():
-            if _memory(data) == _memory(source):
+    def _renew(self, slots):
+        """All copies get the numbers of the tensors."""
+        if slots:
+            self._mover.finish(self._devices)  # other streams may be reading them
+            for slot in slots:
+                self._renew_one(slot)
+            self._mover.finish(self._devices)
+
+    def _renew_one(self, slot):
+        source = slot.tensor.data
+        for device, (data, _) in list(slot.copies.items()):
+            if memory_of(data) == memory_of(source):
                 continue
             if (data.shape, data.dtype) == (source.shape, source.dtype):
                 self._mover.write(data, source)  # constructed modules have the same memory
             else:
-                slot.copies[device] = self._mover.to(source, device, copy=True)
-        slot.remember(now)
+                slot.keep(device, self._mover.to(source, device))
+        slot.remember(slot.tensor)
+        if slot.device is not None:
+            slot.show(slot.device)
 
 
 class Frozen:
@@ -394,5 +546,6 @@ class Frozen:
         for parameter, flag, gradient in self._before:
             parameter.requires_grad_(flag)
             if gradient is not None:
-                gradient.data = self._mover.to(gradient.data, self._mover.device_of(parameter))
+                data = self._mover.to(gradient.data, self._mover.device_of(parameter))
+                gradient.data = data.to(parameter.dtype)  # the model may have become another
                 parameter.grad = gradient

@@ -89,6 +89,9 @@ class Pretender(Mover):
         self.moved += size
         return made
 
+    def finish(self, devices):
+        pass  # nothing runs late here
+
     def free_bytes(self, device):
         if device not in self.room:
             return None
@@ -536,6 +539,19 @@ def test_until_the_first_update_the_model_is_as_it_was():
     assert mover.moved == 0
 
 
+def test_the_map_can_be_updated_by_operator_and_given_whole():
+    flow, _ = wrap(chain(2))
+    flow.layer_gpus |= {"1": 1}
+    assert dict(flow.layer_gpus) == {"0": 0, "1": 1}
+    flow.layer_gpus = flow.layer_gpus
+    assert dict(flow.layer_gpus) == {"0": 0, "1": 1}
+    with pytest.raises(TypeError, match=r"\[kerf.dataflow\] layer_gpus is None; expected a dict"):
+        flow.layer_gpus = None
+    assert dict(flow.layer_gpus) == {"0": 0, "1": 1}
+    flow.layer_gpus = {"0": 1}
+    assert dict(flow.layer_gpus) == {"0": 1}
+
+
 def test_layers_without_an_entry_stay_where_they_are():
     flow, mover = wrap(chain(3))
     flow.layer_gpus = {"0": 1, "2": 1}
@@ -860,6 +876,27 @@ def test_running_statistics_follow_with_clones():
         flow.update_flow()
         x = ROWS()
         with torch.no_grad():
+            assert_alike(run(flow, mover, x), twin(x))
+    assert_same_state(model.state_dict(), twin.state_dict())
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("direct", [False, True])
+def test_statistics_of_a_training_call_follow_when_training_is_over(inner, direct):
+    model = nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), nn.Linear(8, 8)).eval()
+    twin, x = copy.deepcopy(model), ROWS()
+    flow, mover = wrap(model, inference_only=True, enable_clone=True)
+    flow.update_flow()
+    for net in (model, twin):
+        (net[0][1] if inner else net).train()
+    with torch.no_grad():
+        run(model if direct else flow, mover, x)
+        twin(x)
+        model.eval()
+        twin.eval()
+        for device in (1, 0):
+            flow.layer_gpus["0"] = device
+            flow.update_flow()
             assert_alike(run(flow, mover, x), twin(x))
     assert_same_state(model.state_dict(), twin.state_dict())
 
@@ -1466,6 +1503,36 @@ def test_remove_leaves_the_model_as_it_was(name, enable_clone):
     with pytest.raises(RuntimeError, match="this flow was removed"):
         flow(x)
     assert calls.count("pre") == calls.count("post") > 0
+
+
+def test_gradients_come_back_in_the_type_that_the_model_has_now():
+    model = chain(2)
+    model(ROWS()).sum().backward()
+    expected = [p.grad.bfloat16() for p in model.parameters()]
+    flow, _ = wrap(model, inference_only=True)
+    flow.bfloat16()
+    flow.remove()
+    assert all(map(torch.equal, (p.grad for p in model.parameters()), expected))
+
+
+def test_copies_and_models_whose_flow_was_lost_can_be_wrapped_anew():
+    model, x = chain(2), ROWS()
+    expected = model(x).detach()
+    flow, mover = wrap(model)
+    flow.layer_gpus["1"] = 1
+    run(flow, mover, x)
+    copied = copy.deepcopy(model)
+    again, other = wrap(copied, output_device="cpu")
+    assert_alike(run(again, other, x), expected)
+    again.remove()
+    assert not copied[0]._forward_hooks
+    with pytest.raises(ValueError, match="part of a DataFlow already"):
+        kerf.DataFlow(model, mover=mover)
+    del flow
+    flow = kerf.DataFlow(model, mover=mover)
+    assert_alike(run(flow, mover, x), expected)
+    flow.remove()
+    assert not model[0]._forward_hooks
 
 
 def test_a_flow_can_be_used_in_a_with_statement_and_wraps_a_model_once():
