@@ -112,7 +112,8 @@ def unit(options):
         streamed = sum(u.residence == "streamed" for u in placed.placement.units)
         placed.remove()
     print(
-        f"{(took - plain) / streamed * 1e6:.1f} us for each of {streamed} streamed units on {device}"
+        f"{(took - plain) / streamed * 1e6:.1f} us for each of {streamed} streamed units, "
+        f"on {device}"
     )
 
 
@@ -251,7 +252,8 @@ def gpu(options):
     link = link_speed()
     limit = (total - CAP) / link
     print(
-        f"{total / 1e9:.2f} GB of weights, {CAP / 2**30:.0f} GiB allowed, link {link / 1e9:.1f} GB/s"
+        f"{total / 1e9:.2f} GB of weights, {CAP / 2**30:.0f} GiB allowed, "
+        f"link {link / 1e9:.1f} GB/s"
     )
     rows = []
     for tokens, ids in inputs.items():
@@ -327,8 +329,8 @@ def fits(model, ids, options):
                 sync=sync,
             )
             print(
-                f"all fits, {few.shape[1]} tokens: plain {one.a * 1e3:.2f} ms, Kerf {one.b * 1e3:.2f} ms, "
-                f"plain / Kerf {one.ratio:.3f} (+-{one.spread:.3f})",
+                f"all fits, {few.shape[1]} tokens: plain {one.a * 1e3:.2f} ms, "
+                f"Kerf {one.b * 1e3:.2f} ms, plain / Kerf {one.ratio:.3f} (+-{one.spread:.3f})",
                 flush=True,
             )
     placed.remove()

@@ -532,7 +532,6 @@ class Placement:
     ) -> None: ...
 
 def host_wait() -> float: ...
-
 def place_units(
     paths: Sequence[str],
     bytes: Sequence[int],

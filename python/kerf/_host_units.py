@@ -87,7 +87,7 @@ class HostShare:
         self._work = self._speeds = ()
 
     def share(self, placement, units, far=()):
-        """Fills in the placement. ``far``: ids of units that come from a file, and are no host's."""
+        """Fills in the placement. ``far``: ids of units from a file, which are no host's."""
         self._work = [host_work(u) if id(u) not in far else (False, False, 0) for u in units]
         self._speeds = self._weight_speeds(units)
         self._decide(placement)

@@ -134,8 +134,7 @@ void init_placement(py::module_& m) {
         return fmt::format("kerf.Placement({} units, {} on {})", p.units.size(),
                            to_string(p.device_bytes()), p.device);
       });
-  m.def(
-      "host_wait", [] { return seconds(kHostWait); }, "Seconds that a unit on the host waits.");
+  m.def("host_wait", [] { return seconds(kHostWait); }, "Seconds that a unit on the host waits.");
   m.def("place_units", interruptible(&place), py::arg("paths"), py::arg("bytes"),
         py::arg("seconds"), py::arg("stays"), py::arg("memory"), py::arg("bytes_per_second"),
         py::arg("latency"), py::arg("device"), py::arg("source"));
