@@ -80,7 +80,7 @@ def test_weights_that_arrive_late_are_waited_for():
         placed = kerf.place(model, max_memory={0: 4 * 2048 * 2049 * 4}, host_computes=False)
         for _ in range(20):
             assert_same(placed(x), expected)
-        assert placed.stats["misses"] == 0
+        assert placed.stats["misses"] == 1  # the first of all
         model[7].weight.mul_(2)
         edited = mlp(12, 2048)
         edited[7].weight.mul_(2)
