@@ -3,15 +3,22 @@
 #include "kerf/place/residence/relaxed.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "kerf/base/infinity.h"
 
 namespace kerf {
 namespace {
 
-constexpr int kThirds = 50;
-constexpr int kThirdsOfMany = 14;  // any share is a bound
+constexpr double kGolden = 0.6180339887498949;
+constexpr int kSections = 44;        // of the range of shares, to 1e-9
+constexpr int kSectionsOfMany = 10;  // any share is a bound
 constexpr std::size_t kMany = 1000;
+
+struct Bound {
+  double share;
+  double value;
+};
 
 }  // namespace
 
@@ -60,26 +67,32 @@ double RelaxedResidence::least(std::size_t first, double memory) const {
   return cost;
 }
 
-// The bound is a concave function of the share.
+// The bound is a concave function of the share: golden sections, one new share a step.
 RelaxedResidence tightest_relaxation(const std::vector<UnitGroup>& groups, double memory) {
+  const auto bound_at = [&](double share) {
+    return Bound{share, RelaxedResidence(groups, share).least(0, memory)};
+  };
   double low = 0;
   double high = 1;
-  const auto bound = [&](double share) { return RelaxedResidence(groups, share).least(0, memory); };
-  const int steps = groups.size() > kMany ? kThirdsOfMany : kThirds;
+  Bound left = bound_at(1 - kGolden);
+  Bound right = bound_at(kGolden);
+  const int steps = groups.size() > kMany ? kSectionsOfMany : kSections;
   for (int i = 0; i < steps && high - low > 1e-9; ++i) {
-    const double a = low + (high - low) / 3;
-    const double b = high - (high - low) / 3;
-    if (bound(a) < bound(b)) {
-      low = a;
+    if (left.value < right.value) {
+      low = left.share;
+      left = right;
+      right = bound_at(low + kGolden * (high - low));
     } else {
-      high = b;
+      high = right.share;
+      right = left;
+      left = bound_at(high - kGolden * (high - low));
     }
   }
-  double best = low;
-  for (const double share : {0.0, 1.0, high}) {
-    if (bound(share) > bound(best)) best = share;
-  }
-  return RelaxedResidence(groups, best);
+  const Bound tried[] = {left, right, bound_at(0), bound_at(1)};
+  const Bound* const best =
+      std::max_element(std::begin(tried), std::end(tried),
+                       [](const Bound& a, const Bound& b) { return a.value < b.value; });
+  return RelaxedResidence(groups, best->share);
 }
 
 }  // namespace kerf

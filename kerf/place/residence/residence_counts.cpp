@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <tuple>
 
 #include "kerf/base/infinity.h"
 
@@ -37,29 +36,38 @@ ResidenceCounts summed(const std::vector<UnitGroup>& groups,
   return out;
 }
 
-// Largest figure first. Groups that are alike up to rounding are taken in an order that leaves none
-// of their places far from the last: neighbours should not share a fate, or the link stands still
-// where all are elsewhere.
+// From the last bit to the first.
+std::uint32_t reversed_bits(std::uint32_t n) {
+  n = (n >> 16) | (n << 16);
+  n = ((n >> 8) & 0x00FF00FFU) | ((n & 0x00FF00FFU) << 8);
+  n = ((n >> 4) & 0x0F0F0F0FU) | ((n & 0x0F0F0F0FU) << 4);
+  n = ((n >> 2) & 0x33333333U) | ((n & 0x33333333U) << 2);
+  return ((n >> 1) & 0x55555555U) | ((n & 0x55555555U) << 1);
+}
+
+// Groups with a figure above 0, largest first. Those that are alike up to rounding are taken in an
+// order that leaves none of their places far from the last: neighbours should not share a fate, or
+// the link stands still where all are elsewhere.
 std::vector<std::size_t> by_figure(const std::vector<double>& figures) {
   struct Key {
     double figure;
     std::uint32_t place;
-    std::size_t group;
+    std::uint32_t group;
   };
-  std::vector<Key> keys(figures.size());
-  for (std::size_t g = 0; g < figures.size(); ++g) {
-    std::uint32_t place = 0;  // the bits of the number from the last to the first
-    for (int bit = 0; bit < 32; ++bit) place |= ((g >> bit) & 1U) << (31 - bit);
-    keys[g] = {figures[g], place, g};
+  std::vector<Key> keys;
+  for (std::uint32_t g = 0; g < figures.size(); ++g) {
+    if (figures[g] <= 0) continue;
     int exponent = 0;
     const double mantissa = std::frexp(figures[g], &exponent);
-    if (std::isfinite(figures[g]))
-      keys[g].figure = std::ldexp(std::round(mantissa * 1e5), exponent);
+    const double rounded =
+        std::isfinite(figures[g]) ? std::ldexp(std::round(mantissa * 1e5), exponent) : figures[g];
+    keys.push_back({rounded, reversed_bits(g), g});
   }
   std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
-    return std::tie(b.figure, a.place) < std::tie(a.figure, b.place);
+    return a.figure != b.figure ? a.figure > b.figure : a.place < b.place;
   });
   std::vector<std::size_t> order;
+  order.reserve(keys.size());
   for (const Key& key : keys) order.push_back(key.group);
   return order;
 }
@@ -107,7 +115,7 @@ class Greedy {
     for (std::size_t g = 0; g < gain.size(); ++g) gain[g] = gain_per_byte(g);
     for (const std::size_t g : by_figure(gain)) {
       const std::size_t left = groups_[g].count - of_[g].resident;
-      if (gain[g] <= 0 || left == 0) continue;
+      if (left == 0) continue;
       const double bytes = groups_[g].bytes();
       const std::size_t fit =
           bytes > 0 ? static_cast<std::size_t>(std::min(memory_ / bytes, 1e18)) : left;
@@ -124,7 +132,7 @@ class Greedy {
       return groups_[g].unit.host_time.count - groups_[g].unit.device_time.count;
     };
     // Those that take most off the link for what they add; those that add nothing first of all.
-    std::vector<double> relief(groups_.size(), -1);
+    std::vector<double> relief(groups_.size());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (!groups_[g].may_stream || !may_be_on_host(groups_[g])) continue;
       relief[g] = added(g) > 0 ? groups_[g].copy / added(g) : kInfinity;
@@ -133,7 +141,6 @@ class Greedy {
     double computing = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) add_group(groups_[g], of_[g], link, computing);
     for (const std::size_t g : by_figure(relief)) {
-      if (relief[g] < 0) break;
       while (of_[g].resident + of_[g].host < groups_[g].count) {
         const double now = std::max(link, computing);
         if (std::max(link - groups_[g].copy, computing + added(g)) >= now) break;
