@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "kerf/base/error.h"
+#include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/write_watch.h"
@@ -130,8 +131,8 @@ TEST(AMappedFile, ThatIsCutOffOrNotThereIsAnError) {
 }
 
 struct Model {
-  explicit Model(std::size_t units) {
-    originals = random_weights(units);
+  Model(std::size_t units, std::int64_t rows) {
+    originals = random_weights(units, rows);
     const std::vector<at::Tensor> moved = file.save(originals);
     std::vector<StreamedWeights::Unit> given;
     for (std::size_t u = 0; u < units; ++u) {
@@ -162,15 +163,19 @@ struct Model {
   std::unique_ptr<StreamedWeights> weights;
 };
 
-TEST(StreamedWeights, AreThereWhileTheirUnitRuns) {
-  Model model(6);
+// By rows: such as are copied, and such as need no copy.
+class WeightsOfAFile : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(SmallAndLarge, WeightsOfAFile, ::testing::Values(300, 20000));
+
+TEST_P(WeightsOfAFile, AreThereWhileTheirUnitRuns) {
+  Model model(6, GetParam());
   for (int i = 0; i < 20; ++i) model.call();
   EXPECT_EQ(model.weights->stats().uses, 120);
   EXPECT_EQ(model.weights->stats().misses, 1);
 }
 
-TEST(StreamedWeights, FollowEdits) {
-  Model model(4);
+TEST_P(WeightsOfAFile, FollowEdits) {
+  Model model(4, GetParam());
   for (int i = 0; i < 8; ++i) {
     model.call();
     const auto u = static_cast<std::size_t>(i % 4);
@@ -184,8 +189,8 @@ TEST(StreamedWeights, FollowEdits) {
   }
 }
 
-TEST(StreamedWeights, KeepWhatAForwardWrites) {
-  Model model(4);
+TEST_P(WeightsOfAFile, KeepWhatAForwardWrites) {
+  Model model(4, GetParam());
   model.call();
   model.weights->enter(1);
   model.parameters[1].add_(1);
@@ -196,8 +201,8 @@ TEST(StreamedWeights, KeepWhatAForwardWrites) {
 }
 
 // Through .data, or by other data: PyTorch counts neither.
-TEST(StreamedWeights, KeepWhatAForwardWritesUnseen) {
-  Model model(4);
+TEST_P(WeightsOfAFile, KeepWhatAForwardWritesUnseen) {
+  Model model(4, GetParam());
   for (int i = 0; i < 6; ++i) {
     model.call();
     model.weights->enter(1);
@@ -214,8 +219,8 @@ TEST(StreamedWeights, KeepWhatAForwardWritesUnseen) {
 }
 
 // Twice the bytes would not fit its slot: refused every time, and nothing is taken over.
-TEST(StreamedWeights, OfAnotherSizeAreRefusedUntilTheyAreBack) {
-  Model model(4);
+TEST_P(WeightsOfAFile, OfAnotherSizeAreRefusedUntilTheyAreBack) {
+  Model model(4, GetParam());
   model.call();
   const at::Tensor home = model.parameters[3].variable_data();
   model.parameters[3].set_data(at::randn({700, 17}));
@@ -226,8 +231,8 @@ TEST(StreamedWeights, OfAnotherSizeAreRefusedUntilTheyAreBack) {
   EXPECT_THROW(model.weights->enter(2), Error);  // not contiguous
 }
 
-TEST(StreamedWeights, LeaveACopyToWhoeverKeepsAView) {
-  Model model(4);
+TEST_P(WeightsOfAFile, LeaveACopyToWhoeverKeepsAView) {
+  Model model(4, GetParam());
   model.call();
   std::vector<at::Tensor> views;
   for (std::size_t u = 0; u < 4; ++u) {
@@ -242,8 +247,8 @@ TEST(StreamedWeights, LeaveACopyToWhoeverKeepsAView) {
   }
 }
 
-TEST(StreamedWeights, GoHomeWhenACallIsAbandoned) {
-  Model model(4);
+TEST_P(WeightsOfAFile, GoHomeWhenACallIsAbandoned) {
+  Model model(4, GetParam());
   model.weights->enter(2);
   model.weights->enter(2);  // from inside of itself
   model.weights->abandon();
@@ -255,8 +260,8 @@ TEST(StreamedWeights, GoHomeWhenACallIsAbandoned) {
   EXPECT_NE(MappedFile::at(model.parameters[3].const_data_ptr()), nullptr);
 }
 
-TEST(StreamedWeights, SayWhichFileCannotBeRead) {
-  Model model(4);
+TEST_P(WeightsOfAFile, SayWhichFileCannotBeRead) {
+  Model model(4, GetParam());
   model.call();
   ASSERT_EQ(::truncate(model.file.path().c_str(), 100), 0);
   try {
@@ -269,6 +274,126 @@ TEST(StreamedWeights, SayWhichFileCannotBeRead) {
     EXPECT_EQ(error.kind(), ErrorKind::io);
     EXPECT_THAT(error.what(), ::testing::HasSubstr(model.file.path()));
   }
+}
+
+// Bytes of this process's memory, in MiB: its own, and pages of files.
+std::pair<double, double> memory_in_use() {
+  std::ifstream status("/proc/self/status");
+  double own = 0;
+  double of_files = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) own = std::stod(line.substr(8)) / 1024;
+    if (line.starts_with("RssFile:")) of_files = std::stod(line.substr(8)) / 1024;
+  }
+  return {own, of_files};
+}
+
+TEST(AFileWindow, HasTheNumbersOfItsHome) {
+  const TemporaryFile file;
+  at::Tensor home = file.save({at::randn({700, 1000})}).front();
+  home[300].fill_(7);  // a page of this process
+  const auto window = FileWindow::of(home);
+  ASSERT_NE(window, nullptr);
+  window->open(0);
+  const at::Tensor view = at::from_blob(window->data(), home.sizes(), at::kFloat);
+  EXPECT_NE(view.const_data_ptr(), home.const_data_ptr());
+  EXPECT_TRUE(at::equal(view, home));
+  view[20].zero_();  // neither the file's nor the home's
+  EXPECT_NE(home[20][0].item<float>(), 0);
+  window->open(0);
+  EXPECT_TRUE(at::equal(view, home));
+  EXPECT_NE(MappedFile::open(file.path())->tensor(0, at::kFloat, {700, 1000})[20][0].item<float>(),
+            0);
+}
+
+// The slot that it was fetched for before comes to something else: it is not that slot's now.
+TEST(AFileWindow, IsClosedByTheSlotThatOpenedItLast) {
+  const TemporaryFile file;
+  const at::Tensor home = file.save({at::randn({700, 1000})}).front();
+  const auto window = FileWindow::of(home);
+  window->open(0);
+  window->open(1);
+  auto* const first = static_cast<float*>(window->data());
+  first[0] = 1000;
+  window->close(0);
+  EXPECT_EQ(first[0], 1000);
+  window->close(1);
+  EXPECT_EQ(first[0], home[0][0].item<float>());
+}
+
+TEST(AFileWindow, IsForLargeWeightsOfFilesAlone) {
+  const TemporaryFile file;
+  const at::Tensor byte = at::zeros({1}, at::kByte);
+  const auto saved =
+      file.save({at::randn({700, 1000}), at::randn({70, 100}), byte, at::randn({700, 1000})});
+  EXPECT_NE(FileWindow::of(saved[0]), nullptr);
+  EXPECT_EQ(FileWindow::of(saved[1]), nullptr);
+  EXPECT_EQ(FileWindow::of(saved[3]), nullptr);  // at an odd address
+  EXPECT_EQ(FileWindow::of(at::randn({700, 1000})), nullptr);
+}
+
+// The system allows a process so many mappings, and others need some.
+TEST(AFileWindow, IsNotForEveryWeightOfThousands) {
+  const TemporaryFile file;
+  const at::Tensor home = file.save({at::randn({700, 1000})}).front();
+  std::vector<std::shared_ptr<FileWindow>> windows;
+  while (windows.size() < 20000) {
+    auto window = FileWindow::of(home);
+    if (!window) break;
+    windows.push_back(std::move(window));
+  }
+  EXPECT_GT(windows.size(), 1000U);
+  EXPECT_LT(windows.size(), 20000U);
+  windows.pop_back();
+  EXPECT_NE(FileWindow::of(home), nullptr);
+}
+
+TEST(AFileWindow, SaysThatItsFileWasCutOff) {
+  const TemporaryFile file;
+  const at::Tensor home = file.save({at::randn({700, 1000})}).front();
+  const auto window = FileWindow::of(home);
+  window->open(0);
+  window->check();
+  // Within the last page, whose rest would be zeros.
+  ASSERT_EQ(::truncate(file.path().c_str(), static_cast<::off_t>(home.nbytes() - 4)), 0);
+  EXPECT_THROW(window->check(), Error);
+  EXPECT_THROW(window->open(0), Error);
+  ASSERT_EQ(::truncate(file.path().c_str(), 1000), 0);
+  EXPECT_THROW(window->open(0), Error);
+}
+
+// Of 64 MiB in a file two units at a time, and no copies of them. What is in no file is copied
+// into the same slots, which then give back what the copies took.
+TEST(StreamedWeights, TakeNoMoreMemoryThanTheirSlots) {
+  const TemporaryFile file;
+  constexpr std::int64_t kElements = 1 << 20;  // 4 MiB
+  std::vector<at::Tensor> homes = file.save(std::vector<at::Tensor>(16, at::ones({kElements})));
+  for (int i = 0; i < 4; ++i) homes.push_back(at::ones({kElements}));
+  std::vector<StreamedWeights::Unit> units;
+  for (const at::Tensor& home : homes) units.push_back({"layer", {home}});
+  {  // what PyTorch and the system load when they are first used
+    StreamedWeights weights(units, at::kCPU, 2, Bytes{4 << 20});
+    weights.enter(0);
+    EXPECT_EQ(homes[0].sum().item<float>(), kElements);
+  }
+  const auto before = memory_in_use();
+  {
+    StreamedWeights weights(std::move(units), at::kCPU, 2, Bytes{4 << 20});
+    for (int call = 0; call < 3; ++call) {
+      for (const std::size_t unit : {16, 0, 1, 2, 17, 3, 18, 19, 4, 5, 6, 7, 8, 9, 10, 15}) {
+        weights.enter(unit);
+        EXPECT_EQ(homes[unit].sum().item<float>(), kElements);
+        weights.leave(unit);
+        const auto now = memory_in_use();
+        EXPECT_LT(now.first - before.first + now.second - before.second, 9.0) << unit;
+        if (unit == 9) {  // what follows is in the file, too
+          EXPECT_LT(now.first - before.first, 1.0);
+        }
+      }
+      weights.end_call();
+    }
+  }
+  EXPECT_LT(memory_in_use().second - before.second, 1.0);
 }
 
 // On the host: what is no file's is not copied again for every use, and edits are seen all the

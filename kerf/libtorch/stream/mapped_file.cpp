@@ -49,7 +49,7 @@ constexpr std::uint64_t kPresent = 1ULL << 63;
 constexpr std::uint64_t kSwapped = 1ULL << 62;
 constexpr std::uint64_t kOfFile = 1ULL << 61;
 
-[[noreturn]] void fail(const std::string& path, const std::string& found) {
+[[noreturn]] void fail_at(const std::string& path, const std::string& found) {
   throw Error(ErrorKind::io, fmt::format("[libtorch.mapped_file] {}: {}; expected a file that can "
                                          "be read and stays as it is; check the path, or copy the "
                                          "checkpoint again",
@@ -71,9 +71,20 @@ bool read_all(int file, void* to, std::size_t bytes, std::size_t offset) {
 
 }  // namespace
 
+std::byte* page_begin(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return reinterpret_cast<std::byte*>(at - at % page_size());
+}
+
+std::size_t page_bytes(const void* from, std::size_t bytes) {
+  const auto size =
+      static_cast<std::size_t>(static_cast<const std::byte*>(from) - page_begin(from)) + bytes;
+  return (size + page_size() - 1) / page_size() * page_size();
+}
+
 std::shared_ptr<MappedFile> MappedFile::open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail(path, std::strerror(errno));
+  if (file < 0) fail_at(path, std::strerror(errno));
   struct stat about {};
   const bool known = ::fstat(file, &about) == 0 && S_ISREG(about.st_mode);
   const auto size = known ? static_cast<std::size_t>(about.st_size) : 0;
@@ -85,7 +96,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string& path) {
   if (memory == nullptr || memory == MAP_FAILED) {
     const std::string why = !known ? "not a file" : size == 0 ? "empty" : std::strerror(errno);
     ::close(file);
-    fail(path, why);
+    fail_at(path, why);
   }
   const std::shared_ptr<MappedFile> mapped(
       new MappedFile(path, file, static_cast<std::byte*>(memory), size));
@@ -110,7 +121,7 @@ at::Tensor MappedFile::tensor(std::size_t offset, at::ScalarType type, at::IntAr
   const std::size_t bytes =
       static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(type);
   if (offset > size_ || bytes > size_ - offset) {
-    fail(path_, fmt::format("a tensor ends at byte {} of {}", offset + bytes, size_));
+    fail(fmt::format("a tensor ends at byte {} of {}", offset + bytes, size_));
   }
   return at::from_blob(
       memory_ + offset, shape, [held = shared_from_this()](void*) {}, at::dtype(type));
@@ -153,21 +164,46 @@ bool MappedFile::is_written(const void* from, std::size_t bytes) const {
   return std::find(written.begin(), written.end(), true) != written.end();
 }
 
+bool MappedFile::knows_what_is_written() { return page_map() >= 0; }
+
+void MappedFile::fail(const std::string& found) const { fail_at(path_, found); }
+
 void MappedFile::read(const void* from, std::size_t bytes, void* to) const {
-  const std::vector<bool> written = written_pages(from, bytes);
   if (!read_all(file_, to, bytes, offset_of(from))) {
-    fail(path_, fmt::format("only a part of the {} bytes from {} on could be read", bytes,
-                            offset_of(from)));
+    fail(fmt::format("only a part of the {} bytes from {} on could be read", bytes,
+                     offset_of(from)));
   }
+  read_written(from, bytes, to);
+}
+
+void MappedFile::read_written(const void* from, std::size_t bytes, void* to) const {
+  const std::vector<bool> written = written_pages(from, bytes);
   const auto* const begin = static_cast<const std::byte*>(from);
-  const auto* const page_begin = begin - reinterpret_cast<std::uintptr_t>(from) % page_size();
+  const auto* const first = page_begin(from);
   for (std::size_t page = 0; page < written.size(); ++page) {
     if (!written[page]) continue;
-    const auto* const low = std::max(begin, page_begin + page * page_size());
-    const auto* const high = std::min(begin + bytes, page_begin + (page + 1) * page_size());
+    const auto* const low = std::max(begin, first + page * page_size());
+    const auto* const high = std::min(begin + bytes, first + (page + 1) * page_size());
     std::memcpy(static_cast<std::byte*>(to) + (low - begin), low,
                 static_cast<std::size_t>(high - low));
   }
+}
+
+void MappedFile::check(const void* from, std::size_t bytes) const {
+  struct stat about {};
+  if (::fstat(file_, &about) != 0) fail(std::strerror(errno));
+  const auto size = static_cast<std::size_t>(about.st_size);
+  if (size < offset_of(from) + bytes) {
+    fail(fmt::format("it has {} bytes now, and weights up to byte {}", size,
+                     offset_of(from) + bytes));
+  }
+}
+
+std::byte* MappedFile::map_again(const void* from, std::size_t bytes) const {
+  void* const memory =
+      ::mmap(nullptr, page_bytes(from, bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+             file_, static_cast<off_t>(offset_of(page_begin(from))));
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
 void read_host(const void* from, std::size_t bytes, void* to) {
@@ -197,7 +233,7 @@ class NewFile {
  public:
   explicit NewFile(const std::string& folder) : path_(folder + "/kerf-weights-XXXXXX") {
     file_ = ::mkstemp(path_.data());
-    if (file_ < 0) fail(path_, std::strerror(errno));
+    if (file_ < 0) fail_at(path_, std::strerror(errno));
   }
   ~NewFile() {
     if (file_ >= 0) ::close(file_);
@@ -211,14 +247,14 @@ class NewFile {
     while (bytes > 0) {
       const ssize_t count = ::pwrite(file_, at, bytes, static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) fail(path_, count < 0 ? std::strerror(errno) : "nothing could be written");
+      if (count <= 0) fail_at(path_, count < 0 ? std::strerror(errno) : "nothing could be written");
       at += count;
       offset += static_cast<std::size_t>(count);
       bytes -= static_cast<std::size_t>(count);
     }
   }
   void close() {
-    if (::close(std::exchange(file_, -1)) != 0) fail(path_, std::strerror(errno));
+    if (::close(std::exchange(file_, -1)) != 0) fail_at(path_, std::strerror(errno));
   }
   const std::string& path() const { return path_; }
 

@@ -46,8 +46,19 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   // Error(io) where the file cannot be read to its end: it was cut off meanwhile.
   void read(const void* from, std::size_t bytes, void* to) const;
 
+  // What of it this process has written, to `to`, which has the bytes of the file.
+  void read_written(const void* from, std::size_t bytes, void* to) const;
+  // Throws Error(io) where the file ends before these bytes do: it was cut off meanwhile.
+  void check(const void* from, std::size_t bytes) const;
+  [[noreturn]] void fail(const std::string& found) const;
+
+  // The pages that the bytes lie in once more, at addresses of their own: as the file has them, and
+  // with writes of their own. munmap is the caller's; null where the system refuses.
+  std::byte* map_again(const void* from, std::size_t bytes) const;
+
   // Has this process written to the pages? True if that cannot be known.
   bool is_written(const void* from, std::size_t bytes) const;
+  static bool knows_what_is_written();
 
   // Bytes per second of reading so many bytes from there on now.
   double speed(const void* from, std::size_t bytes) const;
@@ -63,6 +74,11 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   std::byte* memory_;
   std::size_t size_;
 };
+
+// Of the page that an address lies in.
+std::byte* page_begin(const void* address);
+// The bytes from there to the end of the last page of these.
+std::size_t page_bytes(const void* from, std::size_t bytes);
 
 // Bytes of the host's memory, from the file itself where they are mapped.
 void read_host(const void* from, std::size_t bytes, void* to);

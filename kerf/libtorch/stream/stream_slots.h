@@ -5,9 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace kerf {
+
+class FileWindow;
 
 // Where a weight of a slot begins.
 inline constexpr std::size_t kSlotAlignment = 256;
@@ -24,6 +27,8 @@ class StreamSlots {
     at::Tensor home;         // contiguous, on the host
     std::size_t offset = 0;  // in the slot
     bool is_pinned = false;  // a device can fetch it by itself
+    std::shared_ptr<FileWindow> window =
+        nullptr;  // on the host: the home's pages, which need no copy
   };
 
   virtual ~StreamSlots() = default;

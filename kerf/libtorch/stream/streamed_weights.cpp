@@ -11,6 +11,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/stream/device_slots.h"
+#include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/host_slots.h"
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/write_watch.h"
@@ -91,6 +92,7 @@ void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
                                                        : "on " + parameter.device().str()));
   }
   weight.piece.home = parameter.variable_data();
+  weight.piece.window = slots_->device().is_cpu() ? FileWindow::of(weight.piece.home) : nullptr;
   weight.piece.is_pinned = !slots_->device().is_cpu() && weight.piece.home.is_pinned();
   weight.version = version_of(parameter);
 }
