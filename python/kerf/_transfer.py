@@ -227,6 +227,7 @@ class Transfer:
         self._copies = copies or {}
         self._tensors = {}  # id -> (tensor, its copy, the copy's version)
         self._containers = {}  # id -> (container, its copy, what the copy held, form)
+        self._passed = {}  # id -> (container that went as it is, what it held, form)
 
     def __call__(self, value):
         kind = type(value)
@@ -287,6 +288,8 @@ class Transfer:
         before = form.parts(value)
         parts = [self(part) for part in before]
         if _same(parts, before):
+            if form.refill is not None:
+                self._passed[id(value)] = (value, before, form)
             return value
         made = form.make(value, parts)
         self._containers[id(value)] = (value, made, form.parts(made), form)
@@ -312,6 +315,10 @@ class Transfer:
             parts = form.parts(made)
             if form.refill is not None and not _same(parts, held):
                 form.refill(value, [way(part) for part in parts])
+        for value, held, form in self._passed.values():
+            parts, known = form.parts(value), set(map(id, held))
+            if not _same(parts, held):
+                form.refill(value, [part if id(part) in known else way(part) for part in parts])
         return way
 
     def _refuse_overlaps(self, written):

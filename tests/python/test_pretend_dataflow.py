@@ -5,7 +5,9 @@ ends, and models of the zoo with their layers anywhere."""
 
 import contextlib
 import copy
+import dataclasses
 import gc
+import itertools
 import random
 import threading
 import warnings
@@ -416,3 +418,49 @@ def test_weights_that_were_moved_are_named(pretend_device):
     assert "'2.weight' is on pretend:1, and layer '2' on pretend:0" in error.value.__notes__[0]
     flow.update_flow()
     assert_equal(flow(x), expected)
+
+
+class Collects(nn.Module):
+    """Layers that leave what they have computed in the containers they are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Leaves(), Leaves()
+
+    def forward(self, x):
+        notes, box = [], Box()
+        for layer in (self.first, self.second):
+            x = layer(x, notes, {"notes": notes}, box)
+            x = x + notes[-1] + box.last
+        return x, notes, box.last
+
+
+@dataclasses.dataclass
+class Box:
+    last: torch.Tensor = None
+
+
+class Leaves(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 8)
+
+    def forward(self, x, notes, named, box):
+        y = super().forward(x)
+        notes.append(y)
+        box.last = 2 * y
+        assert named["notes"] is notes
+        return y
+
+
+def test_what_layers_leave_in_empty_containers_comes_to_the_caller(pretend_device):
+    torch.manual_seed(0)
+    model, x = Collects().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        expected = model(x)
+        with kerf.DataFlow(model, output_device="cpu") as flow:
+            for places in itertools.product([0, 1, "cpu"], repeat=2):
+                flow.layer_gpus.update(zip(["first", "second"], places, strict=True))
+                flow.update_flow()
+                found = flow(x)
+                assert {t.device.type for t in (found[0], *found[1], found[2])} == {"cpu"}
+                torch.testing.assert_close(found, expected, rtol=0, atol=0)
