@@ -7,6 +7,8 @@ import warnings
 
 import torch
 
+from kerf import _torch
+
 
 class LooseReads:
     """Gives code that reads ``self.embedding.weight``, and does not call ``self.embedding``, the
@@ -17,7 +19,7 @@ class LooseReads:
         self._is_away = is_away
         self._refuse_gradients = refuse_gradients
         self._unit_of = {id(p): unit for unit in units for p in unit.parameters}
-        self._copies = {}  # id of a parameter -> (it, its copy, the copy's version)
+        self._copies = {}  # id of a parameter -> _Copy
         self._told = False
         self._watched = []  # (module, its own parameters, those that say when one is read)
 
@@ -46,10 +48,16 @@ class LooseReads:
     def end_call(self):
         """What was written to the copies is written to the weights."""
         copies, self._copies = self._copies, {}
-        with torch.no_grad():
-            for parameter, made, version in copies.values():
-                if made._version != version:
-                    parameter.copy_(made.cpu())  # an edit as any other
+        for copied in copies.values():
+            copied.write_back()
+
+    def enter(self, unit):
+        """The same for the weights of a unit that is about to run."""
+        if self._copies:
+            for parameter in unit.parameters:
+                copied = self._copies.get(id(parameter))
+                if copied is not None:
+                    copied.write_back()
 
     def read(self, parameter):
         """Of a parameter on the host."""
@@ -60,10 +68,9 @@ class LooseReads:
         if known is None:
             self._refuse_gradients(unit, (), {})
             self._tell(unit)
-            with torch.inference_mode(False), torch.no_grad():
-                made = torch.nn.Parameter(parameter.detach().to(self._device), requires_grad=False)
-            known = self._copies[id(parameter)] = parameter, made, made._version
-        return known[1]
+            known = self._copies[id(parameter)] = _Copy(parameter, self._device)
+        known.bring_up_to_date()
+        return known.made
 
     def _tell(self, unit):
         if self._told:
@@ -76,6 +83,46 @@ class LooseReads:
             "module that reads it in no_split_module_classes=[...] to stream both together",
             stacklevel=4,
         )
+
+
+class _Copy:
+    """A weight's numbers on the device, until the call ends."""
+
+    def __init__(self, parameter, device):
+        self._parameter = parameter
+        with torch.inference_mode(False), torch.no_grad():
+            there = parameter.detach().to(device)
+            self.made = torch.nn.Parameter(there, requires_grad=False)
+        self._remember()
+
+    def _remember(self):
+        self._versions = _version(self._parameter), self.made._version
+        self._is_watched = _torch.watch_writes(self.made)  # for writes through .data
+
+    def bring_up_to_date(self):
+        """With the weight, where that was written: by its own module, say."""
+        if _version(self._parameter) != self._versions[0]:
+            with torch.inference_mode(False), torch.no_grad():
+                self.made.copy_(self._parameter)
+            self._remember()
+
+    def write_back(self):
+        if not self._is_written():
+            return
+        with torch.inference_mode(False), torch.no_grad():
+            self._parameter.copy_(self.made.cpu())  # an edit as any other
+        self._remember()
+
+    def _is_written(self):
+        if self.made._version != self._versions[1]:
+            return True
+        if self._is_watched:
+            return not _torch.is_watched(self.made)
+        return not torch.equal(self.made.cpu(), self._parameter)
+
+
+def _version(tensor):
+    return None if tensor.is_inference() else tensor._version
 
 
 class _WatchedParameters(dict):

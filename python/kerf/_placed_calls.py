@@ -267,6 +267,7 @@ class PlacedCalls:
             return None
         try:
             self._refuse_gradients(self._units[number], args, kwargs)
+            self._reads.enter(self._units[number])
             if self._host_rows[number] and self._is_for_host(number, args, kwargs):
                 entered = time.perf_counter()
                 way = Transfer(Mover(), CPU)

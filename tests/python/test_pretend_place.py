@@ -225,6 +225,37 @@ def test_a_weight_read_outside_of_its_module_is_on_the_device(pretend_device, wr
     assert torch.equal(model[1].table.weight, plain[1].table.weight)
 
 
+class EditsTheNextOnes(nn.Module):
+    """Writes weights of modules that run later in the same call, and have run before."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+
+    def forward(self, x):
+        for number, layer in enumerate(self.layers):
+            x = layer(x)
+            with torch.no_grad():
+                self.layers[(number + 1) % 8].weight.mul_(1.01)
+                self.layers[(number + 3) % 8].bias.data.add_(0.1)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore:.*is read while the module does not run")
+@pytest.mark.parametrize("host", [False, True])
+def test_what_a_forward_writes_into_other_modules_is_seen_by_them(pretend_device, host):
+    torch.manual_seed(0)
+    model, x = EditsTheNextOnes().eval(), torch.randn(3, 64)
+    plain = copy.deepcopy(model)
+    placed = place_small(model, options=HOST if host else {})
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(model(x), plain(x))
+    placed.remove()
+    for weight, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(weight, expected)
+
+
 def on_host(placed):
     return [unit for unit in placed.placement.units if unit.host_rows > 0]
 

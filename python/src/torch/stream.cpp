@@ -21,6 +21,7 @@
 #include "kerf/libtorch/stream/mapped_file.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/streamed_weights.h"
+#include "kerf/libtorch/stream/write_watch.h"
 #include "kerf/libtorch/threads.h"
 
 namespace py = pybind11;
@@ -114,6 +115,10 @@ void init_stream(py::module_& m) {
         return tensor.is_cpu() && MappedFile::at(tensor.const_data_ptr()) != nullptr;
       },
       py::arg("tensor"), "Whether the tensor's numbers are in a mapped file.");
+  m.def("watch_writes", &watch_writes, py::arg("tensor"),
+        "From here on writes to the tensor's memory are noticed; False where they cannot be.");
+  m.def("is_watched", &is_watched, py::arg("tensor"),
+        "Whether nobody has written to the tensor's memory since it is watched.");
   m.def(
       "slot_bytes_and_extent",
       [](const at::Tensor& weight) {
