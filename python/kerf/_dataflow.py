@@ -19,7 +19,9 @@ from kerf._errors import warn
 from kerf._gates import Calls, flow_of, without_gates
 from kerf._layers import Tree
 from kerf._moves import Clones, Frozen, Moves, refuse_split, total_bytes
+from kerf._placed_models import shared_parts
 from kerf._transfer import CPU, Mover, Transfer
+from kerf._unmade import refuse_lazy, refuse_meta
 from kerf._weights import torch_device
 
 
@@ -132,11 +134,19 @@ class DataFlow:
                 "[kerf.dataflow] the model is part of a DataFlow already; expected one that is "
                 "not; call remove() of the other one first"
             )
+        if next(shared_parts(model), None) is not None:
+            raise ValueError(
+                "[kerf.dataflow] the model, or a module in it, is placed by kerf.place, which says "
+                "itself where weights are; expected one that is not; call the handle's remove() "
+                "first"
+            )
         if isinstance(model, torch.jit.ScriptModule):
             raise ValueError(
                 "[kerf.dataflow] the model is a TorchScript module, which takes no hooks; expected "
                 "an nn.Module in Python; wrap the model that it was made from"
             )
+        refuse_lazy("kerf.dataflow", model)
+        refuse_meta("kerf.dataflow", model)
         self.module = model
         self.fine_grained = fine_grained
         self.enable_clone = enable_clone
@@ -237,7 +247,7 @@ class DataFlow:
 
     @output_device.setter
     def output_device(self, device):
-        self._output_device = device
+        self._output_device = self._devices[0] if device is None else device
         self._layer_gpus.touched[""] = None
 
     @property
@@ -444,7 +454,7 @@ class DataFlow:
         changes = {}
         for name in names:
             layer = self._tree.layers.get(name)
-            if layer is None and name in wanted:
+            if (layer is None or name == "") and name in wanted:
                 raise ValueError(self._unknown_layer(name))
             if layer is None:  # it was, and has been deleted since
                 continue
@@ -492,6 +502,12 @@ class DataFlow:
 
     def _unknown_layer(self, name):
         names = list(self._tree.layers)[1:]
+        if name == "":
+            return (
+                "[kerf.dataflow] layer_gpus names '', the model itself; expected a layer: "
+                f"{', '.join(names) or 'there are none'}; set output_device for what the model "
+                "computes itself"
+            )
         near = difflib.get_close_matches(str(name), names, n=3)
         meant = f" (perhaps {' or '.join(map(repr, near))})" if near else ""
         return (

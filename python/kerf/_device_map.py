@@ -15,6 +15,11 @@ def places_of(device_map):
     """By key: the device, or "disk". None for what ``max_memory`` decides alone."""
     if device_map is None or device_map == "auto":
         return None
+    if isinstance(device_map, str) and device_map.startswith(("balanced", "sequential")):
+        raise ValueError(
+            f"[kerf.place] device_map is {shown(device_map)}, which spreads a model over several "
+            f"accelerators; {_EXPECTED}; give 'auto' with max_memory={{0: '2GiB'}}"
+        )
     if not isinstance(device_map, dict):
         device_map = {"": device_map}  # one place for all
     if not device_map or not all(isinstance(key, str) for key in device_map):

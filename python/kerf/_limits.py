@@ -12,6 +12,7 @@ from kerf import _core
 from kerf._arguments import shown
 
 CPU = torch.device("cpu")
+_MANY = 128  # devices; PyTorch's numbers of them are small
 _EXPECTED = "expected the memory for weights, {'cpu': '4GiB', 'disk': 'folder'} or {0: '2GiB'}"
 
 
@@ -37,7 +38,17 @@ def limits_beside(places, max_memory, offload_folder):
 
 
 def _limits(max_memory, offload_folder, others):
-    sizes = {device_of(key): (key, size) for key, size in max_memory.items() if key != "disk"}
+    sizes = {}
+    for key, size in max_memory.items():
+        if key == "disk":
+            continue
+        device = device_of(key)
+        if device in sizes:
+            raise ValueError(
+                f"[kerf.place] max_memory names {device} twice, as {sizes[device][0]!r} and "
+                f"{key!r}; expected one limit for each device; leave one of them out"
+            )
+        sizes[device] = key, size
     accelerators = {*sizes, *others} - {CPU}
     if len(accelerators) > 1:
         named = "max_memory and device_map name" if others else "max_memory names"
@@ -56,10 +67,15 @@ def _limits(max_memory, offload_folder, others):
 
 
 def device_of(key, argument="max_memory"):
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    is_number = isinstance(key, int) and not isinstance(key, bool)
     try:
-        if isinstance(key, bool) or not isinstance(key, int | str | torch.device):
+        if is_number and 0 <= key < _MANY:
+            device = torch.device("cuda" if kind is None else kind.type, key)
+        elif isinstance(key, str | torch.device):
+            device = torch.device(key)
+        else:
             raise RuntimeError
-        device = torch.device(key)
     except RuntimeError:
         raise ValueError(
             f"[kerf.place] {argument} names {shown(key)}; expected devices and 'disk': 0, "
@@ -67,13 +83,13 @@ def device_of(key, argument="max_memory"):
         ) from None
     if device.type == "cpu":
         return CPU
-    kind = torch.accelerator.current_accelerator(check_available=True)
     number = device.index or 0
     if kind is None or kind.type != device.type or number >= torch.accelerator.device_count():
         there = "none" if kind is None else f"{torch.accelerator.device_count()} of {kind.type}"
+        way_out = "; let the CPU compute: {'cpu': '4GiB', 'disk': 'folder'}" if kind is None else ""
         raise ValueError(
             f"[kerf.place] {argument} names {shown(key)}; expected an accelerator that this "
-            f"machine has ({there}), 'cpu' or 'disk'"
+            f"machine has ({there}), 'cpu' or 'disk'{way_out}"
         )
     return torch.device(device.type, number)
 
@@ -93,7 +109,7 @@ def _folder(of_memory, offload_folder):
     given = {"max_memory['disk']": of_memory, "offload_folder": offload_folder}
     given = {name: folder for name, folder in given.items() if folder is not None}
     for name, folder in given.items():
-        if not isinstance(folder, str | os.PathLike):
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
             raise ValueError(
                 f"[kerf.place] {name} is {shown(folder)}; expected the path of a folder"
             )

@@ -10,11 +10,13 @@ import torch
 from kerf import _torch
 from kerf._arguments import checked, shown
 from kerf._device_map import DISK, Homes, map_of, places_of
+from kerf._gates import flow_of
 from kerf._host_units import MEASURED, HostShare
 from kerf._limits import CPU, limits_beside, limits_of
 from kerf._mapped_plan import plan_mapped
 from kerf._placed_answers import PlacedAnswers
 from kerf._placed_calls import PlacedCalls
+from kerf._placed_models import PLACED, shared_parts
 from kerf._placed_plan import (
     disk_speed,
     far_units,
@@ -24,6 +26,7 @@ from kerf._placed_plan import (
     streamed_units,
 )
 from kerf._placed_weights import PlacedWeights, refuse_elsewhere
+from kerf._unmade import refuse_lazy
 
 
 @checked("kerf.place")
@@ -100,6 +103,7 @@ def place(
                 f"[kerf.place] checkpoint is {shown(checkpoint)}; expected the path of a "
                 "safetensors file, its index, or a folder with either"
             )
+    refuse_lazy("kerf.place", model)
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError(
             "[kerf.place] the model is a TorchScript module, which takes no hooks as a whole; "
@@ -110,7 +114,27 @@ def place(
             "[kerf.place] the model is placed already; expected one that is not; call remove() on "
             "the handle first"
         )
+    if flow_of(model) is not None:
+        raise ValueError(
+            "[kerf.place] the model is part of a DataFlow, which says itself where weights are; "
+            "expected one that is not; call the flow's remove() first"
+        )
+    _refuse_shared(model, limits.device)
     return Placed(model, limits, places, checkpoint, no_split_module_classes, speeds)
+
+
+def _refuse_shared(model, device):
+    """A weight is on one device at a time, for the model that is called. On the host it may be
+    several models': there each call leaves it as it was."""
+    for other, name in shared_parts(model):
+        if device != CPU or other._device != CPU:
+            what = f"'{name}' is" if name else "it is"
+            raise ValueError(
+                f"[kerf.place] {what} part of a "
+                f"{type(other._model).__name__} that is placed already; expected modules and "
+                "weights of no other placed model; call remove() on its handle first, or place one "
+                "model that has both inside"
+            )
 
 
 def _is_speed(value):
@@ -192,6 +216,7 @@ class Placed:
 
     def _keep(self, limits, units, far):
         model, device = self._model, limits.device
+        self._device = device
         streamed = streamed_units(self.placement, units)
         self._before.keep_in_files(far, limits.folder)
         if device == CPU:
@@ -223,6 +248,7 @@ class Placed:
         self.device_map = _map_of(model, units, streamed, far, device)
         self._answers = PlacedAnswers(model, device, self.device_map)
         object.__setattr__(model, "_kerf_placed", self)
+        PLACED.add(self)
 
     @staticmethod
     def _host_rows(placement, numbers):
@@ -254,16 +280,23 @@ class Placed:
 
     @torch.inference_mode(False)
     def remove(self):
-        """The model as it was: its weights in memory, or on the meta device; its hooks."""
-        if self._calls is None:
+        """The model as it was: its weights in memory, or on the meta device; its hooks. Waits for
+        calls that other threads are in."""
+        calls = self._calls
+        if calls is None:
             return
-        self._calls.remove()
-        self._answers.remove()
-        self._weights.abandon()
-        self._last_stats = self.stats
-        self._calls = self._weights = None
-        self._before.put_back()
-        del self._model.__dict__["_kerf_placed"]
+        with calls.ended():
+            if self._calls is None:  # another thread was quicker
+                return
+            self._answers.remove()
+            self._weights.abandon()
+            self._last_stats = self.stats
+            self._weights = None
+            calls.let_go()
+            self._before.put_back()
+            calls.remove()  # last: until then calls wait at the hooks
+            self._calls = None
+            del self._model.__dict__["_kerf_placed"]
 
 
 def _map_of(model, units, streamed, far, device):

@@ -3,6 +3,7 @@
 """The hooks of a placed model: weights come when their module runs, and go."""
 
 import bisect
+import contextlib
 import dataclasses
 import os
 import sys
@@ -43,7 +44,7 @@ class _Turn:
             while self._owner not in (None, me):
                 if self._changed.wait(0.1):
                     continue
-                if self._frames(self._owner) == 0:
+                if not self._running(self._owner):
                     drop()
                 elif path is not None and time.monotonic() - start > self._PATIENCE:
                     raise RuntimeError(
@@ -70,18 +71,24 @@ class _Turn:
 
     def is_nested(self):
         """Does the model run on this thread more than once, one call inside of the other?"""
-        return self._frames(threading.get_ident()) > 1
+        model = self._model()
+        return sum(m is model for m in self._running(threading.get_ident())) > 1
 
-    def _frames(self, thread):
-        """How many calls of modules of the model a thread is inside of."""
+    def is_inside(self):
+        """Is this thread inside of a call of the model, or of a module of it?"""
+        return bool(self._running(threading.get_ident()))
+
+    def _running(self, thread):
+        """The modules of the model that a thread is inside of."""
         model = self._model()
         modules = set(map(id, model.modules())) if model is not None else set()
-        frame, count = sys._current_frames().get(thread), 0
+        frame, found = sys._current_frames().get(thread), []
         while frame is not None:
             own = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
-            count += own is model if thread == threading.get_ident() else id(own) in modules
+            if own is not None and id(own) in modules:
+                found.append(own)
             frame = frame.f_back
-        return count
+        return found
 
 
 _LESSONS = (2, 4, 8)  # calls of few rows that are learned from: the first is like no other
@@ -150,6 +157,7 @@ class PlacedCalls:
         self._model = model
         self._turn = _Turn(model)
         self._made_in = os.getpid()
+        self._is_over = False
         # Units that were entered, by their numbers, or as _OnHost; None: the model, or a module
         # inside of one.
         self._inside = []
@@ -165,8 +173,6 @@ class PlacedCalls:
         self._handles = []
         self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
         try:
-            if units:  # otherwise everything is where it is used, and nobody has to wait
-                self._hook(model, self._begin, self._end)
             for unit in units:
                 self._hook(unit.module, self._enter, self._leave)
             if self._device is not None:
@@ -174,14 +180,18 @@ class PlacedCalls:
                 for module in self._door.values():
                     self._hook(module, self._arrive, self._depart)
                 self._reads.watch(model)
+            if units:  # otherwise everything is where it is used, and nobody has to wait
+                self._hook(model, self._begin, self._end, outermost=True)
         except BaseException:
             self.remove()
             raise
 
-    def _hook(self, module, before, after):
+    def _hook(self, module, before, after, outermost=False):
         hook = module.register_forward_pre_hook(before, prepend=True, with_kwargs=True)
         self._handles.append(hook)
-        self._handles.append(module.register_forward_hook(after, always_call=True))
+        # Of the outermost both come first: what the model took is known before results are moved.
+        hook = module.register_forward_hook(after, prepend=outermost, always_call=True)
+        self._handles.append(hook)
 
     def _doors(self, units):
         """Modules that somebody may call by themselves, with arguments on the host: those with
@@ -191,6 +201,29 @@ class PlacedCalls:
         doors = {id(m): m for m in (self._model, *around)}
         doors.update((id(c), c) for m in (self._model, *around) for c in m.children())
         return [m for m in doors.values() if not isinstance(m, torch.jit.ScriptModule)]
+
+    @contextlib.contextmanager
+    def ended(self):
+        """Calls of other threads are over, or wait, and find the model without hooks then."""
+        if self._is_elsewhere():
+            yield
+            return
+        if self._turn.is_inside():
+            raise RuntimeError(
+                "[kerf.place] remove() inside a call of the model, whose weights it would take "
+                "away; expected it between calls; call it when the model has returned"
+            )
+        self._turn.acquire(self._drop)
+        try:
+            yield
+            self._is_over = True
+        finally:
+            self._turn.reset()
+
+    def let_go(self):
+        """Of all weights: they go back."""
+        self._reads.remove()
+        self._weights = None
 
     def remove(self):
         self._reads.remove()
@@ -204,11 +237,15 @@ class PlacedCalls:
     def __reduce__(self):
         return _NoCalls, ()
 
-    def _begin(self, module, args, kwargs):
+    # PyTorch gives hooks that are removed meanwhile no ``kwargs``.
+    def _begin(self, module, args, kwargs=None):
         del args, kwargs
         if module is not self._model or self._is_elsewhere():
             return
         self._turn.acquire(self._drop)
+        if self._is_over:
+            self._turn.release()
+            return
         if self._inside and not self._turn.is_nested():
             self._drop()  # the last call was left by what no hook is called for: an interrupt
             self._turn.acquire(self._drop)
@@ -229,15 +266,17 @@ class PlacedCalls:
                 self._learn()
             self._turn.release()
 
-    def _arrive(self, module, args, kwargs):
+    def _arrive(self, module, args, kwargs=None):
         """Arguments come to the device, of the outermost call alone."""
-        if self._door.get(id(module)) is not module:
-            return None  # a copy's
+        if self._door.get(id(module)) is not module or self._is_over:
+            return None  # a copy's, or the model was made what it was
         outer = getattr(self._outside, "call", None)
         if outer is not None and (module is not self._model or self._turn.is_nested()):
             return None
         way = Transfer(Mover(), self._device)
         there = way(args), way(kwargs)
+        if self._few is not None and module is self._model:
+            self._few.start = time.perf_counter()  # what brings arguments is no issuing
         self._outside.call = module, way, self._origin(args, kwargs) if way.has_copied() else None
         return there
 
@@ -257,11 +296,14 @@ class PlacedCalls:
         self._outside.call = None
         return way.returned(origin)(result) if way.has_copied() else None
 
-    def _enter(self, module, args, kwargs):
+    def _enter(self, module, args, kwargs=None):
         number = self._modules.get(id(module))
         if number is None or self._is_elsewhere():
             return None
         self._turn.acquire(self._drop, self._units[number].path)
+        if self._is_over:
+            self._turn.release()
+            return self._called_off(args, kwargs)
         if any(u is not None and id(module) in self._covered[_number(u)] for u in self._inside):
             self._inside.append(None)  # its weights are there with those of the unit around it
             return None
@@ -282,6 +324,16 @@ class PlacedCalls:
             raise
         self._inside.append(number)
         return None
+
+    def _called_off(self, args, kwargs):
+        """The model was made what it was while a call of one of its modules waited: its arguments
+        are what they were, too."""
+        _, way, origin = getattr(self._outside, "call", None) or (None, None, None)
+        self._outside.call = None
+        if way is None or not way.has_copied():
+            return None
+        back = way.returned(origin)
+        return back(args) if kwargs is None else (back(args), back(kwargs))
 
     def _come_back(self, unit, result):
         """From the host."""

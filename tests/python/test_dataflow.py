@@ -601,6 +601,17 @@ def test_unknown_layers_and_devices_are_refused_and_the_old_flow_stays(name, dev
     assert [mover.device_of(layer.weight) for layer in flow.module] == [GPU1, GPU0, GPU1]
 
 
+def test_the_model_itself_is_mapped_by_its_output_device():
+    flow = kerf.DataFlow(torch.nn.Sequential(torch.nn.Linear(8, 8)))
+    flow.layer_gpus[""] = "cpu"
+    with pytest.raises(ValueError, match="names '', the model itself.*set output_device"):
+        flow.update_flow()
+    del flow.layer_gpus[""]
+    flow.output_device = None
+    flow.update_flow()
+    assert flow.output_device == flow._devices[0]
+
+
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda"), GPU0])
 def test_a_device_has_several_names(device):
     flow, mover = wrap(chain(1), output_device="cpu:0")

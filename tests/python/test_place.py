@@ -455,6 +455,17 @@ def test_weights_that_cannot_be_streamed_stay(kind, tmp_path):
     placed.remove()
 
 
+def test_weights_that_are_not_there_yet_are_named():
+    for model in (nn.LazyLinear(8), nn.Sequential(nn.Linear(8, 8), nn.LazyLinear(8))):
+        for wrap in (lambda m: kerf.place(m, max_memory={"cpu": "1MiB"}), kerf.DataFlow):
+            with pytest.raises(ValueError, match="weight' has no shape before the first call"):
+                wrap(model)
+    with torch.device("meta"):
+        empty = nn.Linear(8, 8)
+    with pytest.raises(ValueError, match="'weight' is on the meta device and has no numbers"):
+        kerf.DataFlow(empty)
+
+
 def test_a_model_without_weights_is_placed_at_once():
     placed = kerf.place(nn.Identity(), max_memory={"cpu": "1KiB"})
     assert placed(3) == 3
@@ -486,6 +497,11 @@ def test_a_checkpoint_is_loaded_into_the_parameters_there_are(tmp_path):
         ({"max_memory": {"cpu": -1}}, "expected bytes"),
         ({"max_memory": {"cpu": True}}, "expected bytes"),
         ({"max_memory": {"cpu": "1MiB", "disk": 5}}, "the path of a folder"),
+        ({"max_memory": {"cpu": "1MiB", "disk": ""}}, "the path of a folder"),
+        ({"max_memory": {"cpu": "1MiB", "cpu:0": "2MiB"}}, "names cpu twice, as 'cpu' and 'cpu:0'"),
+        ({"max_memory": {0: "2GiB"}}, r"names 0; .*this machine has \(none\).*let the CPU compute"),
+        ({"max_memory": {10**20: "2GiB"}}, "expected devices and 'disk'"),
+        ({"device_map": "balanced"}, "which spreads a model over several accelerators"),
         ({"max_memory": {"cpu": "1MiB"}, "disk_bytes_per_second": 0}, "a positive number"),
         ({"max_memory": {"cpu": "1MiB"}, "disk_bytes_per_second": float("nan")}, "a positive"),
     ],

@@ -240,3 +240,55 @@ def test_a_device_without_the_memory_says_so_and_the_model_stays(pretend_device)
     placed = place_small(model)
     assert torch.equal(placed(x), expected)
     placed.remove()
+
+
+def test_modules_of_a_placed_model_are_not_placed_with_another(pretend_device):
+    model, x = breakable()
+    outer = nn.Sequential(nn.Linear(64, 64), model[2:4], nn.Linear(64, 64)).eval()
+    tied = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+    tied[3].weight = model[2].weight
+    placed = place_small(model)
+    for other, name in ((outer, "1.2"), (tied, "3.weight"), (model[2], "")):
+        what = f"'{name}' is" if name else "it is"
+        with pytest.raises(ValueError, match=f"{what} part of a Sequential that is placed already"):
+            place_small(other, 2)
+    with pytest.raises(ValueError, match="placed by kerf.place"):
+        kerf.DataFlow(outer)
+    placed.remove()
+    with kerf.DataFlow(outer) as flow, pytest.raises(ValueError, match="is part of a DataFlow"):
+        kerf.place(flow.module, max_memory={0: "1MiB"})
+    place_small(outer, 2).remove()
+
+
+def test_remove_waits_for_calls_and_is_refused_inside_of_one(pretend_device):
+    model, x = breakable()
+    with torch.no_grad():
+        expected = model(x)
+    for _ in range(5):
+        placed, stop, found = place_small(model), threading.Event(), []
+
+        def call(stop=stop, found=found):
+            try:
+                with torch.no_grad():
+                    while not stop.is_set():
+                        found.append(torch.equal(model(x), expected))
+            except BaseException as error:
+                found.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while len(found) < 8:
+            pass
+        placed.remove()
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert all(one is True for one in found), found
+    placed = place_small(model)
+    hook = model[3].register_forward_hook(lambda *_: placed.remove())
+    with pytest.raises(RuntimeError, match=r"remove\(\) inside a call of the model"):
+        placed(x)
+    hook.remove()
+    assert torch.equal(placed(x), expected)
+    placed.remove()
