@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streamed weights that are read while their own module does not run."""
 
-import copy
 import warnings
 
 import torch
 
 from kerf import _torch
+from kerf._placed_copies import HomeDict
 
 
 class LooseReads:
@@ -24,7 +24,7 @@ class LooseReads:
         self._watched = []  # (module, its own parameters, those that say when one is read)
 
     def watch(self, model):
-        compiled = _compiled_modules(model)
+        compiled = compiled_modules(model)
         for module in model.modules():
             own = module.__dict__.get("_parameters") or {}
             if id(module) in compiled or not any(id(p) in self._unit_of for p in own.values()):
@@ -125,7 +125,7 @@ def _version(tensor):
     return None if tensor.is_inference() else tensor._version
 
 
-class _WatchedParameters(dict):
+class _WatchedParameters(HomeDict):
     """The parameters of a module, where reading one by its name is seen."""
 
     def __getitem__(self, name):
@@ -134,14 +134,8 @@ class _WatchedParameters(dict):
             return parameter
         return self.reads.read(parameter)
 
-    def __reduce__(self):  # copies of the module have weights of their own
-        return dict, (dict(self),)
 
-    def __deepcopy__(self, memo):
-        return copy.deepcopy(dict(self), memo)
-
-
-def _compiled_modules(model):
+def compiled_modules(model):
     """Those that torch.compile has looked at: they have to stay as it saw them."""
     return {
         id(inner)

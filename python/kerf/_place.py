@@ -13,9 +13,11 @@ from kerf._device_map import DISK, Homes, map_of, places_of
 from kerf._gates import flow_of
 from kerf._host_units import MEASURED, HostShare
 from kerf._limits import CPU, limits_beside, limits_of
+from kerf._loose_reads import compiled_modules
 from kerf._mapped_plan import plan_mapped
 from kerf._placed_answers import PlacedAnswers
 from kerf._placed_calls import PlacedCalls
+from kerf._placed_copies import PlacedCopies
 from kerf._placed_models import PLACED, shared_parts
 from kerf._placed_plan import (
     disk_speed,
@@ -167,11 +169,11 @@ class Placed:
     def __init__(self, model, limits, places, checkpoint, no_split, speeds):
         self._model = model
         self._before = PlacedWeights(model)
-        self._calls = self._answers = self._weights = None
+        self._calls = self._answers = self._copies = self._weights = None
         try:
             self._make(limits, places, checkpoint, no_split, speeds)
         except BaseException:
-            for made in (self._answers, self._calls):
+            for made in (self._answers, self._copies, self._calls):
                 if made is not None:
                     made.remove()
             self._calls = self._weights = None  # nothing is copied from what goes back
@@ -247,6 +249,7 @@ class Placed:
             self._calls.learn = learn
         self.device_map = _map_of(model, units, streamed, far, device)
         self._answers = PlacedAnswers(model, device, self.device_map)
+        self._copies = PlacedCopies(model, device, compiled_modules(model))
         object.__setattr__(model, "_kerf_placed", self)
         PLACED.add(self)
 
@@ -289,6 +292,7 @@ class Placed:
             if self._calls is None:  # another thread was quicker
                 return
             self._answers.remove()
+            self._copies.remove()
             self._weights.abandon()
             self._last_stats = self.stats
             self._weights = None

@@ -57,7 +57,7 @@ class HfDeviceMap(dict):
         return self.__reduce__()[1][0]
 
     def __reduce__(self):
-        return dict, ({key: "cpu" if place == "disk" else place for key, place in self.items()},)
+        return dict, (dict.fromkeys(self, "cpu"),)
 
 
 class HfHook:

@@ -4,12 +4,14 @@
 caches, quantised layers, several models."""
 
 import copy
+import io
 import threading
 
 import generators
 import models
 import pytest
 import torch
+from comparing import assert_same
 from torch import nn
 
 import kerf
@@ -239,6 +241,48 @@ def test_a_device_without_the_memory_says_so_and_the_model_stays(pretend_device)
         assert torch.equal(model(x), expected)
     placed = place_small(model)
     assert torch.equal(placed(x), expected)
+    placed.remove()
+
+
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, saved_and_loaded], ids=["copied", "saved"])
+@pytest.mark.parametrize("name", ["gpt2", "lstm"])
+def test_a_copy_has_all_its_weights_on_the_host(pretend_device, name, copied):
+    model, args, kwargs = models.build(name)
+    count = sum(p.numel() for p in model.parameters())
+    with torch.no_grad():
+        expected = model(*args, **kwargs)
+        placed = place_small(model, 1.2 if name == "lstm" else 2)
+        assert any(p.device.type == "pretend" for p in model.parameters())
+        allocated = pretend_device.memory_allocated(0)
+        made = copied(model)
+        assert pretend_device.memory_allocated(0) == allocated
+        assert all(t.device.type == "cpu" for t in made.state_dict().values())
+        assert sum(p.numel() for p in made.parameters()) == count  # tied ones still are
+        assert all(type(m._parameters) is dict for m in made.modules())
+        assert_same(made(*args, **kwargs), expected)
+        assert_same(model(*args, **kwargs), expected, wherever=True)
+    placed.remove()
+    assert all(type(m._parameters) is type(m._buffers) is dict for m in model.modules())
+
+
+def test_a_copy_made_inside_of_a_call_is_whole(pretend_device):
+    model, x = breakable()
+    with torch.no_grad():
+        expected = model(x)
+    placed, made = place_small(model), []
+    hook = model[3].register_forward_pre_hook(lambda *_: made.append(copy.deepcopy(model)))
+    placed(x)
+    hook.remove()
+    with torch.no_grad():
+        made[0][3]._forward_pre_hooks.clear()
+        assert torch.equal(made[0](x), expected)
     placed.remove()
 
 
