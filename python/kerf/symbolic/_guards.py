@@ -52,9 +52,9 @@ def check_value(value, expected, text, where):
     )
 
 
-def check_argument(value, expected, name):
-    """A concrete argument is what the module was traced for, or left out."""
-    if value is expected or value is None:
+def check_argument(value, expected, name, may_be_none=False):
+    """A concrete argument is what the module was traced for; None where it may be left out."""
+    if value is expected or (value is None and may_be_none):
         return
     try:
         same = type(value) is type(expected) and bool(value == expected)
@@ -81,8 +81,18 @@ def check_input(value, ndim, dtype, name):
         )
 
 
+def check_keys(value, keys, name):
+    """``**kwargs`` and dictionaries: what the module was traced for, by name."""
+    now = list(value) if isinstance(value, dict) else found(value)
+    if not isinstance(now, list) or set(now) != set(keys):
+        raise GuardError(
+            f"[symbolic.call] {name} holds {shown(now)}; the module was traced for {shown(keys)}; "
+            "trace again for this call"
+        )
+
+
 def check_count(value, count, name):
-    """``*args`` and ``**kwargs``: as many as the module was traced for."""
+    """``*args`` and lists: as many as the module was traced for."""
     if len(value) != count:
         raise GuardError(
             f"[symbolic.call] {name} holds {len(value)} arguments; the module was traced for "
@@ -134,6 +144,14 @@ def _at(where):
     return f" ({where})" if where else ""
 
 
-CHECKS = (check_size, check_value, check_argument, check_input, check_count, check_results)
+CHECKS = (
+    check_size,
+    check_value,
+    check_argument,
+    check_input,
+    check_keys,
+    check_count,
+    check_results,
+)
 for _check in CHECKS:
     has_side_effect(_check)  # nobody uses its result, and it must stay

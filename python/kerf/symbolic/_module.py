@@ -9,6 +9,8 @@ from torch.fx import GraphModule
 
 from kerf.symbolic._codegen import ActivationCheckpointCodeGen
 
+_TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+
 
 class SymbolicModule(GraphModule):
     """A ``torch.fx.GraphModule``. Its parameters are the model's own."""
@@ -29,6 +31,8 @@ class SymbolicModule(GraphModule):
         gm = cls(holder, graph, type(root).__name__ if is_module else _function_name(root))
         if attributes is not None and is_module:
             _complete(gm, root)
+        constants = {name for name in attributes or () if name.startswith("_tensor_constant")}
+        gm._non_persistent_buffers_set |= constants & set(gm._buffers)
         gm.training = root.training if is_module else True
         return gm
 
@@ -36,10 +40,21 @@ class SymbolicModule(GraphModule):
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
         return _load, (state, _saved(self._graph), self._graph._codegen, type(self).__name__)
 
+    # FX copies what nodes read alone, and makes every buffer a persistent one.
+
     def __copy__(self):
         made = SymbolicModule(self, copy.deepcopy(self._graph), type(self).__name__)
-        made.training = self.training
-        return made
+        return made._with_tables({name: copy.copy(self.__dict__[name]) for name in _TABLES}, self)
+
+    def __deepcopy__(self, memo):
+        made = super().__deepcopy__(memo)
+        tables = {name: copy.deepcopy(self.__dict__[name], memo) for name in _TABLES}
+        return made._with_tables(tables, self)
+
+    def _with_tables(self, tables, original):
+        self.__dict__.update(tables)
+        self.training = original.training
+        return self
 
 
 def _function_name(root):
@@ -88,6 +103,18 @@ def _complete(gm, root):
         hidden = module._non_persistent_buffers_set
         place._non_persistent_buffers_set -= set(buffers)
         place._non_persistent_buffers_set |= hidden & set(buffers)
+    for path, module in root.named_modules(remove_duplicate=False):
+        place = _find(gm, path.split(".") if path else [])
+        if place is not None and place is not module:
+            _order_as(place, module)
+
+
+def _order_as(place, module):
+    """Weights in the model's order, by which optimizers know them."""
+    for table in ("_parameters", "_buffers", "_modules"):
+        own = place.__dict__[table]
+        known = {name: own[name] for name in module.__dict__[table] if name in own}
+        place.__dict__[table] = {**known, **own}
 
 
 def _find(root, path):
@@ -161,7 +188,7 @@ def _load(state, nodes, codegen, name):
     gm = SymbolicModule(holder, graph, name)
     for key, item in state.items():
         gm.__dict__.setdefault(key, item)
-    for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+    for table in _TABLES:
         gm.__dict__[table] = state[table]
     gm.training = state["training"]
     return gm

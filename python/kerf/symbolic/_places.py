@@ -11,7 +11,7 @@ from kerf._errors import ExportError
 from kerf._lower import short_path
 
 _TORCH = torch.__path__[0]
-_OWN = __file__.rpartition("/")[0]
+_OWN = __file__.rpartition("/symbolic/")[0] + "/"
 _HIDDEN = (_TORCH, _OWN, "<frozen", "<__array")
 
 

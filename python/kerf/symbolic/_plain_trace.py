@@ -9,9 +9,11 @@ import contextlib
 
 import torch
 from torch.fx.proxy import TraceError
+from torch.overrides import TorchFunctionMode
 
 from kerf._errors import ExportError
-from kerf.symbolic import _bias
+from kerf.symbolic import _bias, _modes
+from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import tracing
 from kerf.symbolic._places import refusal, stack_line
@@ -40,6 +42,9 @@ class PlainTracer(torch.fx.Tracer):
         self.regions, self.region_options, self._counts = [], {}, [0]
         self._inside = set()
         self.module_path = "self"
+        self.grad_blocks = _modes.GradBlocks(
+            lambda function, args: self.create_node("call_function", function, args, {})
+        )
 
     def proxy(self, node):
         return _Proxy(node, self)
@@ -116,9 +121,22 @@ class PlainTracer(torch.fx.Tracer):
         pass
 
 
+class _Switches(TorchFunctionMode):
+    """Shows a tracer where gradients are switched, which proxies do not see."""
+
+    def __init__(self, tracer):
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch._C._set_grad_enabled:
+            return self._tracer.grad_blocks.switch(func, *args)
+        return func(*args, **(kwargs or {}))
+
+
 def plain_trace(root, concrete, registry, options):
     tracer = PlainTracer(registry, **options)
-    with stand_ins(modules=False), tracing(tracer):
+    with unchanged_modes(), stand_ins(modules=False), tracing(tracer), _Switches(tracer):
         try:
             graph = tracer.trace(root, concrete or None)
         except (TraceError, TypeError) as error:

@@ -7,13 +7,14 @@ SIZES       answered with symbolic numbers
 DATA        the numbers inside: answered where they are known, and refused where they are not
 ADDRESSES   where the data lies: nowhere
 SHAPES      functions whose results have as many elements as the data says
+HOOKS       what autograd will call: no part of a graph
 COUNTED     functions that return as many tensors as the sizes say
 """
 
 PROPERTIES = frozenset(
     """dim ndim dtype layout is_floating_point is_complex is_signed element_size itemsize is_sparse
     is_quantized is_mkldnn is_nested is_sparse_csr is_neg is_conj is_inference is_tensor result_type
-    can_cast promote_types get_default_dtype type names has_names nbytes __hash__ _version grad_fn
+    can_cast promote_types get_default_dtype names has_names __hash__ _version grad_fn
     output_nr is_leaf retains_grad _backward_hooks _base name grad __repr__ __str__ __format__
     __dir__ is_xla is_mps is_xpu is_vulkan is_ipu is_hpu is_maia is_mtia is_ort dense_dim sparse_dim
     is_shared is_pinned __deepcopy__ finfo iinfo is_storage _is_view _is_zerotensor qscheme
@@ -33,6 +34,7 @@ SHAPES = frozenset(
     repeat_interleave combinations where __getitem__ __setitem__ _unique2 unique_dim one_hot
     multinomial""".split()
 )
+HOOKS = frozenset(["register_hook", "register_post_accumulate_grad_hook"])
 COUNTED = frozenset(
     """unbind split chunk tensor_split hsplit vsplit dsplit split_with_sizes unsafe_split
     unsafe_chunk meshgrid""".split()

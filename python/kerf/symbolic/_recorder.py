@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import operator
+from enum import Enum
 
 import torch
 from torch.fx import Graph
@@ -171,7 +172,7 @@ class Recorder:
         if kind is slice:
             return slice(*map(self.argument, (item.start, item.stop, item.step)))
         if isinstance(item, base_types) or item is None or item is ...:
-            return item
+            return _as_written(item)
         return self._object(item)
 
     def _object(self, item):
@@ -196,8 +197,12 @@ class Recorder:
         return self.node("get_attr", self.fresh(item, "_constant"))
 
     def _dataclass(self, item):
-        fields = {f.name: getattr(item, f.name) for f in dataclasses.fields(item) if f.init}
-        given = {key: value for key, value in fields.items() if value is not None}
+        fields = [f for f in dataclasses.fields(item) if f.init]
+        given = {
+            f.name: getattr(item, f.name)
+            for f in fields
+            if getattr(item, f.name) is not None or f.default is not None
+        }
         kwargs = {key: self.argument(value) for key, value in given.items()}
         return self.node("call_function", type(item), (), kwargs)
 
@@ -296,6 +301,16 @@ class Recorder:
     def guard_value(self, node, expected, text):
         """The traced module will check that what the code has read is still the same."""
         self.node("call_function", check_value, (node, expected, text, location()))
+
+
+def _as_written(item):
+    """Numbers of NumPy and members of enumerations are written as what they derive from."""
+    if isinstance(item, bool):
+        return item
+    for cls in (int, float, complex, str):
+        if isinstance(item, cls) and type(item) is not cls:
+            return cls(item.value if isinstance(item, Enum) else item)
+    return item
 
 
 def build_object(spec, tensors):

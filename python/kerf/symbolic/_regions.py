@@ -96,6 +96,22 @@ def _exit_autocast(original):
     return __exit__
 
 
+def _enter_inference(original):
+    def __enter__(self):
+        tracer = active_tracer()
+        return original(self) if tracer is None else tracer.grad_blocks.enter_inference(self)
+
+    return __enter__
+
+
+def _exit_inference(original):
+    def __exit__(self, *error):
+        tracer = active_tracer()
+        return original(self, *error) if tracer is None else tracer.grad_blocks.exit_inference(self)
+
+    return __exit__
+
+
 def _training(original):
     """Flags that the model's own code reads decide on its path; those that PyTorch reads do not."""
 
@@ -123,6 +139,8 @@ def stand_ins(modules=True):
         Patch(torch_checkpoint, "_checkpoint_without_reentrant_generator", _around_checkpoint),
         Patch(autocast, "__enter__", _enter_autocast),
         Patch(autocast, "__exit__", _exit_autocast),
+        Patch(torch.inference_mode, "__enter__", _enter_inference),
+        Patch(torch.inference_mode, "__exit__", _exit_inference),
     )
     if modules:
         patches += (

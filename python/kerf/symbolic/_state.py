@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attributes of a model before a trace, which are put back after it."""
 
+import collections
+import types
+
 import torch
 
 from kerf._errors import ExportError
@@ -9,52 +12,86 @@ from kerf.symbolic._numbers import plain_value
 from kerf.symbolic._trees import map_tree
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+_CONTAINERS = (dict, list, set, collections.deque)
+_NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, torch.nn.Module, type)
+_NO_STATE += (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+_DEPTH = 4  # of containers and objects within an attribute
 
 
 class State:
-    """What all modules of a model hold, by identity."""
+    """What all modules of a model hold, by identity: attributes, and what lists, dictionaries and
+    plain objects among them hold."""
 
     def __init__(self, root):
         self._saved = []
-        modules = root.modules() if isinstance(root, torch.nn.Module) else ()
-        for module in modules:
+        self._held = {}  # id -> (container, its contents, path of the module, attribute)
+        modules = root.named_modules() if isinstance(root, torch.nn.Module) else ()
+        for path, module in modules:
+            if isinstance(module, torch.jit.ScriptModule):  # its tables are views of C++ ones
+                continue
             tables = {name: dict(getattr(module, name)) for name in _TABLES}
-            self._saved.append((module, dict(module.__dict__), tables))
-        self._names = {}
-        if self._saved:
-            self._names = {id(m): path for path, m in root.named_modules()}
+            self._saved.append((path, module, dict(module.__dict__), tables))
+            for name, item in module.__dict__.items():
+                if not name.startswith("_"):
+                    self._hold(item, (path, name), _DEPTH)
+
+    def _hold(self, item, place, depth):
+        contents = None if isinstance(item, _NO_STATE) else _contents(item)
+        if contents is None or id(item) in self._held:
+            return
+        self._held[id(item)] = (item, contents, place)
+        if depth:
+            for part in contents.values() if isinstance(contents, dict) else contents:
+                self._hold(part, place, depth - 1)
 
     def changed(self):
         """``(path of the module, attribute)`` of what the model's code has set; None if nothing."""
-        for module, attributes, tables in self._saved:
-            path = self._names.get(id(module), "")
+        for path, module, attributes, tables in self._saved:
             name = _difference(attributes, module.__dict__)
             for table in _TABLES:
                 name = name or _difference(tables[table], getattr(module, table))
             if name:
                 return path, name
+        for item, contents, place in self._held.values():
+            if not _is_same(contents, _contents(item)):
+                return place
+        return None
+
+    def replaced(self):
+        """The same of a weight or a buffer in whose place is another: what a call leaves there is
+        the model's state, which a traced module would not have."""
+        for path, module, _, tables in self._saved:
+            for table in ("_parameters", "_buffers"):
+                name = _difference(tables[table], getattr(module, table))
+                if name:
+                    return path, name
         return None
 
     def settle(self):
         """Sizes that the model's code has kept are plain numbers from now on."""
-        for module, _, _ in self._saved:
+        for _, module, _, _ in self._saved:
             for name, item in module.__dict__.items():
-                if not name.startswith("_"):
+                if not name.startswith("_") and id(item) not in self._held:
                     module.__dict__[name] = map_tree(plain_value, item)
 
     def refused(self):
-        path, name = self.changed() or ("", "?")
-        where = f"{path}.{name}" if path else name
-        return ExportError(
-            f"[symbolic.trace] forward sets the attribute '{where}' and does something else when "
-            "called again; expected calls that do not depend on earlier ones; register a buffer "
-            "and write into it in place, or pass the state as an argument",
-            location="",
-            module=path,
+        return _refused(
+            self.changed() or ("", "?"),
+            "forward sets the attribute '{}' and does something else when called again; expected "
+            "calls that do not depend on earlier ones; register a buffer and write into it in "
+            "place, pass the state as an argument, or, where it is a cache, call the model once "
+            "before the trace",
+        )
+
+    def refused_replaced(self):
+        return _refused(
+            self.replaced(),
+            "forward puts another tensor in the place of '{}', which calls to come will see; "
+            "expected weights and buffers to stay; write into it in place, as with copy_()",
         )
 
     def restore(self):
-        for module, attributes, tables in self._saved:
+        for _, module, attributes, tables in self._saved:
             for name, table in tables.items():
                 current = getattr(module, name)
                 if _difference(table, current):
@@ -63,6 +100,31 @@ class State:
             if _difference(attributes, module.__dict__):
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
+        for item, contents, _ in self._held.values():
+            if not _is_same(contents, _contents(item)):
+                _put_back(item, contents)
+
+
+def _contents(item):
+    """What a container or a plain object holds: a dictionary or a list; None of anything else."""
+    if isinstance(item, dict):
+        return dict(item)
+    if isinstance(item, _CONTAINERS):
+        return list(item)
+    return dict(vars(item)) if hasattr(item, "__dict__") else None
+
+
+def _put_back(item, contents):
+    if not isinstance(item, _CONTAINERS):
+        item = vars(item)
+    item.clear()
+    (item.extend if isinstance(item, list | collections.deque) else item.update)(contents)
+
+
+def _is_same(before, after):
+    if isinstance(before, dict):
+        return _difference(before, after) is None
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
 
 
 def _difference(before, after):
@@ -70,3 +132,9 @@ def _difference(before, after):
         if name not in before or name not in after or before[name] is not after[name]:
             return name
     return None
+
+
+def _refused(place, text):
+    path, name = place
+    where = f"{path}.{name}" if path else name
+    return ExportError(f"[symbolic.trace] {text.format(where)}", location="", module=path)

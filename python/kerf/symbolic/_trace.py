@@ -14,7 +14,15 @@ from typing import Any
 import torch
 
 from kerf._arguments import checked, found
-from kerf.symbolic._guards import CHECKS, TrainingGuard, check_argument, check_count, check_input
+from kerf.symbolic._chance import Chance
+from kerf.symbolic._guards import (
+    CHECKS,
+    TrainingGuard,
+    check_argument,
+    check_count,
+    check_input,
+    check_keys,
+)
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import Patch, active_tracer, tracing
@@ -57,16 +65,20 @@ def symbolic_trace(
     if not meta_args and arguments.missing:
         return plain_trace(root, dict(concrete_args or {}), registry, options)
     arguments.check()
-    return _trace(root, arguments, registry, options)
+    with torch.inference_mode(False):  # its tensors know no versions
+        return _trace(root, arguments, registry, options)
 
 
 def _trace(root, arguments, registry, options):
-    state = State(root)
+    state, chance = State(root), Chance()
     try:
         tracer = _run(root, arguments, registry, options)
+        chance.check(tracer, lambda: _run(root, arguments, registry, options))
         if state.changed():
             # The model's code leaves something behind: in the state that it leaves, it must do the
             # same again, or the traced module would be right at its first call alone.
+            if state.replaced():
+                raise state.refused_replaced()
             state.settle()
             again = _second_run(root, arguments, registry, options, state)
             if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
@@ -173,13 +185,23 @@ def _seen(function):
     return stand_in
 
 
+def _parameters(function):
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # functions that are not written in Python
+        raise TypeError(
+            f"[symbolic.trace] root is {found(function)}, which does not say what it takes; "
+            "expected a function of Python or a module; write a function that calls it"
+        ) from None
+
+
 class Arguments:
     """What each parameter of the root gets: a sample, a concrete value, or its default."""
 
     def __init__(self, root, meta, concrete):
         self.meta, self.concrete = meta, concrete
         function = root.forward if isinstance(root, torch.nn.Module) else root
-        self.parameters = list(inspect.signature(function).parameters.values())
+        self.parameters = _parameters(function)
         names = [p.name for p in self.parameters]
         self.rest = next((p.name for p in self.parameters if p.kind is _KINDS.VAR_KEYWORD), None)
         for given, where in ((meta, "meta_args"), (concrete, "concrete_args")):
@@ -266,20 +288,25 @@ class Arguments:
         value = self.concrete.get(name, parameter.default)
         recorder = tracer.recorder
         expected = recorder.argument(value)
-        recorder.node("call_function", check_argument, (node, expected, name))
+        may_be_none = name in self.concrete or not _writable(parameter.default)
+        recorder.node("call_function", check_argument, (node, expected, name, may_be_none))
         node.meta["val"] = value
         return value
 
     def _inputs(self, tracer, node, tree, name):
         recorder = tracer.recorder
-        made = {}
-        if isinstance(tree, tuple | list | dict):
-            recorder.node("call_function", check_count, (node, len(tree), name))
+        made, places = {}, {(): node}
+        self._check_container(recorder, node, tree, name)
         for path, item in leaves(tree):
             keys = "".join(f"[{key!r}]" for key in path)
-            place = node
-            for key in path:
-                place = recorder.node("call_function", operator.getitem, (place, key))
+            place, inside = node, tree
+            for depth, key in enumerate(path):
+                inside, way = inside[key], path[: depth + 1]
+                if way not in places:
+                    places[way] = recorder.node("call_function", operator.getitem, (place, key))
+                    name_of_it = name + "".join(f"[{k!r}]" for k in way)
+                    self._check_container(recorder, places[way], inside, name_of_it)
+                place = places[way]
             if not isinstance(item, torch.Tensor):
                 check = (place, recorder.argument(item), name + keys)
                 recorder.node("call_function", check_argument, check)
@@ -289,6 +316,13 @@ class Arguments:
             check = (place, tensor.dim(), tensor.dtype, name + keys)
             recorder.node("call_function", check_input, check)
         return _rebuilt(tree, made)
+
+    @staticmethod
+    def _check_container(recorder, node, item, name):
+        if isinstance(item, dict):
+            recorder.node("call_function", check_keys, (node, list(item), name))
+        elif isinstance(item, tuple | list):
+            recorder.node("call_function", check_count, (node, len(item), name))
 
 
 def _rebuilt(tree, made, path=()):
@@ -313,6 +347,13 @@ def _check(root):
         raise TypeError(
             f"[symbolic.trace] root is the class {root.__qualname__}; expected a module or a "
             "function; make an object of it first"
+        )
+    tensors = root.named_parameters() if isinstance(root, torch.nn.Module) else ()
+    lazy = next((name for name, p in tensors if torch.nn.parameter.is_lazy(p)), None)
+    if lazy is not None:
+        raise ValueError(
+            f"[symbolic.trace] parameter '{lazy}' has no shape yet; expected a model whose lazy "
+            "modules have seen an input; call the model once"
         )
     if not callable(root):
         raise TypeError(

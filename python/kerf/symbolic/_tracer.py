@@ -7,7 +7,6 @@ The model's own code runs, on ordinary tensors of the meta device, under a funct
 """
 
 import contextlib
-import sys
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -30,6 +29,10 @@ def apply_function(cls, *args, **kwargs):
     return cls.apply(*args, **kwargs)
 
 
+class _Composite(Exception):
+    """A module that cannot run without data, and whose parts may be followed."""
+
+
 class Tracer(TorchFunctionMode):
     """One trace. ``regions`` are recorded and biases split where the options say so."""
 
@@ -44,7 +47,9 @@ class Tracer(TorchFunctionMode):
         self._keep_regions, self._split = regions, split
         self._inside = set()  # functions whose replacements run
         self._counts = [0]  # regions so far, at each level
-        self._grad = []  # the nodes that switched gradients, innermost last
+        self.grad_blocks = _modes.GradBlocks(
+            lambda function, args: self.recorder.node("call_function", function, args)
+        )
         self._autocast = []
         self._names = {}
         if isinstance(root, torch.nn.Module):
@@ -73,9 +78,11 @@ class Tracer(TorchFunctionMode):
         if replaced is not NotImplemented:
             return replaced
         if name == "_set_grad_enabled":
-            return self._switch_grad(func, *args)
+            return self.grad_blocks.switch(func, *args)
         if is_setter(func):
             return self._set_attribute(name, args)
+        if name == "type" and isinstance(args[0], torch.Tensor):
+            return self._type(*args, **kwargs)
         if self.registry.find("shape_rules", func) is None:
             answer = self._answer(func, name, args, kwargs)
             if answer is not NotImplemented:
@@ -290,6 +297,15 @@ class Tracer(TorchFunctionMode):
             node = self.recorder.node(op, target, node_args, node_kwargs)
             self.recorder.describe(node, result, None)
             self.recorder.guard_value(node, result, f"{name_of(func)} of {self._text(args)}")
+        elif name_of(func) in _reads.HOOKS:
+            raise refusal(
+                f"the code calls {name_of(func)}() of a traced tensor",
+                "expected gradients that follow from the calls of PyTorch: hooks of tensors are no "
+                "part of a graph",
+                "write a torch.autograd.Function with that backward, or make the module one node "
+                "with kerf.register_leaf_module",
+                self.recorder.path,
+            )
         return result
 
     def _set_attribute(self, name, args):
@@ -336,9 +352,13 @@ class Tracer(TorchFunctionMode):
 
     def call_module(self, original, module, args, kwargs):
         name = self.recorder.name_of(module)
-        if name != "" and self.is_leaf(module):
-            with tracing(None):
-                return self._call_leaf(module, name, args, kwargs)
+        if name != "" and self._is_one_node(module, name):
+            try:
+                with tracing(None):
+                    return self._call_leaf(module, name, args, kwargs)
+            except _Composite:
+                pass  # its parts may be followed where it cannot run as a whole
+        self._check_followed(module, name)
         recorder = self.recorder
         before = recorder.path, recorder.stack
         if name:
@@ -348,6 +368,31 @@ class Tracer(TorchFunctionMode):
             return original(module, *args, **kwargs)
         finally:
             recorder.path, recorder.stack = before
+
+    def _is_one_node(self, module, name):
+        """A module without weights that forward has made is followed: train() and eval() of the
+        model do not reach it."""
+        said = self.registry.is_leaf(type(module))
+        if said is None and name is None and not any(True for _ in _weights(module)):
+            return False
+        return _has_backward_hooks(module) or self.is_leaf(module)
+
+    def _check_followed(self, module, name):
+        if isinstance(module, torch.jit.ScriptModule):
+            raise refusal(
+                "the model has a module that TorchScript has compiled",
+                "expected modules whose forward is Python",
+                "trace the module that it was made of, or give its class a rule with "
+                "@kerf.register_leaf_module_impl",
+                name or "",
+            )
+        if _has_backward_hooks(module):
+            raise refusal(
+                f"the model's {type(module).__name__} has hooks of its backward",
+                "expected hooks of modules inside of it, which stay one node",
+                "trace it without hooks, and register them with the traced module",
+                name or "",
+            )
 
     def _call_leaf(self, module, name, args, kwargs):
         rule = self.registry.find("leaf_rules", type(module))
@@ -362,10 +407,14 @@ class Tracer(TorchFunctionMode):
                 )
         else:
             twin = self._twins.module(module)
+            versions = self.values.versions(args, kwargs)
             try:
                 result = self._apart(twin, args, kwargs)
             except Exception as error:
+                if self._may_be_followed(module, error):
+                    raise _Composite from error
                 raise self._leaf_explained(module, name, error) from error
+            self.values.note_writes(versions, all_known=False)
         if name is None:
             name = self.recorder.fresh(module, "_module")
         self.recorder.attributes[name] = module
@@ -388,9 +437,18 @@ class Tracer(TorchFunctionMode):
         with tracing(None), _modes.unchanged_modes():
             return function(*args, **kwargs)
 
+    def _may_be_followed(self, module, error):
+        """Whether a module of torch.nn that cannot run without data has parts that may."""
+        said = self.registry.is_leaf(type(module))
+        return (
+            said is None
+            and not _has_backward_hooks(module)
+            and _is_for_want_of_data(error)
+            and any(True for _ in module.children())
+        )
+
     def _leaf_explained(self, module, name, error):
-        text = str(error).lower()
-        if "meta" not in text and "data-dependent" not in text:
+        if not _is_for_want_of_data(error):
             error.add_note(
                 f"[symbolic.trace] while module '{name}' ({type(module).__name__}) ran on tensors "
                 f"without data, at {location()}"
@@ -429,7 +487,9 @@ class Tracer(TorchFunctionMode):
     def call_autograd(self, cls, args, kwargs):
         """A function with a backward of its own: one node, so that the backward stays."""
         with tracing(None):
+            versions = self.values.versions(args, kwargs)
             result = self._apart(cls.apply, args, kwargs)
+            self.values.note_writes(versions, all_known=False)
             return self._one_node(apply_function, (cls, *args), kwargs, result, args, kwargs)
 
     def _one_node(self, target, node_args, node_kwargs, result, args, kwargs):
@@ -458,18 +518,6 @@ class Tracer(TorchFunctionMode):
             self._counts[-1] += 1
             regions.pop()
 
-    def _switch_grad(self, func, enabled):
-        """Entering and leaving ``torch.no_grad()`` and the like."""
-        func(enabled)
-        leaving, again = _grad_block()
-        if again:
-            return None
-        if leaving and self._grad:
-            self.recorder.node("call_function", _modes.exit_grad, (self._grad.pop(),))
-        else:
-            self._grad.append(self.recorder.node("call_function", _modes.enter_grad, (enabled,)))
-        return None
-
     def enter_autocast(self, context):
         if context._enabled:
             raise refusal(
@@ -487,7 +535,22 @@ class Tracer(TorchFunctionMode):
             self.recorder.node("call_function", _modes.exit_no_autocast, args)
 
     def note_training(self, module, flag):
+        if self.recorder.name_of(module) is None:  # train() and eval() of the model do not reach it
+            return
         self.training[id(module)] = (module, flag)
+
+    def _type(self, tensor, dtype=None, non_blocking=False):
+        """``x.type(torch.half)`` and ``x.type()``, which names devices in its own way."""
+        if dtype is None:
+            device = self.values.device(tensor)
+            name = torch.empty(0, dtype=self.values.of(tensor).tensor.dtype).type()
+            return name if device.type == "cpu" else name.replace("torch.", f"torch.{device.type}.")
+        if not isinstance(dtype, torch.dtype):
+            name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+            dtype = torch.empty(0).type(name.replace("torch.cuda.", "torch.")).dtype
+            place = "cuda" if name.startswith("torch.cuda.") else "cpu"
+            return self.call(torch.Tensor.to, (tensor, place, dtype), {})
+        return self.call(torch.Tensor.to, (tensor, dtype), {})
 
     # Inputs
 
@@ -505,15 +568,18 @@ class Tracer(TorchFunctionMode):
         return tensor
 
 
-def _grad_block():
-    """Whether the running switch of gradients leaves a block, and whether it merely repeats one."""
-    frame, names = sys._getframe(2), []
-    while frame is not None and len(names) < 8:
-        if frame.f_code.co_filename.endswith("grad_mode.py"):
-            names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    repeats = names == ["__enter__"]  # set_grad_enabled has switched when it was made
-    return "__exit__" in names, repeats
+def _weights(module):
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _has_backward_hooks(module):
+    return bool(module._backward_hooks or module._backward_pre_hooks)
+
+
+def _is_for_want_of_data(error):
+    text = str(error).lower()
+    return "meta" in text or "data-dependent" in text
 
 
 def _index(item):

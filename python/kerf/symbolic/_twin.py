@@ -15,7 +15,7 @@ class Twins:
     def __init__(self):
         self._tensors = {}  # id -> (tensor, twin)
         self._modules = {}  # id -> (module, twin)
-        self._memories = {}  # storage of a view -> (storage, all of it as bytes)
+        self._memories = {}  # a storage -> (itself, its twin)
 
     def tensor(self, tensor):
         found = self._tensors.get(id(tensor))
@@ -64,17 +64,20 @@ class Twins:
         if tensor.layout is not torch.strided or torch._is_functional_tensor(tensor):
             return tensor.detach().to("meta")
         sizes, strides = tensor.size(), tensor.stride()
-        memory = tensor.untyped_storage() if type(tensor) in _PLAIN else None
-        if memory is None or memory.nbytes() == tensor.numel() * tensor.element_size():
+        if type(tensor) not in _PLAIN:
             return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
+        memory = tensor.untyped_storage()
         known = self._memories.get(memory._cdata)
         if known is None:
-            flat = torch.empty(memory.nbytes(), dtype=torch.uint8, device="meta")
-            known = self._memories[memory._cdata] = (memory, flat)
-        flat = known[1]
-        if flat.numel() % tensor.element_size():
-            return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
-        return flat.view(tensor.dtype).as_strided(sizes, strides, tensor.storage_offset())
+            if memory.nbytes() == tensor.numel() * tensor.element_size():
+                made = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
+            else:
+                made = torch.empty(memory.nbytes(), dtype=torch.uint8, device="meta")
+            known = self._memories[memory._cdata] = (memory, made.untyped_storage())
+            if made.dtype == tensor.dtype and made.shape == sizes:
+                return made
+        empty = torch.empty(0, dtype=tensor.dtype, device="meta")
+        return empty.set_(known[1], tensor.storage_offset(), sizes, strides)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

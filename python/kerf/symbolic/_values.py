@@ -201,7 +201,9 @@ def _on_meta(func, name, args, kwargs, device):
     if func in factories() or "device" in kwargs:
         return args, {**kwargs, "device": "meta"}
     if name == "to" and named_device(name, args, kwargs) is not None:
-        return (args[0], *(a for a in args[1:] if not _is_device(a))), {**kwargs, "device": "meta"}
+        given = args[2:] if len(args) > 1 and _is_device(args[1]) else args[1:]
+        named = dict(zip(("dtype", "non_blocking", "copy"), given, strict=False))
+        return args[:1], {**named, **kwargs, "device": "meta"}
     return args, kwargs
 
 
