@@ -15,16 +15,19 @@
 
 namespace kerf {
 
-// A graph that is ready to run, on the thread that measures.
+// A graph, or some of its nodes, ready to run on the thread that measures.
 struct MeasuredStage {
   const Graph& graph;
-  TorchStage& stage;  // of the whole graph
+  const std::vector<NodeId>& nodes;  // of the stage, by step
+  TorchStage& stage;
   TorchRun& run;
+  const std::vector<ParcelPtr>& received;  // what the stage takes from others
   c10::Device device;
   std::function<void()> restore;  // what a pass has written
 };
 
-// Both fill times, samples and workspaces of `profile`, whose sizes are there, and add notes. With
+// Both fill times, samples and workspaces of the nodes in `profile`, whose sizes are there, and add
+// notes. With
 // neighbours each pass is made twice: alone, and while they work.
 void measure_forward(const MeasuredStage& measured, const MeasureOptions& options,
                      Neighbours& neighbours, Profile& profile);

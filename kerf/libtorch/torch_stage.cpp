@@ -481,11 +481,11 @@ std::vector<ParcelPtr> TorchStage::train(Work& work, const Task& task,
   return out;
 }
 
-void TorchStage::run_whole(TorchRun& run, const Visit& visit) {
+void TorchStage::run_whole(TorchRun& run, const Visit& visit, std::span<const ParcelPtr> received) {
   run.make_room(1);
   const Emptied emptied{run.frames[0].slots};
   const Work work{run, run.frames[0], 0};
-  std::vector<c10::IValue> incoming = places(work, {}, nullptr);
+  std::vector<c10::IValue> incoming = places(work, received, nullptr);
   bind(work, incoming);
   for (std::size_t i = 0; i < kernels_.size(); ++i) {
     visit(kernels_[i], work.frame.slots);
@@ -494,20 +494,21 @@ void TorchStage::run_whole(TorchRun& run, const Visit& visit) {
   }
 }
 
-void TorchStage::run_timed(TorchRun& run, StepClock& clock) {
+void TorchStage::run_timed(TorchRun& run, StepClock& clock, std::span<const ParcelPtr> received) {
   if (kernels_.empty()) return;
   const std::size_t most = clock.most_steps();
   std::size_t step = 0;
   clock.start();
   clock.step(0);  // with what comes before: binding weights and inputs
-  run_whole(run, [&](Kernel&, const Slots&) {
+  const auto visit = [&](Kernel&, const Slots&) {
     if (step > 0 && step % most == 0) {
       clock.stop();
       clock.start();
     }
     if (step > 0) clock.step(step);
     ++step;
-  });
+  };
+  run_whole(run, visit, received);
   clock.stop();
 }
 

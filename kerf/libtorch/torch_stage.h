@@ -31,11 +31,13 @@ class TorchStage : public StageRunner {
                              std::span<const ParcelPtr> received,
                              std::vector<Event>* events) override;
 
-  // The same without parcels and recordings, for measuring one stage that holds the whole graph:
-  // step i is node i. `visit` is called before each step, with the values it will find.
+  // The same without recordings and without sending, for measuring. `visit` is called before each
+  // step of the program, with the values it will find. `received`: none for a stage that holds the
+  // whole graph.
   using Visit = std::function<void(Kernel&, const Slots&)>;
-  void run_whole(TorchRun& run, const Visit& visit);
-  void run_timed(TorchRun& run, StepClock& clock);             // binding counts for the first step
+  void run_whole(TorchRun& run, const Visit& visit, std::span<const ParcelPtr> received = {});
+  // Binding counts for the first step.
+  void run_timed(TorchRun& run, StepClock& clock, std::span<const ParcelPtr> received = {});
   int slot(ValueId id) const { return slot_of_[id.index()]; }  // -1: not in this stage
 
   const Program& program() const { return program_; }

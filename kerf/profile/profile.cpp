@@ -10,11 +10,12 @@
 
 #include "kerf/base/file.h"
 #include "kerf/base/quantity.h"
+#include "kerf/profile/block_levels.h"
 
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 1};
+constexpr FormatVersion kVersion{1, 2};
 constexpr auto kKind = ErrorKind::invalid_profile;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;  // of a node: a few thousand add up
 
@@ -176,6 +177,69 @@ void read_costs(const JsonReader& reader, const Graph& graph, Profile& profile) 
   }
 }
 
+void add_blocks(Json& json, const Profile& profile, const Graph& graph) {
+  json["recompute"] = profile.recompute;
+  json["cache"] = {{"folder", profile.cache.folder},
+                   {"hits", profile.cache.hits},
+                   {"misses", profile.cache.misses},
+                   {"reasons", profile.cache.reasons}};
+  json["blocks"] = Json::array();
+  for (const MeasuredBlock& block : profile.blocks) {
+    Json entry = {{"path", block.path}, {"name", block.name}, {"kind", block.kind}};
+    entry.update(to_json(block.cost));
+    entry["nodes"] = Json::array();
+    for (const NodeId node : block.nodes) entry["nodes"].push_back(graph.node(node).name);
+    json["blocks"].push_back(std::move(entry));
+  }
+}
+
+MeasuredBlock block_from_json(const JsonReader& entry, const Graph& graph, NodeFinder& finder,
+                              std::vector<bool>& seen) {
+  MeasuredBlock block;
+  block.path = entry.text("path");
+  block.name = entry.text("name");
+  block.kind = entry.integer("kind", 0, kMostBytes);
+  for (const JsonReader& node : entry.children("nodes")) {
+    const std::string name = node.as_text();
+    const std::size_t expected = block.nodes.empty() ? 0 : block.nodes.back().index() + 1;
+    const std::size_t found = finder.find(name, expected);
+    if (found == graph.num_nodes() || seen[found] || found < expected) {
+      node.fail(fmt::format("node '{}'", name),
+                "each node of the graph in one block, in its order");
+    }
+    seen[found] = true;
+    block.nodes.emplace_back(found);
+  }
+  if (block.nodes.empty()) entry.fail("a block without nodes", "at least one");
+  return block;
+}
+
+void read_blocks(const JsonReader& reader, const Graph& graph, Profile& profile) {
+  profile.recompute = reader.boolean("recompute");
+  const JsonReader cache = reader.child("cache");
+  profile.cache.folder = cache.text("folder");
+  profile.cache.hits = cache.integer("hits", 0, kMostBytes);
+  profile.cache.misses = cache.integer("misses", 0, kMostBytes);
+  for (const JsonReader& why : cache.children("reasons")) {
+    profile.cache.reasons.push_back(why.as_text());
+  }
+  NodeFinder finder(graph);
+  std::vector<bool> seen(graph.num_nodes());
+  for (const JsonReader& entry : reader.children("blocks")) {
+    MeasuredBlock block = block_from_json(entry, graph, finder, seen);
+    block.cost = block_cost_from_json(entry);
+    const BlockCost sizes = block_sizes(graph, block.nodes, profile.batch);
+    block.cost.weights = sizes.weights;
+    block.cost.inputs = sizes.inputs;
+    block.cost.outputs = sizes.outputs;
+    profile.blocks.push_back(std::move(block));
+  }
+  if (std::find(seen.begin(), seen.end(), false) != seen.end()) {
+    reader.fail("nodes in none of the blocks", "each node of the graph in one block");
+  }
+  fill_levels(graph, profile);
+}
+
 std::string hash_mismatch(std::string_view hash, const Graph& graph) {
   return fmt::format(
       "the profile was made from graph {}; the graph here, '{}', is {}; profile this graph", hash,
@@ -258,6 +322,7 @@ std::string print_profile(const Profile& profile, const Graph& graph) {
     json["unknown_ops"].push_back({{"op", op.op}, {"count", op.count}, {"share", op.share}});
   }
   json["notes"] = profile.notes;
+  if (!profile.blocks.empty()) add_blocks(json, profile, graph);
   std::string out = json.dump(1);
   append_costs(out, profile, graph);
   return out;
@@ -283,6 +348,7 @@ Profile parse_profile(std::string_view text, const Graph& graph, std::string_vie
   }
   for (const JsonReader& note : reader.children("notes")) profile.notes.push_back(note.as_text());
   read_costs(reader, graph, profile);
+  if (reader.has("blocks")) read_blocks(reader, graph, profile);
   return profile;
 }
 

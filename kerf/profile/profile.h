@@ -10,6 +10,7 @@
 #include "kerf/base/json.h"
 #include "kerf/base/units.h"
 #include "kerf/graph/graph.h"
+#include "kerf/profile/block_cost.h"
 
 namespace kerf {
 
@@ -75,6 +76,17 @@ struct Profile {
   std::vector<UnknownOp> unknown_ops;  // largest share first
   std::vector<std::string> notes;
 
+  // Measured a block at a time: what each took, in an order in which they can run; times of nodes
+  // are shares of those of their block. Empty for other profiles.
+  std::vector<MeasuredBlock> blocks;
+  // `blocks` are of a model that computes each of them again in backward: forward without autograd,
+  // backward with a forward in it. Times of nodes are not: whoever plans adds what runs again.
+  bool recompute = false;
+  CacheUse cache;
+  // By depth of the model's tree, what its modules take; the last has them all opened. Follows from
+  // `blocks`.
+  std::vector<std::vector<BlockRow>> levels;
+
   const NodeCost& node(NodeId id) const { return nodes[id.index()]; }
   Nanoseconds total_forward() const;
   Nanoseconds total_backward() const;
@@ -89,7 +101,7 @@ NodeCost node_sizes(const Graph& graph, NodeId node, std::int64_t batch);
 // Throws Error(invalid_profile) that names both hashes when it was made from another graph.
 void check_profile_matches(const Profile& profile, const Graph& graph);
 
-// profile.json: "kerf-profile" 1.1. Loading checks the hash and that every node is there once.
+// profile.json: "kerf-profile" 1.2. Loading checks the hash and that every node is there once.
 std::string print_profile(const Profile& profile, const Graph& graph);
 Profile parse_profile(std::string_view text, const Graph& graph,
                       std::string_view source = "profile");

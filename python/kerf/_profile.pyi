@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -17,4 +18,7 @@ def profile(
     devices: Cluster | Sequence[str] = ("cpu:0",),
     budget_seconds: float = 2.0,
     training: bool = False,
+    recompute: bool = False,
+    isolate: bool = False,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Profile: ...

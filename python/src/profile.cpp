@@ -9,6 +9,7 @@
 
 #include "kerf/base/quantity.h"
 #include "kerf/driver/estimate_costs.h"
+#include "kerf/emit/report/block_table.h"
 #include "kerf/profile/estimate.h"
 #include "python/src/module.h"
 
@@ -60,6 +61,12 @@ Profile from_times(const Graph& graph, const std::vector<double>& forward, std::
   return profile;
 }
 
+py::tuple block_cost_state(const BlockCost& c) {
+  return py::make_tuple(c.forward.count, c.forward_spread.count, c.backward.count,
+                        c.backward_spread.count, c.forward_peak.count, c.backward_peak.count,
+                        c.weights.count, c.inputs.count, c.outputs.count, c.samples);
+}
+
 // Plain tuples, so that a pickle needs no graph (the file form goes by node name and does).
 py::tuple profile_state(const Profile& p) {
   py::list nodes;
@@ -75,8 +82,24 @@ py::tuple profile_state(const Profile& p) {
   }
   py::list unknown;
   for (const UnknownOp& u : p.unknown_ops) unknown.append(py::make_tuple(u.op, u.count, u.share));
+  py::list blocks;
+  for (const MeasuredBlock& b : p.blocks) {
+    std::vector<std::size_t> of_block;
+    for (const NodeId node : b.nodes) of_block.push_back(node.index());
+    blocks.append(py::make_tuple(b.path, b.name, of_block, b.kind, block_cost_state(b.cost)));
+  }
+  py::list levels;
+  for (const std::vector<BlockRow>& rows : p.levels) {
+    py::list level;
+    for (const BlockRow& r : rows) {
+      level.append(py::make_tuple(r.path, r.name, r.nodes, r.blocks, block_cost_state(r.cost)));
+    }
+    levels.append(level);
+  }
+  const py::tuple cache =
+      py::make_tuple(p.cache.folder, p.cache.hits, p.cache.misses, p.cache.reasons);
   return py::make_tuple(p.graph_hash, p.device_kind, p.batch, static_cast<int>(p.source), nodes,
-                        unknown, p.notes, p.training);
+                        unknown, p.notes, p.training, blocks, levels, p.recompute, cache);
 }
 
 Bytes bytes_at(const py::tuple& record, std::size_t i) { return {record[i].cast<std::int64_t>()}; }
@@ -109,6 +132,36 @@ NodeCost cost_from(const py::tuple& r) {
   return n;
 }
 
+BlockCost block_cost_from(const py::tuple& r) {
+  const auto time_at = [&](std::size_t i) { return Nanoseconds{r[i].cast<double>()}; };
+  return {time_at(0),     time_at(1),     time_at(2),     time_at(3),     bytes_at(r, 4),
+          bytes_at(r, 5), bytes_at(r, 6), bytes_at(r, 7), bytes_at(r, 8), r[9].cast<int>()};
+}
+
+void add_blocks_from_state(const py::tuple& state, Profile& p) {
+  for (const py::handle item : state[8]) {
+    const auto r = item.cast<py::tuple>();
+    MeasuredBlock& block = p.blocks.emplace_back();
+    block.path = r[0].cast<std::string>();
+    block.name = r[1].cast<std::string>();
+    for (const auto node : r[2].cast<std::vector<std::size_t>>()) block.nodes.emplace_back(node);
+    block.kind = r[3].cast<std::int64_t>();
+    block.cost = block_cost_from(r[4].cast<py::tuple>());
+  }
+  for (const py::handle level : state[9]) {
+    std::vector<BlockRow>& rows = p.levels.emplace_back();
+    for (const py::handle item : level) {
+      const auto r = item.cast<py::tuple>();
+      rows.push_back({r[0].cast<std::string>(), r[1].cast<std::string>(), r[2].cast<std::int64_t>(),
+                      r[3].cast<std::int64_t>(), block_cost_from(r[4].cast<py::tuple>())});
+    }
+  }
+  p.recompute = state[10].cast<bool>();
+  const auto cache = state[11].cast<py::tuple>();
+  p.cache = {cache[0].cast<std::string>(), cache[1].cast<std::int64_t>(),
+             cache[2].cast<std::int64_t>(), cache[3].cast<std::vector<std::string>>()};
+}
+
 Profile profile_from_state(const py::tuple& state) {
   Profile p;
   p.graph_hash = state[0].cast<std::string>();
@@ -123,6 +176,7 @@ Profile profile_from_state(const py::tuple& state) {
   }
   p.notes = state[6].cast<std::vector<std::string>>();
   p.training = state[7].cast<bool>();
+  if (state.size() > 8) add_blocks_from_state(state, p);  // earlier pickles end here
   return p;
 }
 
@@ -193,10 +247,63 @@ void bind_node_cost(py::module_& m) {
           "'measured', 'estimated' or 'given'.");
 }
 
+void bind_block_figures(py::class_<MeasuredBlock>& figures) {
+  const auto time = [&](const char* name, Nanoseconds BlockCost::*field, const char* doc) {
+    figures.def_property_readonly(
+        name, [field](const MeasuredBlock& b) { return seconds(b.cost.*field); }, doc);
+  };
+  const auto bytes = [&](const char* name, Bytes BlockCost::*field, const char* doc) {
+    figures.def_property_readonly(
+        name, [field](const MeasuredBlock& b) { return (b.cost.*field).count; }, doc);
+  };
+  time("forward", &BlockCost::forward, "Seconds of one forward call.");
+  time("forward_spread", &BlockCost::forward_spread, "Between the quartiles, in seconds.");
+  time("backward", &BlockCost::backward,
+       "Seconds of its backward: with a forward in it where the profile is of a model that is "
+       "computed again; 0 where nothing needs a gradient.");
+  time("backward_spread", &BlockCost::backward_spread, "Between the quartiles, in seconds.");
+  bytes("forward_peak_bytes", &BlockCost::forward_peak,
+        "The most that its forward has allocated at one time, beside weights and inputs.");
+  bytes("backward_peak_bytes", &BlockCost::backward_peak,
+        "The most that is allocated at one time in backward, with what forward has kept.");
+  bytes("weight_bytes", &BlockCost::weights, "Bytes of its parameters, buffers and constants.");
+  bytes("input_bytes", &BlockCost::inputs, "Bytes of the tensors that it takes from outside.");
+  bytes("output_bytes", &BlockCost::outputs, "Bytes of the tensors that it gives away.");
+}
+
+void bind_blocks(py::module_& m) {
+  py::class_<MeasuredBlock> block(m, "BlockCost",
+                                  "What one block took by itself: seconds and bytes.");
+  block.def_readonly("path", &MeasuredBlock::path, "Path of the module.")
+      .def_readonly("name", &MeasuredBlock::name, "Class of the module, or the operator.")
+      .def_readonly("kind", &MeasuredBlock::kind,
+                    "Blocks that do the same work have one number, and were measured once.")
+      .def_property_readonly(
+          "nodes",
+          [](const MeasuredBlock& b) {
+            std::vector<std::size_t> out;
+            for (const NodeId node : b.nodes) out.push_back(node.index());
+            return out;
+          },
+          "Numbers of its nodes in the graph.")
+      .def_property_readonly(
+          "samples", [](const MeasuredBlock& b) { return b.cost.samples; },
+          "How often it was measured.");
+  bind_block_figures(block);
+  py::class_<CacheUse>(m, "CacheUse", "What a profile took from a cache, by kind of block.")
+      .def_readonly("folder", &CacheUse::folder, "Where it is; empty: none was used.")
+      .def_readonly("hits", &CacheUse::hits, "Kinds of blocks that were found.")
+      .def_readonly("misses", &CacheUse::misses, "Kinds of blocks that were measured.")
+      .def_property_readonly(
+          "reasons", [](const CacheUse& c) { return c.reasons; },
+          "Why they were not found, each with how often.");
+}
+
 }  // namespace
 
 void init_profile(py::module_& m) {
   bind_node_cost(m);
+  bind_blocks(m);
   py::class_<Profile>(m, "Profile", "What every node of one graph costs on one kind of device.")
       .def_static("from_times", &from_times, py::arg("graph"), py::arg("forward"),
                   py::arg("batch") = 0, py::arg("device_kind") = "cpu", py::arg("source") = "given",
@@ -231,6 +338,24 @@ void init_profile(py::module_& m) {
           "Seconds of all nodes' backward together.")
       .def_readonly("training", &Profile::training,
                     "Whether backward times and saved bytes are there.")
+      .def_property_readonly(
+          "blocks", [](const Profile& p) { return p.blocks; },
+          "BlockCost records of a profile that was measured a block at a time, else empty.")
+      .def_property_readonly(
+          "cache", [](const Profile& p) { return p.cache; },
+          "Hits and misses, of a profile that was measured a block at a time.")
+      .def_readonly("recompute", &Profile::recompute,
+                    "Whether `blocks` and the table are of blocks that are computed again.")
+      .def(
+          "table",
+          [](const Profile& p, std::optional<int> depth, const std::optional<std::string>& sort) {
+            return block_table(p, {depth, sort.value_or("")});
+          },
+          py::arg("depth") = py::none(), py::arg("sort") = py::none(),
+          "What blocks take, as a text: forward and backward ms, peaks, weights, inputs and "
+          "outputs "
+          "in MiB. depth: of the model's tree, in place of the blocks that were measured. sort: "
+          "forward, backward, forward_peak, backward_peak, weights, inputs or outputs.")
       .def(
           "save",
           [](const Profile& p, const std::filesystem::path& path, const Graph& graph) {

@@ -7,6 +7,14 @@ import pretend_child
 import pytest
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """Measured blocks go to a folder of this run, not to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERF_CACHE", str(tmp_path_factory.mktemp("blocks")))
+        yield
+
+
 @pytest.fixture
 def pretend_device():
     """pretend.py with its devices registered, no limits, no delays. A race that the test leaves in

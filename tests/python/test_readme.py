@@ -41,6 +41,7 @@ PAGES = {
     "docs/fx.md": "submod_0",
     "docs/planning.md": "lower bound",
     "docs/plan_table.md": "bubble",
+    "docs/profiling.md": "bwd peak MiB",
     "docs/gpus.md": "predicted step time",
     "docs/tracing.md": "runs as Python",
     "docs/running.md": "busy",

@@ -18,6 +18,7 @@
 #include "kerf/driver/memory_advice.h"
 #include "kerf/libtorch/fold_masks.h"
 #include "kerf/libtorch/measure.h"
+#include "kerf/libtorch/measure_blocks.h"
 #include "kerf/libtorch/out_of_memory.h"
 #include "kerf/libtorch/threads.h"
 #include "kerf/libtorch/torch_pipeline.h"
@@ -233,6 +234,36 @@ Profile measure_on(const Graph& graph, const Cluster& cluster, std::size_t devic
   return profile;
 }
 
+// `progress`: called with steps done and all of them, or None.
+Profile measure_blocks_on(const Graph& graph, const Cluster& cluster, std::size_t device,
+                          std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
+                          std::int64_t batch, const PythonCalls& opaque, double budget_seconds,
+                          bool training, bool recompute, bool every_block, std::string cache_folder,
+                          MeasuringConditions conditions, const py::object& progress) {
+  BlockOptions options;
+  options.budget_seconds = budget_seconds;
+  options.training = training;
+  options.recompute = recompute;
+  options.every_block = every_block;
+  options.cache_folder = std::move(cache_folder);
+  options.conditions = std::move(conditions);
+  if (!progress.is_none()) {
+    options.progress = [&progress](std::size_t done, std::size_t total) {
+      const py::gil_scoped_acquire lock;
+      progress(done, total);
+    };
+  }
+  const BlockCalls blocks(opaque);
+  Profile profile;
+  interruptible_call(
+      [&] {
+        profile = measure_blocks(graph, cluster, DeviceId(device), std::move(weights), inputs,
+                                 batch, blocks.calls, options);
+      },
+      [&] { blocks.interrupt(); });
+  return profile;
+}
+
 }  // namespace
 }  // namespace kerf::bindings
 
@@ -296,4 +327,9 @@ PYBIND11_MODULE(_torch, m) {
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
         py::arg("budget_seconds"), py::arg("training") = false);
+  m.def("measure_blocks", &measure_blocks_on, py::arg("graph"), py::arg("cluster"),
+        py::arg("device"), py::arg("weights"), py::arg("inputs"), py::arg("batch"),
+        py::arg("opaque"), py::arg("budget_seconds"), py::arg("training"), py::arg("recompute"),
+        py::arg("every_block"), py::arg("cache_folder"), py::arg("conditions"),
+        py::arg("progress") = py::none());
 }

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The Kerf authors
+// SPDX-License-Identifier: Apache-2.0
+#include "kerf/libtorch/measure_blocks.h"
+
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "kerf/graph/passes/subgraph.h"
+#include "kerf/graph/train_mode.h"
+#include "kerf/libtorch/block_walk.h"
+#include "kerf/libtorch/kept_memory.h"
+#include "kerf/libtorch/measure_one_block.h"
+#include "kerf/libtorch/own_thread.h"
+#include "kerf/libtorch/torch_backend.h"
+#include "kerf/profile/block_levels.h"
+#include "kerf/profile/measured_sizes.h"
+
+namespace kerf {
+namespace {
+
+// Blocks that do the same work, in the order of their first ones.
+struct Kinds {
+  std::vector<std::string> signatures;  // by kind
+  std::vector<std::size_t> first;       // by kind: a block
+  std::vector<std::size_t> of_block;
+};
+
+Kinds find_kinds(const Graph& graph, const std::vector<Block>& blocks, std::int64_t batch,
+                 bool every_block) {
+  Kinds out;
+  std::map<std::string, std::size_t> known;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const std::string signature = kerf::signature(graph, blocks[b].nodes, batch);
+    const std::string key = every_block ? fmt::format("{} {}", signature, b) : signature;
+    const auto [kind, is_new] = known.try_emplace(key, out.first.size());
+    if (is_new) {
+      out.signatures.push_back(signature);
+      out.first.push_back(b);
+    }
+    out.of_block.push_back(kind->second);
+  }
+  return out;
+}
+
+bool runs_python(const Graph& graph, const Block& block) {
+  return std::any_of(block.nodes.begin(), block.nodes.end(),
+                     [&](NodeId node) { return graph.node(node).op == "opaque"; });
+}
+
+std::string name_of(const Graph& graph, const Block& block) {
+  if (block.is_operator) return graph.node(block.nodes.front()).op;
+  for (const Scope& scope : graph.scopes()) {
+    if (scope.path == block.path) return scope.class_name;
+  }
+  return "";
+}
+
+void note_once(Profile& profile) {
+  std::vector<std::string> kept;
+  for (std::string& note : profile.notes) {
+    if (std::find(kept.begin(), kept.end(), note) == kept.end()) kept.push_back(std::move(note));
+  }
+  profile.notes = std::move(kept);
+}
+
+MeasuringConditions all_conditions(const Device& device, const BlockOptions& options) {
+  MeasuringConditions out = options.conditions;
+  out.emplace_back("device kind", device.kind);
+  out.emplace_back("cores", std::to_string(device.cores.size()));
+  out.emplace_back("options", !options.training   ? "inference"
+                              : options.recompute ? "training, recompute"
+                                                  : "training");
+  return out;
+}
+
+class BlockMeasuring {
+ public:
+  BlockMeasuring(const BlockSetting& setting, const Cluster& cluster, const BlockOptions& options)
+      : setting_(setting),
+        cluster_(cluster),
+        options_(options),
+        blocks_(blocks_to_measure(setting.graph)),
+        kinds_(find_kinds(setting.graph, blocks_, setting.batch, options.every_block)),
+        known_(kinds_.first.size()),
+        cache_(options.cache_folder, all_conditions(setting.device, options)),
+        profile_(measured_sizes(setting.graph, setting.device.kind, setting.device.host,
+                                setting.batch, setting.training)) {
+    look_up();
+  }
+
+  bool has_work() const {
+    return std::any_of(wanted_.begin(), wanted_.end(), [](bool w) { return w; });
+  }
+
+  void work(TorchRun& run) {
+    BlockWalk walk(setting_, cluster_, blocks_, wanted_, setting_.torch_device.is_cpu());
+    SampleLimits limits = options_;
+    const auto count = std::count(wanted_.begin(), wanted_.end(), true);
+    limits.budget_seconds /= static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
+    walk.run(
+        run,
+        [&](std::size_t block, BlockRun& seat) {
+          const std::size_t kind = kinds_.of_block[block];
+          known_[kind] = measure_one_block(seat, setting_, options_, limits, profile_);
+          if (!runs_python(setting_.graph, blocks_[block])) {
+            cache_.store(kinds_.signatures[kind], *known_[kind]);
+          }
+        },
+        [&](std::size_t done) {
+          if (options_.progress) options_.progress(done, walk.num_steps());
+        });
+  }
+
+  Profile finish() {
+    for (std::size_t b = 0; b < blocks_.size(); ++b) add_block(b);
+    profile_.recompute = options_.recompute;
+    profile_.cache = cache_.use();
+    profile_.notes.insert(profile_.notes.end(), cache_.notes().begin(), cache_.notes().end());
+    note_idle_neighbours();
+    note_once(profile_);
+    fill_levels(setting_.graph, profile_);
+    return std::move(profile_);
+  }
+
+ private:
+  void look_up() {
+    wanted_.assign(blocks_.size(), false);
+    for (std::size_t kind = 0; kind < kinds_.first.size(); ++kind) {
+      const Block& block = blocks_[kinds_.first[kind]];
+      if (runs_python(setting_.graph, block)) {
+        cache_.skip("what runs as Python is measured each time");
+      } else {
+        known_[kind] = cache_.find(kinds_.signatures[kind], block.nodes.size());
+      }
+      if (!known_[kind]) wanted_[kinds_.first[kind]] = true;
+    }
+  }
+
+  void add_block(std::size_t number) {
+    const Block& block = blocks_[number];
+    const std::size_t kind = kinds_.of_block[number];
+    const KnownBlock& known = *known_[kind];
+    MeasuredBlock& out = profile_.blocks.emplace_back();
+    out.path = block.path;
+    out.name = name_of(setting_.graph, block);
+    out.nodes = block.nodes;
+    out.kind = static_cast<std::int64_t>(kind);
+    const BlockCost sizes = block_sizes(setting_.graph, block.nodes, setting_.batch);
+    out.cost = known.cost;
+    out.cost.weights = sizes.weights;
+    out.cost.inputs = sizes.inputs;
+    out.cost.outputs = sizes.outputs;
+    for (std::size_t n = 0; n < block.nodes.size(); ++n) {
+      set_measured(known.nodes[n], profile_.nodes[block.nodes[n].index()]);
+    }
+  }
+
+  static void set_measured(const NodeCost& known, NodeCost& cost) {
+    cost.forward = known.forward;
+    cost.forward_spread = known.forward_spread;
+    cost.forward_apart = known.forward_apart;
+    cost.backward = known.backward;
+    cost.backward_spread = known.backward_spread;
+    cost.backward_weights = known.backward_weights;
+    cost.backward_apart = known.backward_apart;
+    cost.backward_workspace = known.backward_workspace;
+    cost.samples = known.samples;
+    cost.peak = cost.inputs + cost.weights + cost.outputs + known.workspace();
+  }
+
+  void note_idle_neighbours() {
+    const auto others = std::count_if(cluster_.devices.begin(), cluster_.devices.end(),
+                                      [](const Device& device) { return device.host; });
+    if (!setting_.device.host || others < 2) return;
+    profile_.notes.emplace_back(
+        "blocks were measured while the other CPU devices were idle: together they may be slower");
+  }
+
+  const BlockSetting& setting_;
+  const Cluster& cluster_;
+  const BlockOptions& options_;
+  std::vector<Block> blocks_;
+  Kinds kinds_;
+  std::vector<bool> wanted_;                      // by block: to be measured now
+  std::vector<std::optional<KnownBlock>> known_;  // by kind
+  BlockCache cache_;
+  Profile profile_;
+};
+
+// Calls `work` where and as a stage on the device would run, with a run of the batch.
+void at_seat(const BlockSetting& setting, TorchBackend& backend, const Cluster& cluster,
+             const std::function<void(TorchRun&)>& work) {
+  const bool on_caller = backend.runs_on_caller(setting.device_id);
+  TorchRun run(cluster.num_devices(), on_caller);
+  run.batches = {setting.batch};
+  run.inputs = {setting.inputs};
+  if (!on_caller) backend.mark_inputs(run);
+  const auto seated = [&] {
+    if (!on_caller) backend.start_worker(setting.device_id);
+    backend.enter(run, setting.device_id);
+    try {
+      work(run);
+    } catch (...) {
+      backend.leave(run, setting.device_id);
+      throw;
+    }
+    backend.leave(run, setting.device_id);
+  };
+  if (!on_caller) return run_on_own_thread(seated);
+  const c10::InferenceMode no_inference_mode(false);
+  const c10::AutoGradMode no_grad(false);
+  seated();
+}
+
+}  // namespace
+
+Profile measure_blocks(const Graph& graph, const Cluster& cluster, DeviceId device,
+                       std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
+                       std::int64_t batch, const OpaqueCalls& opaque, const BlockOptions& options) {
+  if (options.training) check_train_mode(graph, "libtorch.measure");
+  const KeptMemory kept_memory;  // as in a pipeline that runs
+  TorchBackend backend(graph, cluster, weights, opaque);
+  const std::vector<at::Tensor> own_weights = own_written_weights(graph, std::move(weights));
+  const std::vector<at::Tensor> own_inputs = own_written_inputs(graph, inputs);
+  const BlockSetting setting{graph,           cluster.device(device),
+                             device,          backend.torch_device(device),
+                             opaque,          own_weights,
+                             own_inputs,      batch,
+                             options.training};
+  BlockMeasuring measuring(setting, cluster, options);
+  if (measuring.has_work()) {
+    at_seat(setting, backend, cluster, [&](TorchRun& run) { measuring.work(run); });
+  }
+  return measuring.finish();
+}
+
+}  // namespace kerf
