@@ -14,7 +14,7 @@
 namespace kerf::cli {
 namespace {
 
-struct EmitOptions {
+struct EmitArguments {
   std::string plan;
   std::string graph;
   std::string eval_graph;
@@ -22,7 +22,7 @@ struct EmitOptions {
   bool force = false;
 };
 
-void run_emit(const EmitOptions& options) {
+void run_emit(const EmitArguments& options) {
   check_writable(options.out, options.force);  // before the work
   const Graph graph = load_graph(options.graph);
   const Plan plan = load_plan(options.plan);
@@ -37,7 +37,7 @@ void run_emit(const EmitOptions& options) {
 }  // namespace
 
 void add_emit(CLI::App& app) {
-  auto options = std::make_shared<EmitOptions>();
+  auto options = std::make_shared<EmitArguments>();
   CLI::App* verb = app.add_subcommand("emit", "Write a plan's stages as Python code");
   verb->add_option("plan", options->plan, "plan.json")->required();
   verb->add_option("--graph", options->graph, "model.graph")->required();

@@ -10,6 +10,7 @@
 #include "cli/problem_options.h"
 #include "cli/progress.h"
 #include "cli/published.h"
+#include "cli/transfer_times.h"
 #include "cli/verbs.h"
 #include "kerf/emit/report/table.h"
 
@@ -20,6 +21,7 @@ struct PlanOptions {
   ProblemOptions problem;
   std::string method{kDefaultMethod};
   std::string assignment;
+  std::string transfer_times;
   std::string minimise = "stage_time";
   std::string out;
   bool json = false;
@@ -37,7 +39,11 @@ int run_plan(const PlanOptions& options) {
   partition::Options search = options.problem.search;
   search.method.balance.minimise = place::parse_minimise(options.minimise);
   if (!options.assignment.empty()) load_assignment(options.assignment, search);
-  const Problem problem = load_problem(options.problem, "plan");
+  ProblemOptions posed = options.problem;
+  if (!options.transfer_times.empty()) {
+    posed.settings.transfer_times = load_transfer_times(options.transfer_times);
+  }
+  const Problem problem = load_problem(posed, "plan");
   const auto outcome = [&] {
     const partition::Entry* method = partition::find_method(options.method);
     const bool searches = method != nullptr && method->searches;
@@ -60,8 +66,9 @@ int run_published(const PlanOptions& options, const CLI::App& verb) {
                 "[kerf.plan] --devices, --cluster or --profile together with --from; expected none "
                 "of them: a published problem has its own devices and costs");
   }
-  for (const char* option : {"--schedule", "--comm-model", "--assignment", "--saturate-host",
-                             "--work-limit", "--n-microbatches", "--batch", "--no-mixed"}) {
+  for (const char* option :
+       {"--schedule", "--comm-model", "--assignment", "--saturate-host", "--work-limit",
+        "--n-microbatches", "--batch", "--no-mixed", "--transfer-times", "--keep-last-stage"}) {
     if (verb.count(option) == 0) continue;
     throw Error(
         ErrorKind::invalid_argument,
@@ -105,6 +112,12 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb->add_option("--assignment", options->assignment,
                    "for method aot: JSON of each node's partition and each partition's device");
+  verb->add_option("--transfer-times", options->transfer_times,
+                   "JSON of seconds that values of the graph take between two devices, by name, in "
+                   "place of what links say");
+  verb->add_flag("--keep-last-stage", options->problem.settings.keep_last_stage,
+                 "with --recompute all or a list: what lies in the last stage is kept, as in "
+                 "asynchronous pipelines, and planned so");
   verb->add_option("--out", options->out, "plan.json to write");
   verb->add_flag("--json", options->json, "print the plan as JSON and nothing else");
   CLI::Option_group* published =

@@ -9,6 +9,7 @@
 
 #include "cli/verbs.h"
 #include "kerf/base/file.h"
+#include "kerf/emit/report/analysis.h"
 #include "kerf/emit/report/compare.h"
 #include "kerf/emit/report/gantt.h"
 #include "kerf/emit/report/report_json.h"
@@ -25,15 +26,28 @@ struct ReportOptions {
   std::string plan;
   std::string graph;
   bool json = false;
+  bool analysis = false;
   std::string timeline;
   std::string trace;
 };
+
+void print_analysis(const Plan& plan, const Graph* graph, const ReportOptions& options) {
+  std::optional<Timeline> measured;
+  if (!options.timeline.empty()) measured = load_timeline(options.timeline);
+  const Analysis analysis = analyse(plan, graph, measured ? &*measured : nullptr);
+  if (options.json) {
+    fmt::print("{}\n", analysis_json(plan, analysis).dump(1));
+  } else {
+    fmt::print("{}", analysis_table(plan, analysis));
+  }
+}
 
 void run_report(const ReportOptions& options) {
   const Plan plan = load_plan(options.plan);
   std::optional<Graph> graph;
   if (!options.graph.empty()) graph = load_graph(options.graph);
   if (graph) check_plan(*graph, nullptr, plan);
+  if (options.analysis) return print_analysis(plan, graph ? &*graph : nullptr, options);
   std::vector<Timeline> timelines{simulate(plan)};
   if (!options.timeline.empty()) timelines.push_back(load_timeline(options.timeline));
   const std::string comparison =
@@ -57,6 +71,9 @@ void add_report(CLI::App& app) {
   verb->add_option("--graph", options->graph,
                    "model.graph; names the modules of each stage, and the plan is verified");
   verb->add_flag("--json", options->json, "print the figures as JSON instead");
+  verb->add_flag("--analysis", options->analysis,
+                 "print instead what stages and devices do in one micro-batch, with and without "
+                 "transfers, and what the split gains; with --timeline as measured");
   verb->add_option("--timeline", options->timeline,
                    "timeline.json of a run, drawn and compared with the prediction");
   verb->add_option("--trace", options->trace,

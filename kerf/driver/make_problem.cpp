@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/driver/make_problem.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "kerf/base/nearest_name.h"
 #include "kerf/device/kind.h"
 #include "kerf/graph/train_mode.h"
 #include "kerf/plan/recompute.h"
@@ -24,6 +28,31 @@ void check_has_gradients(const Graph& graph) {
   throw Error(ErrorKind::invalid_argument,
               "[driver.make_problem] training of a graph none of whose results requires a "
               "gradient; expected a trainable parameter; unfreeze one and trace again");
+}
+
+std::vector<std::optional<Nanoseconds>> by_value(const Graph& graph,
+                                                 const std::map<std::string, Nanoseconds>& times) {
+  std::vector<std::optional<Nanoseconds>> out;
+  if (times.empty()) return out;
+  out.resize(graph.num_values());
+  std::size_t found = 0;
+  for (std::size_t v = 0; v < out.size(); ++v) {
+    const auto given = times.find(graph.values()[v].name);
+    if (given == times.end()) continue;
+    out[v] = given->second;
+    ++found;
+  }
+  if (found == times.size()) return out;
+  std::vector<std::string> names;
+  for (const Value& value : graph.values()) names.push_back(value.name);
+  for (const auto& [name, time] : times) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[driver.make_problem] a transfer time for '{}'; expected the name of "
+                            "a value of graph '{}'{}",
+                            name, graph.name(), nearest_name_hint(name, names)));
+  }
+  return out;
 }
 
 void ask_for_training(const ProblemSettings& settings, Problem& problem) {
@@ -47,6 +76,8 @@ Problem make_problem(Graph graph, Cluster cluster, std::optional<Profile> profil
   problem.batch = settings.batch;
   problem.seed = settings.seed;
   problem.stages_per_device = settings.stages_per_device;
+  problem.transfer_times = by_value(problem.graph, settings.transfer_times);
+  problem.keep_last_stage = settings.keep_last_stage;
   // Words that nobody knows are refused for inference, too, which has no use for them.
   problem.optimizer = optimizer(settings.optimizer).name;
   chosen_blocks(problem.graph, settings.recompute);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,13 +24,17 @@ struct ProblemSettings {
   bool training = false;
   std::string optimizer = "adamw";
   RecomputeChoice recompute = {};
+  // By name of a value: Problem::transfer_times.
+  std::map<std::string, Nanoseconds> transfer_times = {};
+  bool keep_last_stage = false;
 };
 
 // The problem as every face poses it. Without a profile the costs are estimated from shapes, for
 // profiled_kind(cluster) at the micro-batch. Devices of another kind than the profile's get their
 // relative speeds (profile/speeds.h). Times under load count as far as neighbours are busy
-// (profile/load.h). Throws Error(invalid_argument) when there is no device or
-// n_microbatches is out of range; the rest is checked by who plans it (check_problem).
+// (profile/load.h). Throws Error(invalid_argument) when there is no device, when
+// n_microbatches is out of range, or for a transfer of a value that the graph does not have; the
+// rest is checked by who plans it (check_problem).
 Problem make_problem(Graph graph, Cluster cluster, std::optional<Profile> profile = std::nullopt,
                      const ProblemSettings& settings = {});
 

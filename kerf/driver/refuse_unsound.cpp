@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kerf/verify/verify_asked.h"
 #include "kerf/verify/verify_load.h"
 #include "kerf/verify/verify_plan.h"
 
@@ -22,6 +23,7 @@ void refuse(const std::string& method, const std::vector<Violation>& violations)
 
 void refuse_unsound(const Problem& problem, const Plan& plan) {
   refuse(plan.method, verify_plan(problem.graph, &problem.profile, plan));
+  refuse(plan.method, verify_asked(problem, plan));
 }
 
 void refuse_unsound(const LoadProblem& problem, const LoadPlan& plan,

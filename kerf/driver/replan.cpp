@@ -54,6 +54,21 @@ Profile recover_profile(const Plan& plan, const Graph& graph, std::int64_t micro
   return profile;
 }
 
+// Times that were given for what the plan sends, in proportion to the micro-batch as all times are.
+std::vector<std::optional<Nanoseconds>> given_transfers(const Plan& plan, const Graph& graph,
+                                                        const Problem& problem) {
+  std::vector<std::optional<Nanoseconds>> out;
+  for (const Cut& cut : plan.cuts) {
+    if (!cut.cost) continue;
+    out.resize(graph.num_values());
+    const double scale = plan.micro_batch > 0 ? static_cast<double>(problem.micro_batch()) /
+                                                    static_cast<double>(plan.micro_batch)
+                                              : 1;
+    out[cut.value.index()] = *cut.cost * scale;
+  }
+  return out;
+}
+
 // The plan's devices have speeds relative to the kind that its own profile was made for.
 void check_kind(const Plan& plan, const Profile& profile) {
   if (profile.device_kind == plan.profile_kind) return;
@@ -85,7 +100,9 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
                   plan.optimizer,
                   plan.recompute,
                   {},
-                  {}};
+                  {},
+                  {},
+                  false};
   if (plan.training) set_recomputed(problem, plan.recomputed);
   const bool recovered = profile == nullptr;
   if (!recovered) check_kind(plan, *profile);
@@ -93,6 +110,7 @@ Outcome<Plan, Infeasible> replan(const Plan& plan, const Graph& graph, const Pro
     problem.profile = recovered ? recover_profile(plan, graph, problem.micro_batch())
                                 : with_load(*profile, plan.cluster, problem.n_microbatches);
   }
+  problem.transfer_times = given_transfers(plan, graph, problem);
   check_problem(problem);
   auto outcome = replace_problem(plan, problem);
   if (outcome) refuse_unsound(problem, *outcome);

@@ -15,7 +15,7 @@ void charge_link(std::span<const Stage> stages, const Cut& cut, const Cluster& c
                  std::vector<DeviceLoad>& loads) {
   const DeviceId from = stages[cut.from.index()].device;
   for (const DeviceId to : receivers(stages, cut)) {
-    loads[to.index()].communication += cluster.link(from, to).time(cut.bytes);
+    loads[to.index()].communication += transfer_time(cut, cluster.link(from, to));
   }
 }
 
@@ -25,7 +25,7 @@ void charge_host_staged(std::span<const Stage> stages, const Cut& cut, const Clu
   loads[from.index()].communication += upload_time(stages, cut, cluster);
   for (const DeviceId to : receivers(stages, cut)) {
     if (cluster.device(to).host) continue;
-    loads[to.index()].communication += cluster.link(from, to).time(cut.bytes);
+    loads[to.index()].communication += transfer_time(cut, cluster.link(from, to));
   }
 }
 
@@ -33,11 +33,15 @@ void charge_overlapped(std::span<const Stage> stages, const Cut& cut, const Clus
                        std::vector<DeviceLoad>& loads) {
   const DeviceId from = stages[cut.from.index()].device;
   for (const DeviceId to : receivers(stages, cut)) {
-    loads[from.index()].communication += cluster.link(from, to).time(cut.bytes);
+    loads[from.index()].communication += transfer_time(cut, cluster.link(from, to));
   }
 }
 
 }  // namespace
+
+Nanoseconds transfer_time(const Cut& cut, const Link& link) {
+  return cut.cost ? *cut.cost : link.time(cut.bytes);
+}
 
 std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut) {
   std::vector<DeviceId> devices;
@@ -52,7 +56,7 @@ Nanoseconds upload_time(std::span<const Stage> stages, const Cut& cut, const Clu
   Nanoseconds slowest;
   if (cluster.device(from).host) return slowest;
   for (const DeviceId to : receivers(stages, cut)) {
-    slowest = std::max(slowest, cluster.link(from, to).time(cut.bytes));
+    slowest = std::max(slowest, transfer_time(cut, cluster.link(from, to)));
   }
   return slowest;
 }

@@ -28,6 +28,8 @@ std::vector<std::vector<StageId>> stage_dependencies(const Graph& graph,
                                                      std::span<const StageId> stage_of,
                                                      std::size_t num_stages);
 
+// What a cut takes over a link: what was given for it, or what the link says.
+Nanoseconds transfer_time(const Cut& cut, const Link& link);
 // The devices that need a cut, each once, its maker's left out; ascending.
 std::vector<DeviceId> receivers(std::span<const Stage> stages, const Cut& cut);
 // What a cut costs its maker's device once under `host_staged`.

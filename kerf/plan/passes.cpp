@@ -23,8 +23,13 @@ void add_gradients(const Plan& plan, const Cut& cut, const std::vector<GradientR
   };
   for (const auto [from, to] : routes) {
     if (plan.stage(from).device == plan.stage(to).device) continue;
-    passes.cuts.push_back(
-        {"gradient of " + cut.tensor, cut.value, cut.bytes, backward(from), {backward(to)}, {}});
+    passes.cuts.push_back({"gradient of " + cut.tensor,
+                           cut.value,
+                           cut.bytes,
+                           backward(from),
+                           {backward(to)},
+                           {},
+                           cut.cost});
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,9 @@ struct Cut {
   StageId from;
   std::vector<StageId> to;         // stages that use it, ascending; on `from`'s own device too
   std::vector<StageId> gradients;  // training: those of `to` that send a gradient of it back
+  // What it takes between any two devices, and its gradient too, where that was given
+  // (Problem::transfer_times); otherwise the link says it.
+  std::optional<Nanoseconds> cost = std::nullopt;
 
   friend bool operator==(const Cut&, const Cut&) = default;
 };
@@ -171,7 +175,7 @@ void check_replicas(const Plan& plan);
 // Throws Error(invalid_plan) that names both hashes when the plan was made for another graph.
 void check_plan_matches(const Plan& plan, const Graph& graph);
 
-// plan.json: "kerf-plan" 1.4. Loading checks that the file is consistent in itself (ids, counts,
+// plan.json: "kerf-plan" 1.5. Loading checks that the file is consistent in itself (ids, counts,
 // every node at most once, replicas); whether it is a good plan for a graph is for verify_plan to
 // say.
 std::string print_plan(const Plan& plan);

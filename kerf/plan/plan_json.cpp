@@ -18,7 +18,7 @@
 namespace kerf {
 namespace {
 
-constexpr FormatVersion kVersion{1, 4};
+constexpr FormatVersion kVersion{1, 5};
 constexpr auto kKind = ErrorKind::invalid_plan;
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
@@ -57,6 +57,7 @@ Json cut_to_json(const Cut& cut) {
   json["from"] = cut.from.index();
   json["to"] = Json::array();
   for (const StageId stage : cut.to) json["to"].push_back(stage.index());
+  if (cut.cost) json["cost_ns"] = cut.cost->count;
   if (cut.gradients.empty()) return json;
   json["gradients"] = Json::array();
   for (const StageId stage : cut.gradients) json["gradients"].push_back(stage.index());
@@ -183,6 +184,7 @@ Cut cut_from_json(const JsonReader& reader, std::size_t num_stages) {
     }
     cut.to.emplace_back(stage);
   }
+  if (reader.has("cost_ns")) cut.cost = read_time(reader, "cost_ns");  // since 1.5
   if (!reader.has("gradients")) return cut;
   for (const JsonReader& back : reader.children("gradients")) {
     const std::int64_t stage = back.as_integer();

@@ -59,6 +59,31 @@ void check_training(const Problem& problem) {
   check_backward_times(problem.profile, "plan.problem");
 }
 
+void check_transfers(const Problem& problem) {
+  if (problem.transfer_times.empty()) return;
+  const std::size_t values = problem.graph.num_values();
+  if (problem.transfer_times.size() != values) {
+    refuse(fmt::format("{} transfer times for {} values; expected one for each, or none",
+                       problem.transfer_times.size(), values));
+  }
+  for (std::size_t v = 0; v < values; ++v) {
+    const std::optional<Nanoseconds>& given = problem.transfer_times[v];
+    if (!given || is_quantity(given->count)) continue;
+    refuse(fmt::format("the transfer of '{}' takes {} ns; expected {}",
+                       problem.graph.values()[v].name, given->count, kQuantityText));
+  }
+}
+
+void check_kept(const Problem& problem) {
+  if (!problem.keep_last_stage) return;
+  if (!problem.training || problem.recompute == "auto") {
+    refuse(
+        fmt::format("keep_last_stage with {}; expected training with the blocks that run again "
+                    "said: \"all\", \"as_traced\", \"none\" or a list",
+                    problem.training ? "recompute \"auto\"" : "no training"));
+  }
+}
+
 // Sums of times and sizes must be numbers that can be compared: each is sound by itself, and their
 // products may still be too large.
 void check_sums(const Problem& problem) {
@@ -85,6 +110,9 @@ void check_sums(const Problem& problem) {
       problem.profile.batch > 0 && micro_batch > 0
           ? static_cast<double>(micro_batch) / static_cast<double>(problem.profile.batch)
           : 1;
+  for (const std::optional<Nanoseconds>& given : problem.transfer_times) {
+    if (given) transfer = std::max(transfer, given->count);
+  }
   const double nodes = static_cast<double>(problem.graph.num_nodes());
   const double step =
       ((problem.profile.total_forward() * 2 + problem.profile.total_backward()).count * scale /
@@ -129,6 +157,11 @@ Nanoseconds Problem::node_time(NodeId node) const {
   return forward + backward_time(node) + (again ? forward : Nanoseconds{});
 }
 
+Nanoseconds Problem::transfer_time(ValueId value, DeviceId from, DeviceId to) const {
+  if (const std::optional<Nanoseconds> given = given_transfer(value)) return *given;
+  return cluster.link(from, to).time(graph.value(value).bytes(micro_batch()));
+}
+
 std::vector<std::int64_t> Problem::weight_copies() const {
   std::vector<std::int64_t> copies(graph.storages().size(), 1);
   if (!training) return copies;
@@ -160,6 +193,8 @@ void check_problem(const Problem& problem) {
   check_cluster(problem.cluster);
   schedule_kind(problem.schedule);
   check_batch(problem);
+  check_transfers(problem);
+  check_kept(problem);
   check_sums(problem);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,13 @@ struct Problem {
   // By node: 0, or the number of its entry in `recomputed` from 1 on. Set by set_recomputed.
   std::vector<std::uint32_t> recompute_block;
 
+  // By value: what it takes between any two devices in one micro-batch, and its gradient as much
+  // again, where that is given; otherwise links say it. Empty: none is given.
+  std::vector<std::optional<Nanoseconds>> transfer_times;
+  // Training: blocks that lie in the last stage are kept, as where a pipeline is asynchronous, and
+  // the last stage runs backward right after forward.
+  bool keep_last_stage = false;
+
   std::int64_t batch_size() const { return kerf::batch_size(graph, batch, n_microbatches); }
   std::int64_t micro_batch() const { return micro_batch_size(graph, batch, n_microbatches); }
   // What a node costs a device in one micro-batch at least, on the profiled kind at micro_batch():
@@ -54,6 +62,11 @@ struct Problem {
   Nanoseconds backward_time(NodeId node) const;  // without what is computed again
   // The part of backward_time that a schedule may put off: none where it is computed again.
   Nanoseconds weight_gradient_time(NodeId node) const;
+  std::optional<Nanoseconds> given_transfer(ValueId value) const {
+    return transfer_times.empty() ? std::nullopt : transfer_times[value.index()];
+  }
+  // What a value takes from one device to another, once.
+  Nanoseconds transfer_time(ValueId value, DeviceId from, DeviceId to) const;
   bool is_recomputed(NodeId node) const {
     return !recompute_block.empty() && recompute_block[node.index()] != 0;
   }

@@ -272,6 +272,55 @@ std::vector<std::uint32_t> recompute_blocks(const Graph& graph,
   return nodes_of_blocks(graph, names, can).of;
 }
 
+std::vector<std::string> recomputed_without(const Graph& graph, std::string_view mode,
+                                            std::span<const std::string> exempt) {
+  const auto is_exempt = [&](std::string_view path) {
+    return std::any_of(exempt.begin(), exempt.end(),
+                       [&](const std::string& name) { return is_within(path, name); });
+  };
+  std::vector<std::string> out;
+  for (const std::string& block : recomputed_by(graph, mode)) {
+    const bool splits = std::any_of(exempt.begin(), exempt.end(), [&](const std::string& name) {
+      return is_within(name, block) && name != block;
+    });
+    if (is_exempt(block)) continue;
+    if (!splits) {
+      out.push_back(block);
+      continue;
+    }
+    // The outermost modules in it that have nothing exempt in them.
+    for (const Scope& scope : graph.scopes()) {
+      const std::string& path = scope.path;
+      const bool inside = is_within(path, block) && path != block && !is_exempt(path);
+      const bool clean = std::none_of(exempt.begin(), exempt.end(), [&](const std::string& name) {
+        return is_within(name, path);
+      });
+      const bool taken = std::any_of(out.begin(), out.end(), [&](const std::string& before) {
+        return is_within(path, before);
+      });
+      if (inside && clean && !taken) out.push_back(path);
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> recomputed_but_last(const Graph& graph,
+                                             std::span<const std::string> blocks,
+                                             std::span<const NodeId> last_stage) {
+  std::vector<bool> in_last(graph.num_nodes());
+  for (const NodeId node : last_stage) in_last[node.index()] = true;
+  const std::vector<std::uint32_t> block_of = recompute_blocks(graph, blocks);
+  std::vector<bool> outside(blocks.size());
+  for (std::size_t n = 0; n < block_of.size(); ++n) {
+    if (block_of[n] != 0 && !in_last[n]) outside[block_of[n] - 1] = true;
+  }
+  std::vector<std::string> out;
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    if (outside[b]) out.push_back(blocks[b]);
+  }
+  return out;
+}
+
 std::vector<RegionNumber> recompute_regions(const Graph& graph,
                                             std::span<const std::string> blocks) {
   std::unordered_map<std::uint32_t, RegionNumber> numbers;

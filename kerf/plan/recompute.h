@@ -54,6 +54,17 @@ std::vector<std::uint32_t> recompute_blocks(const Graph& graph, std::span<const 
 // above do.
 std::vector<std::string> chosen_blocks(const Graph& graph, const RecomputeChoice& choice);
 
+// The modules and regions that a mode names, without those that are exempt (paths): a block around
+// an exempt module makes room for the modules in it that are not; its own operators are kept.
+std::vector<std::string> recomputed_without(const Graph& graph, std::string_view mode,
+                                            std::span<const std::string> exempt);
+
+// Of the blocks those that run again when the last stage keeps what it has: all
+// with a node outside of it. A block that its border cuts runs again in both stages.
+std::vector<std::string> recomputed_but_last(const Graph& graph,
+                                             std::span<const std::string> blocks,
+                                             std::span<const NodeId> last_stage);
+
 // The regions that find_saved takes, numbered from 0 in order of first node.
 std::vector<RegionNumber> recompute_regions(const Graph& graph,
                                             std::span<const std::string> blocks);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kerf/base/error.h"
+#include "kerf/plan/metrics.h"
 
 namespace kerf {
 namespace {
@@ -84,8 +85,8 @@ class FakeRunner : public StageRunner {
     event.tensor = gradient ? "gradient of " + cut->tensor : cut->tensor;
     event.bytes = cut->bytes;
     event.start = std::max(state.clock, parcel.time);
-    event.end =
-        event.start + backend_.plan_.cluster.link(parcel.device, program_.device).time(cut->bytes);
+    const Link& link = backend_.plan_.cluster.link(parcel.device, program_.device);
+    event.end = event.start + transfer_time(*cut, link);
     state.clock = event.end;
     if (events != nullptr) events->push_back(std::move(event));
   }

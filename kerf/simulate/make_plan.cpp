@@ -206,6 +206,7 @@ void fill_stages(const Problem& problem, Plan& plan) {
     if (plan.training) fill_backward(problem, stage, speed);
   }
   plan.cuts = find_cuts(problem.graph, stage_of, plan.micro_batch);
+  for (Cut& cut : plan.cuts) cut.cost = problem.given_transfer(cut.value);
   if (plan.training) {
     find_gradients(problem.graph, stage_of, plan.cuts);
     settle_weight_gradients(problem, plan);

@@ -181,7 +181,7 @@ class Simulator {
 
   Nanoseconds fetch_time(const Cut& cut, std::size_t to) const {
     if (host_staged_ && plan_.cluster.devices[to].host) return {};
-    return link_of(cut, to).time(cut.bytes);
+    return transfer_time(cut, link_of(cut, to));
   }
 
   // `host_staged`: what others need goes to host memory first, at its maker's expense.
@@ -226,7 +226,7 @@ class Simulator {
     sender.parcels.pop_front();
     const Link& link = link_of(passes_.cuts[c], turn.device.index());
     event.start = turn.start;
-    event.end = turn.start + link.time(event.bytes);
+    event.end = turn.start + transfer_time(passes_.cuts[c], link);
     if (link.shared) wire_free_ = event.end;
     sender.free = event.end;
     arrived_[key(c, event.microbatch, turn.device.index())] = event.end;

@@ -144,7 +144,7 @@ class StepWalk {
   std::size_t device_of(StageId stage) const { return plan_.stage(stage).device.index(); }
   double link_time(const Cut& cut, std::size_t to) const {
     const DeviceId from = plan_.stage(cut.from).device;
-    return plan_.cluster.link(from, DeviceId{to}).time(cut.bytes).count;
+    return transfer_time(cut, plan_.cluster.link(from, DeviceId{to})).count;
   }
 
   // A device fetches a tensor once, for the first of its stages that needs it.

@@ -15,8 +15,10 @@ double link_time(const Link& link, double bytes) {
 
 // What one tensor costs each device. link: the receivers, once each. host_staged: those, and the
 // maker once, host devices nothing. overlapped: the maker, once for each receiver.
-Shipment ship(const Plan& plan, bool staged, ValueId value, StageId from, double bytes,
+Shipment ship(const Plan& plan, const Traffic& traffic, ValueId value, StageId from, double bytes,
               const std::vector<StageId>& users) {
+  const bool staged = traffic.staged;
+  const auto given = traffic.given.find(value);
   const DeviceId source = plan.stage(from).device;
   std::map<DeviceId, std::vector<StageId>> there;
   for (const StageId user : users) there[plan.stage(user).device].push_back(user);
@@ -24,7 +26,7 @@ Shipment ship(const Plan& plan, bool staged, ValueId value, StageId from, double
   Shipment shipment{value, from, 0, {}};
   for (const auto& [to, stages] : there) {
     const Link& link = plan.cluster.link(source, to);
-    const double time = link_time(link, bytes);
+    const double time = given != traffic.given.end() ? given->second : link_time(link, bytes);
     if (staged && !plan.cluster.device(source).host) {
       shipment.upload = std::max(shipment.upload, time);
     }
@@ -49,6 +51,9 @@ Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan) {
   Traffic traffic;
   traffic.staged = plan.comm_model == CommModel::host_staged;
   traffic.overlapped = plan.comm_model == CommModel::overlapped;
+  for (const Cut& cut : plan.cuts) {
+    if (cut.cost) traffic.given.emplace(cut.value, cut.cost->count);
+  }
   for (std::size_t v = 0; v < graph.num_values(); ++v) {
     const Value& value = graph.values()[v];
     if (!flow.maker[v].valid() || value.scalar || flow.users[v].empty()) continue;
@@ -60,7 +65,7 @@ Traffic read_traffic(const Graph& graph, const Flow& flow, const Plan& plan) {
 
 void add_shipment(const Plan& plan, Traffic& traffic, ValueId value, StageId from, double bytes,
                   const std::vector<StageId>& users) {
-  Shipment shipment = ship(plan, traffic.staged, value, from, bytes, users);
+  Shipment shipment = ship(plan, traffic, value, from, bytes, users);
   if (!shipment.deliveries.empty()) traffic.shipments.push_back(std::move(shipment));
 }
 

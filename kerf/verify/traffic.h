@@ -5,6 +5,7 @@
 // (docs/concepts.md: communication model). Private to verify/.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "kerf/plan/plan.h"
@@ -30,6 +31,7 @@ struct Traffic {
   bool staged = false;              // host_staged: through host memory
   bool overlapped = false;          // sent beside what devices compute
   std::vector<Shipment> shipments;  // by value
+  std::map<ValueId, double> given;  // times that the plan says were given, whatever the link
 
   bool uses_wire() const;
 };

@@ -231,6 +231,7 @@ KINDS: dict[str, Kind] = {
     "max_memory": _mapping(
         "{'cpu:0': '2GiB', 'cpu:1': '1GiB'}, a limit per device", keys=lambda key: True
     ),
+    "transfer_times": _mapping("{'add_1': 0.001}, seconds per value", values=is_number),
     "speeds": _mapping("{'cuda:1': 0.5}, a speed per device", values=is_number),
     "reduce": _mapping(
         "{'loss': 'mean'}, from outputs to mean, sum or first",
@@ -297,6 +298,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("fold_masks", "mixed", "saturate_host", "frozen", "training", "overwrite"), _FLAG
     ),
+    **dict.fromkeys(("keep_last_stage", "explicit_del", "relay"), _FLAG),
     **dict.fromkeys(("trace_act_ckpt", "bias_addition_split", "verbose", "strict"), _FLAG),
     "meta_args": _mapping("{'x': tensor}, from names of arguments to tensors"),
     "concrete_args": _mapping("{'mask': None}, from names of arguments to values"),

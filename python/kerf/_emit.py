@@ -19,6 +19,8 @@ def emit(
     *,
     eval_graph: Graph | None = None,
     overwrite: bool = False,
+    explicit_del: bool = True,
+    relay: bool = False,
 ) -> None:
     """Writes the stages of ``plan`` as one Python file that needs PyTorch and nothing else.
 
@@ -30,8 +32,13 @@ def emit(
     - ``eval_graph``: the same call traced in eval mode, where ``graph`` was traced in train mode:
       the stages have both modes. With one graph they have its mode and refuse the other.
     - ``overwrite``: replace a file of that name.
+    - ``explicit_del``: write ``del`` where a tensor is used for the last time.
+    - ``relay``: a tensor that several later stages use goes from each of them to the next, and not
+      from its maker to all; ``config`` says so. A stage that writes its memory hands nothing on.
 
     Raises ValueError if the plan is not sound for the graph, NotImplementedError for what a file
     cannot hold, such as a model that changes its caller's objects, and OSError if the file exists.
     """
-    _core.emit_file(graph, plan, eval_graph, os.fspath(path), bool(overwrite))
+    _core.emit_file(
+        graph, plan, eval_graph, os.fspath(path), bool(overwrite), bool(explicit_del), bool(relay)
+    )

@@ -212,6 +212,8 @@ def plan(
     optimizer: str = "adamw",
     recompute: str | Sequence[str] = "auto",
     stages_per_device: int = 1,
+    transfer_times: Mapping[str, float] | None = None,
+    keep_last_stage: bool = False,
 ) -> Plan:
     """Cuts ``graph`` into stages and places them on ``devices``; the plan has been verified.
 
@@ -243,6 +245,10 @@ def plan(
       as ``h.0``, or those at the top where there are none), ``"as_traced"`` (the model's own
       checkpoints), or a list of modules. A layer of one operator keeps no less when it runs again.
     - ``stages_per_device``: with more than 1, that many stages per device, looped.
+    - ``transfer_times``: seconds that a value of the graph, by name, takes between any two devices,
+      and its gradient as much again, in place of what links say.
+    - ``keep_last_stage``: for training in asynchronous pipelines: of the blocks to recompute, those
+      in the last stage are kept, and planned as the cheaper that they are.
 
     Raises InfeasibleError if nothing fits in memory, ValueError for invalid arguments.
     """
@@ -276,6 +282,8 @@ def plan(
         optimizer=optimizer,
         recompute=recompute if isinstance(recompute, str) else list(recompute),
         stages_per_device=stages_per_device,
+        transfer_times=dict(transfer_times or {}),
+        keep_last_stage=bool(keep_last_stage),
     )
     return _feasible(answer, graph)
 

@@ -11,25 +11,29 @@
 namespace kerf::bindings {
 namespace {
 
-std::string emit_checked(const Graph& graph, const Plan& plan, const Graph* eval) {
+std::string emit_checked(const Graph& graph, const Plan& plan, const Graph* eval, bool explicit_del,
+                         bool relay) {
   check_plan(graph, nullptr, plan);
-  return emit_stages(graph, plan, eval);
+  return emit_stages(graph, plan, eval, {.explicit_del = explicit_del, .relay = relay});
 }
 
 void emit_file(const Graph& graph, const Plan& plan, const Graph* eval, const std::string& path,
-               bool overwrite) {
+               bool overwrite, bool explicit_del, bool relay) {
   check_writable(path, overwrite);  // before the work
-  write_file(path, emit_checked(graph, plan, eval));
+  write_file(path, emit_checked(graph, plan, eval, explicit_del, relay));
 }
 
 }  // namespace
 
 void init_emit(py::module_& m) {
   m.def("emit_stages", &emit_checked, py::arg("graph"), py::arg("plan"),
-        py::arg("eval_graph") = nullptr, py::call_guard<py::gil_scoped_release>(),
-        "The plan's stages as Python code.");
+        py::arg("eval_graph") = nullptr, py::arg("explicit_del") = true, py::arg("relay") = false,
+        py::call_guard<py::gil_scoped_release>(), "The plan's stages as Python code.");
   m.def("emit_file", &emit_file, py::arg("graph"), py::arg("plan"), py::arg("eval_graph"),
-        py::arg("path"), py::arg("overwrite"), py::call_guard<py::gil_scoped_release>());
+        py::arg("path"), py::arg("overwrite"), py::arg("explicit_del") = true,
+        py::arg("relay") = false, py::call_guard<py::gil_scoped_release>());
+  m.def("check_writable", &check_writable, py::arg("path"), py::arg("overwrite"),
+        "Raises OSError where a file is there that may not be overwritten.");
   m.def(
       "spelling_table",
       [] {

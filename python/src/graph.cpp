@@ -117,6 +117,14 @@ py::object plain_object(const Argument& argument) {
   return py::none();
 }
 
+std::vector<std::string> tensor_names(const Graph& graph) {
+  std::vector<std::string> out;
+  for (const Value& value : graph.values()) {
+    if (!value.scalar) out.push_back(value.name);
+  }
+  return out;
+}
+
 py::list condition_records(const Graph& graph) {
   py::list out;
   for (const Condition& condition : graph.conditions()) {
@@ -216,6 +224,8 @@ void init_verdict(py::module_& m) {
 }  // namespace
 
 void init_graph(py::module_& m) {
+  m.def("tensor_names", &tensor_names, py::arg("graph"),
+        "Names of the values that are tensors, not numbers.");
   init_verdict(m);
   py::class_<Graph>(m, "Graph", "A traced model: frozen, verified, saved as text.")
       .def_property_readonly("name", &Graph::name, "The class of the model.")

@@ -26,6 +26,11 @@ StepMemory memory(const Graph& graph, std::int64_t batch, bool training,
                                 .list_blocks = blocks});
 }
 
+std::vector<std::string> exempted(const Graph& graph, const std::string& mode,
+                                  const std::vector<std::string>& exempt) {
+  return recomputed_without(graph, mode, exempt);
+}
+
 py::dict at_peak(const StepMemory& memory) {
   py::dict out;
   Bytes sum;
@@ -52,6 +57,8 @@ py::list blocks_of(const StepMemory& memory) {
 }  // namespace
 
 void init_memory(py::module_& m) {
+  m.def("recomputed_without", &exempted, py::arg("graph"), py::arg("mode"), py::arg("exempt"),
+        "The modules that a mode of recomputation names, without those that are exempt.");
   py::class_<StepMemory>(m, "StepMemory",
                          "What one step of a model takes on one device, by `kerf.memory`.")
       .def_property_readonly(

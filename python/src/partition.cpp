@@ -20,6 +20,7 @@
 #include "python/src/interruptible.h"
 #include "python/src/module.h"
 #include "python/src/recompute.h"
+#include "python/src/times.h"
 
 namespace kerf::bindings {
 namespace {
@@ -59,10 +60,12 @@ Answer plan_graph(const Graph& graph, const Costs& profile, const Cluster& clust
                   const std::string& minimise, double imbalance, bool saturate_host,
                   std::map<std::string, std::int64_t> node_to_partition,
                   std::map<std::int64_t, std::string> partition_to_device, bool training,
-                  const std::string& optimizer, const Recompute& recompute, int stages_per_device) {
-  const ProblemSettings settings =
-      settings_of(objective, comm_model, schedule, n_microbatches, batch, seed, training, optimizer,
-                  recompute, stages_per_device);
+                  const std::string& optimizer, const Recompute& recompute, int stages_per_device,
+                  const std::map<std::string, double>& transfer_times, bool keep_last_stage) {
+  ProblemSettings settings = settings_of(objective, comm_model, schedule, n_microbatches, batch,
+                                         seed, training, optimizer, recompute, stages_per_device);
+  settings.transfer_times = to_times(transfer_times);
+  settings.keep_last_stage = keep_last_stage;
   const Problem problem = make_problem(graph, cluster, profile, settings);
   return answer(plan(problem, method,
                      {.work_limit = work_limit,
@@ -186,7 +189,9 @@ void init_partition(py::module_& m) {
         py::arg("partition_to_device") = std::map<std::int64_t, std::string>{},
         py::arg("training") = settings.training, py::arg("optimizer") = settings.optimizer,
         py::arg("recompute") = Recompute(settings.recompute.mode),
-        py::arg("stages_per_device") = settings.stages_per_device);
+        py::arg("stages_per_device") = settings.stages_per_device,
+        py::arg("transfer_times") = std::map<std::string, double>{},
+        py::arg("keep_last_stage") = settings.keep_last_stage);
   py::class_<ComparedMethod>(m, "ComparedMethod", "What one method made of a problem.")
       .def_readonly("method", &ComparedMethod::method, "The name of the method.")
       .def_property_readonly(

@@ -8,6 +8,8 @@
 #include <pybind11/stl/filesystem.h>
 #include <nlohmann/json.hpp>
 
+#include "kerf/base/file.h"
+#include "kerf/emit/report/analysis.h"
 #include "kerf/emit/report/report_json.h"
 #include "kerf/emit/report/table.h"
 #include "kerf/plan/infeasible.h"
@@ -101,6 +103,30 @@ std::string table_of(const py::object& plan) {
       plan_table(plan.cast<const Plan&>(), graph.is_none() ? nullptr : graph.cast<const Graph*>());
   table.pop_back();  // print() adds the last newline
   return table;
+}
+
+// With the plan that it is of, so that it can be printed and saved.
+struct AnalysisRecord {
+  Plan plan;
+  Analysis analysis;
+
+  std::string json() const { return analysis_json(plan, analysis).dump(1); }
+  void save(const std::filesystem::path& path) const {
+    const bool as_json = path.extension() == ".json";
+    write_file(path.string(), as_json ? json() + "\n" : analysis_table(plan, analysis));
+  }
+};
+
+AnalysisRecord analysis_of(const py::object& plan, const Timeline* timeline) {
+  const py::object graph = graph_of(plan);
+  const auto* known = graph.is_none() ? nullptr : graph.cast<const Graph*>();
+  const auto& of = plan.cast<const Plan&>();
+  return {of, analyse(of, known, timeline)};
+}
+
+// What else a plan made in this process remembers.
+py::object remembered(const py::object& plan, const char* name) {
+  return plan.attr("__dict__").attr("get")(name, py::none());
 }
 
 py::tuple plan_state(const py::object& plan) {
@@ -222,6 +248,41 @@ void bind_records(py::module_& m) {
       .def_readonly("argument", &LowerBound::argument, "The sentence that proves it.");
 }
 
+void bind_analysis(py::module_& m) {
+  py::class_<AnalysisRecord>(m, "Analysis",
+                             "What stages and devices do in one micro-batch, and what the split "
+                             "gains; prints as tables.")
+      .def_property_readonly(
+          "busiest", [](const AnalysisRecord& r) { return seconds(r.analysis.busiest); },
+          "Seconds of the busiest device, transfers included.")
+      .def_property_readonly(
+          "ideal", [](const AnalysisRecord& r) { return seconds(r.analysis.ideal); },
+          "Seconds of each device if all compute were shared out perfectly.")
+      .def_property_readonly(
+          "sequential", [](const AnalysisRecord& r) { return seconds(r.analysis.sequential); },
+          "Seconds of everything on the fastest device, nothing computed again.")
+      .def_property_readonly(
+          "slowdown", [](const AnalysisRecord& r) { return r.analysis.slowdown(); },
+          "busiest / ideal: 1 is a perfect split.")
+      .def_property_readonly(
+          "expected_speedup", [](const AnalysisRecord& r) { return r.analysis.expected_speedup(); },
+          "Over one device that does the same work, recomputation included.")
+      .def_property_readonly(
+          "speedup", [](const AnalysisRecord& r) { return r.analysis.speedup(); },
+          "sequential / busiest.")
+      .def_property_readonly(
+          "not_contiguous", [](const AnalysisRecord& r) { return r.analysis.not_contiguous; },
+          "Names of the tensors that devices send and that have gaps in memory.")
+      .def("to_json", &AnalysisRecord::json, "All figures as JSON, in seconds and bytes.")
+      .def("save", &AnalysisRecord::save, py::arg("path"),
+           "Writes the JSON to a file that ends with .json, else the tables.")
+      .def("__str__", [](const AnalysisRecord& r) {
+        std::string table = analysis_table(r.plan, r.analysis);
+        table.pop_back();  // print() adds the last newline
+        return table;
+      });
+}
+
 void bind_infeasible(py::module_& m) {
   py::class_<Infeasible>(m, "Infeasible", "Why there is no plan.")
       .def_readonly("method", &Infeasible::method, "The method that looked for a plan.")
@@ -270,9 +331,18 @@ void bind_infeasible(py::module_& m) {
 void init_plan(py::module_& m) {
   bind_records(m);
   bind_infeasible(m);
+  bind_analysis(m);
   py::class_<Plan>(m, "Plan", py::dynamic_attr(),
                    "Where every node runs, and what that is predicted to cost.")
       .def_property("graph", &graph_of, &set_graph, "The graph it was made from; None if loaded.")
+      .def_property_readonly(
+          "eval_graph", [](const py::object& p) { return remembered(p, "_eval_graph"); },
+          "The same call traced in eval mode, where kerf.pipe_model made the plan of a model in "
+          "train mode; else None.")
+      .def_property_readonly(
+          "profile", [](const py::object& p) { return remembered(p, "_profile"); },
+          "The costs that kerf.pipe_model measured or was given, before weight functions; else "
+          "None.")
       .def_readonly("graph_hash", &Plan::graph_hash, "The hash of the graph it was made for.")
       .def_readonly("graph_name", &Plan::graph_name, "The name of that graph.")
       .def_readonly("method", &Plan::method, "The method that found it.")
@@ -353,6 +423,9 @@ void init_plan(py::module_& m) {
       .def(
           "report_json", [](const Plan& p) { return report_json(p).dump(1); },
           "The figures of the table as JSON, in seconds and bytes.")
+      .def("analysis", &analysis_of, py::arg("timeline") = nullptr,
+           "What stages and devices do in one micro-batch, and what the split gains: predicted, or "
+           "with the timeline of a run measured.")
       .def("__len__", &Plan::num_stages)
       .def("__repr__", &plan_summary)
       .def("__str__", &table_of)

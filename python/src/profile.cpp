@@ -11,7 +11,9 @@
 #include "kerf/driver/estimate_costs.h"
 #include "kerf/emit/report/block_table.h"
 #include "kerf/profile/estimate.h"
+#include "kerf/profile/given_times.h"
 #include "python/src/module.h"
+#include "python/src/times.h"
 
 namespace kerf::bindings {
 namespace {
@@ -363,6 +365,14 @@ void init_profile(py::module_& m) {
           },
           py::arg("path"), py::arg("graph"),
           "Writes profile.json; needs the graph for the names of the nodes.")
+      .def(
+          "with_times",
+          [](const Profile& p, const Graph& graph, const std::map<std::string, double>& times) {
+            return with_given_times(p, graph, to_times(times));
+          },
+          py::arg("graph"), py::arg("times"),
+          "The same costs with these seconds by name of a node, for its forward and, in training, "
+          "its backward together, which are split as they were.")
       .def("__len__", [](const Profile& p) { return p.nodes.size(); })
       .def("__repr__", &profile_summary)
       .def(

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "kerf/emit/report/analysis.h"
 #include "kerf/emit/report/compare.h"
 #include "kerf/emit/report/cut_out.h"
 #include "kerf/emit/report/gantt.h"
@@ -189,6 +190,33 @@ TEST(AComparison, SaysWhenTheNumbersOfMicroBatchesDiffer) {
                 .find(fmt::format("of {} and {} micro-batches: only times per micro-batch", count,
                                   count + 1)),
             std::string::npos);
+}
+
+TEST(AnAnalysis, CountsTransfersOnceAndUtilisationFromTheBusiest) {
+  const Plan plan = samples::plan();
+  const Analysis analysis = analyse(plan);
+  ASSERT_EQ(analysis.stages.size(), 2U);
+  EXPECT_EQ(analysis.stages[0].sent, analysis.stages[1].received);
+  EXPECT_EQ(analysis.stages[1].forward_transfers, plan.cluster.links[1].time({4096}));
+  EXPECT_EQ(analysis.stages[0].transfers(), Nanoseconds{});
+  EXPECT_EQ(analysis.busiest_without_transfers, Nanoseconds{3e6});
+  EXPECT_EQ(analysis.ideal, Nanoseconds{2.5e6});
+  EXPECT_EQ(analysis.sequential, Nanoseconds{5e6});
+  EXPECT_DOUBLE_EQ(analysis.slowdown(), analysis.busiest / Nanoseconds{2.5e6});
+  EXPECT_FALSE(analysis.stages[0].parameters.has_value());
+  double most = 0;
+  for (const DeviceAnalysis& device : analysis.devices) most = std::max(most, device.utilisation);
+  EXPECT_EQ(most, 1);
+}
+
+TEST(AnAnalysisTable, ShowsStagesDevicesAndGains) {
+  expect_golden("analysis.txt", analysis_table(samples::plan(), analyse(samples::plan())));
+}
+
+TEST(AnAnalysis, RefusesATimelineOfAnotherPlan) {
+  Timeline other;
+  other.graph_hash = "other";
+  EXPECT_THROW(analyse(samples::plan(), nullptr, &other), Error);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct Case {
   bool shared_memory = false;
   bool limited = false;
   CommModel comm_model = CommModel::link;
+  bool given_transfers = false;
 };
 
 Problem make_problem(std::uint64_t seed, const Case& wanted) {
@@ -50,6 +51,7 @@ Problem make_problem(std::uint64_t seed, const Case& wanted) {
     if (wanted.comm_model == CommModel::host_staged && d == 1)
       problem.cluster.devices[d].host = true;
   }
+  if (wanted.given_transfers) give_transfers(problem, seed);
   if (wanted.limited) {
     const auto alone = partition::solve(problem, "single");
     const Bytes need = alone->memory[alone->stages[0].device.index()].predicted;
@@ -136,6 +138,14 @@ TEST(Planners, AgreeWithAllSplitsWhenMemoryIsShort) {
 TEST(Planners, AgreeWithAllSplitsUnderEveryCommunicationModel) {
   check_case({.num_devices = 3, .comm_model = CommModel::host_staged}, 25);
   check_case({.num_devices = 3, .equal_speeds = false, .comm_model = CommModel::overlapped}, 25);
+}
+
+TEST(Planners, AgreeWithAllSplitsWhereTransferTimesAreGiven) {
+  for (const CommModel model : {CommModel::link, CommModel::host_staged, CommModel::overlapped}) {
+    check_case({.num_devices = 3, .comm_model = model, .given_transfers = true}, 15);
+  }
+  check_case(
+      {.num_devices = 3, .equal_speeds = false, .equal_links = false, .given_transfers = true}, 15);
 }
 
 TEST(Planners, MinimiseEveryObjective) {

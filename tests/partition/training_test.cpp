@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "kerf/base/infinity.h"
+#include "kerf/graph/passes/coarsen.h"
 #include "kerf/partition/bounds/bounds.h"
 #include "kerf/partition/registry/solve.h"
 #include "kerf/partition/training/recompute_bound.h"
 #include "kerf/partition/training/recompute_search.h"
 #include "kerf/plan/schedule/schedule.h"
+#include "kerf/verify/verify_asked.h"
 #include "tests/support/best_of_all.h"
 #include "tests/support/expect_verified.h"
 #include "tests/support/layered_problem.h"
@@ -301,6 +303,75 @@ TEST(Advice, SaysWhatWouldFitOrHowMuchIsMissing) {
     EXPECT_TRUE(partition::solve(problem, "chain")) << "seed " << seed << ": " << help;
   }
   EXPECT_GE(helped, 2);
+}
+
+// Equal layers that are not cut; of each node forward 1, backward 2.
+Problem asynchronous_chain(std::size_t layers, std::size_t devices) {
+  Problem problem = layered_problem(std::vector<int>(layers, 64), devices, 8, "1f1b");
+  for (NodeCost& cost : problem.profile.nodes) {
+    cost.forward = Nanoseconds{1e6};
+    cost.backward = Nanoseconds{2e6};
+    cost.backward_weights = {};
+  }
+  problem.graph = coarsen(problem.graph, {kAllDepths, {"Layer"}});
+  problem.recompute = "all";
+  set_recomputed(problem, recomputed_by(problem.graph, "all"));
+  for (Link& link : problem.cluster.links) link = {};
+  return problem;
+}
+
+TEST(AKeptLastStage, GetsAThirdMoreOfEqualLayersAndComputesNothingAgain) {
+  for (const std::size_t devices : {2U, 3U, 4U, 8U}) {
+    Problem problem = asynchronous_chain(devices * 40, devices);
+    const double usual = partition::solve(problem, "chain")->busiest.count;
+    problem.keep_last_stage = true;
+    for (const char* method : {"chain", "auto"}) {
+      const auto plan = partition::solve(problem, method, {.time_budget = 0.2});
+      ASSERT_TRUE(plan);
+      EXPECT_TRUE(verify_asked(problem, *plan).empty()) << method;
+      expect_verified(problem, *plan, devices);
+      EXPECT_EQ(plan->stages.back().recompute.count, 0) << method;
+      for (std::size_t s = 0; s + 1 < plan->num_stages(); ++s) {
+        EXPECT_GT(plan->stages[s].recompute.count, 0) << method;
+      }
+      const double nodes = static_cast<double>(plan->stages.back().nodes.size());
+      const double others = static_cast<double>(plan->stages.front().nodes.size());
+      EXPECT_NEAR(nodes / others, 4.0 / 3, 0.15) << method << " on " << devices;
+      EXPECT_LT(plan->busiest.count, usual) << method;
+      // All of the time, in units that cost 4 and 3: no split is much better.
+      const double work = static_cast<double>(problem.graph.num_nodes()) * 4e6;
+      EXPECT_LT(plan->busiest.count, work / (static_cast<double>(devices) + 1.0 / 3) * 1.06);
+    }
+  }
+}
+
+TEST(AKeptLastStage, NeedsBlocksThatAreSaid) {
+  Problem problem = asynchronous_chain(4, 2);
+  problem.keep_last_stage = true;
+  problem.recompute = "auto";
+  EXPECT_THROW(partition::solve(problem, "chain"), Error);
+  problem.training = false;
+  EXPECT_THROW(partition::solve(problem, "chain"), Error);
+}
+
+TEST(AKeptLastStage, IsKeptByEveryMethodOnRandomProblems) {
+  int plans = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Problem problem = random_training(seed, 12, 2 + seed % 2);
+    problem.recompute = "all";
+    set_recomputed(problem, recomputed_by(problem.graph, "all"));
+    problem.keep_last_stage = true;
+    for (const char* method : {"chain", "refine", "mixed_pipe"}) {
+      const auto plan = partition::solve(problem, method, {.time_budget = 0.02});
+      if (!plan) continue;
+      ++plans;
+      expect_verified(problem, *plan, seed);
+      for (const Violation& violation : verify_asked(problem, *plan)) {
+        ADD_FAILURE() << seed << " " << method << ": " << violation.message;
+      }
+    }
+  }
+  EXPECT_GT(plans, 60);
 }
 
 }  // namespace

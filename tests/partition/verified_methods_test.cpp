@@ -12,6 +12,7 @@
 #include "kerf/partition/registry/solve.h"
 #include "kerf/place/metis/kway.h"
 #include "kerf/plan/metrics.h"
+#include "kerf/verify/verify_asked.h"
 #include "kerf/verify/verify_plan.h"
 #include "tests/support/random_problem.h"
 
@@ -42,13 +43,22 @@ Problem make_problem(std::uint64_t seed, const std::string& comm_model) {
   return problem;
 }
 
-TEST(EveryMethod, HasTheFiguresThatTheVerifierDerives) {
+std::vector<Violation> violations_of(const Problem& problem, const Plan& plan) {
+  std::vector<Violation> out = verify_plan(problem.graph, &problem.profile, plan);
+  for (Violation& violation : verify_asked(problem, plan)) out.push_back(std::move(violation));
+  return out;
+}
+
+// Plans of every method for problems of these seeds, judged; by method, how many there were.
+std::map<std::string_view, int> verified_plans(bool given_transfers) {
   std::map<std::string_view, int> plans;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     for (const std::string& comm_model : comm_model_names()) {
       Problem problem = make_problem(seed, comm_model);
+      if (given_transfers) give_transfers(problem, seed);
       for (const partition::Entry& entry : partition::methods()) {
         // `aot` is given its placement; METIS is not everywhere.
+        if (given_transfers && entry.sizes_alone) continue;
         if (entry.name == "aot" || (entry.name == "metis" && !place::has_metis())) continue;
         partition::Options options;
         options.time_budget = 0.02;
@@ -56,15 +66,33 @@ TEST(EveryMethod, HasTheFiguresThatTheVerifierDerives) {
         const auto outcome = partition::solve(problem, entry.name, options);
         if (!outcome) continue;
         ++plans[entry.name];
-        for (const Violation& violation : verify_plan(problem.graph, &problem.profile, *outcome)) {
+        for (const Violation& violation : violations_of(problem, *outcome)) {
           ADD_FAILURE() << entry.name << ", seed " << seed << ", " << comm_model << ": "
                         << violation.rule << ": " << violation.message;
         }
       }
     }
   }
+  return plans;
+}
+
+TEST(EveryMethod, HasTheFiguresThatTheVerifierDerives) {
+  const std::map<std::string_view, int> plans = verified_plans(false);
   EXPECT_GE(plans.size(), partition::methods().size() - 2);
   for (const auto& [method, count] : plans) EXPECT_GE(count, 5) << method;
+}
+
+TEST(EveryMethod, CountsTransfersThatAreGiven) {
+  const std::map<std::string_view, int> plans = verified_plans(true);
+  EXPECT_GE(plans.size(), partition::methods().size() - 4);
+  for (const auto& [method, count] : plans) EXPECT_GE(count, 5) << method;
+}
+
+TEST(MethodsThatKnowSizesAlone, RefuseTransfersThatAreGiven) {
+  Problem problem = make_problem(1, "link");
+  give_transfers(problem, 1);
+  EXPECT_THROW(partition::solve(problem, "kl"), Error);
+  EXPECT_THROW(partition::solve(problem, "cost_aware"), Error);
 }
 
 }  // namespace

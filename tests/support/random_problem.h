@@ -157,4 +157,15 @@ inline void limit_memory(Problem& problem, std::uint64_t seed, Bytes bytes) {
   }
 }
 
+// Three values in four take times of their own between devices, from nothing to as long as several
+// nodes.
+inline void give_transfers(Problem& problem, std::uint64_t seed) {
+  Rng rng(seed * 7919 + 3);
+  const double longest = problem.profile.total_forward().count / 4;
+  problem.transfer_times.assign(problem.graph.num_values(), std::nullopt);
+  for (std::optional<Nanoseconds>& time : problem.transfer_times) {
+    if (rng.below(4) > 0) time = Nanoseconds{rng.below(5) == 0 ? 0 : longest * rng.uniform()};
+  }
+}
+
 }  // namespace kerf

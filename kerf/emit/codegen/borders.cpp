@@ -46,8 +46,8 @@ std::optional<BatchSource> batch_source(const Graph& graph, ValueId id) {
 
 class BorderFinder {
  public:
-  BorderFinder(const Graph& graph, const Plan& plan)
-      : graph_(graph), plan_(plan), stage_of_(plan.stage_of_nodes()) {
+  BorderFinder(const Graph& graph, const Plan& plan, bool relay)
+      : graph_(graph), plan_(plan), relay_(relay), stage_of_(plan.stage_of_nodes()) {
     check_order();
     out_.travels.resize(graph.num_values());
     for (std::size_t s = 0; s < plan.num_stages(); ++s) {
@@ -161,10 +161,33 @@ class BorderFinder {
       for_each_value(output.leaf, [&](ValueId id) { give_to_caller(id); });
     }
     for (std::size_t v = 0; v < graph_.num_values(); ++v) {
-      const Travel& travel = out_.travels[v];
+      Travel& travel = out_.travels[v];
+      find_givers(ValueId(v), travel);
       if (travel.from < 0 || travel.to.empty()) continue;
-      out_.stages[static_cast<std::size_t>(travel.from)].gives.push_back(ValueId(v));
+      std::set<int> givers(travel.via.begin(), travel.via.end());
+      givers.insert(travel.from);  // it may be its maker alone who hands it on
+      for (const int stage : givers) {
+        out_.stages[static_cast<std::size_t>(stage)].gives.push_back(ValueId(v));
+      }
     }
+  }
+
+  void find_givers(ValueId id, Travel& travel) const {
+    int giver = travel.from;
+    for (const int user : travel.to) {
+      travel.via.push_back(user < 0 ? travel.from : giver);
+      if (relay_ && user >= 0 && travel.from >= 0 && !writes(user, id)) giver = user;
+    }
+  }
+
+  // What it hands on is then another.
+  bool writes(int stage, ValueId id) const {
+    const StorageId storage = graph_.value(id).storage;
+    const std::vector<NodeId>& nodes = out_.stages[static_cast<std::size_t>(stage)].nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
+      const auto written = graph_.writes(node);
+      return std::find(written.begin(), written.end(), storage) != written.end();
+    });
   }
 
   void give_to_caller(ValueId id) {
@@ -218,6 +241,7 @@ class BorderFinder {
 
   const Graph& graph_;
   const Plan& plan_;
+  bool relay_;
   std::vector<StageId> stage_of_;
   std::map<std::string, StageId> blocks_;  // by path
   Borders out_;
@@ -225,8 +249,21 @@ class BorderFinder {
 
 }  // namespace
 
-Borders find_borders(const Graph& graph, const Plan& plan) {
-  return BorderFinder(graph, plan).find();
+std::vector<int> Travel::given_by(int stage) const {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (via[i] == stage) out.push_back(to[i]);
+  }
+  return out;
+}
+
+int Travel::giver_of(int stage) const {
+  const auto at = std::find(to.begin(), to.end(), stage);
+  return at == to.end() ? from : via[static_cast<std::size_t>(at - to.begin())];
+}
+
+Borders find_borders(const Graph& graph, const Plan& plan, bool relay) {
+  return BorderFinder(graph, plan, relay).find();
 }
 
 }  // namespace kerf::codegen

@@ -41,6 +41,13 @@ struct Border {
 struct Travel {
   int from = -1;        // the stage that makes or owns it; -1: the caller
   std::vector<int> to;  // ascending; -1: the caller
+  // By entry of `to`: the stage that hands it over. `from`, or with relays a stage in between.
+  std::vector<int> via;
+
+  // Those of `to` that get it from a stage; ascending.
+  std::vector<int> given_by(int stage) const;
+  // Who hands it to a stage.
+  int giver_of(int stage) const;
 };
 
 struct Borders {
@@ -52,6 +59,9 @@ struct Borders {
 // Error(unsupported_operator) for what cannot be shared between stages. A weight that several
 // stages use belongs to the first of them, which gives it to the others as it gives its results:
 // gradients come back the same way, and there is one owner.
-Borders find_borders(const Graph& graph, const Plan& plan);
+//
+// With `relay`, a value that several later stages use goes from each of them to the next, unless
+// that one writes its memory; without, its maker gives it to all.
+Borders find_borders(const Graph& graph, const Plan& plan, bool relay = false);
 
 }  // namespace kerf::codegen

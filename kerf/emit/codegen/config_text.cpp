@@ -107,7 +107,8 @@ class ConfigWriter {
   Code stage_inputs(const Border& border) const {
     std::vector<Code> rows;
     for (const ValueId id : border.takes) {
-      const int from = borders_.travels[id.index()].from;
+      const int stage = static_cast<int>(border.stage.index());
+      const int from = borders_.travels[id.index()].giver_of(stage);
       rows.push_back(row(id, fmt::format("\"created_by\": {}", from), true)
                          .after(string_literal(names_.of(id)) + ": "));
     }
@@ -123,7 +124,8 @@ class ConfigWriter {
     std::vector<Code> rows;
     for (const ValueId id : border.gives) {
       const Travel& travel = borders_.travels[id.index()];
-      rows.push_back(row(id, numbers(travel.to).after("\"used_by\": "), true)
+      const std::vector<int> to = travel.given_by(static_cast<int>(border.stage.index()));
+      rows.push_back(row(id, numbers(to).after("\"used_by\": "), true)
                          .after(string_literal(names_.of(id)) + ": "));
     }
     return dict(std::move(rows));
@@ -134,7 +136,7 @@ class ConfigWriter {
     std::vector<int> out(borders_.stages.size(), 0);
     for (std::size_t s = out.size(); s-- > 0;) {
       for (const ValueId id : borders_.stages[s].gives) {
-        for (const int to : borders_.travels[id.index()].to) {
+        for (const int to : borders_.travels[id.index()].given_by(static_cast<int>(s))) {
           if (to >= 0) out[s] = std::max(out[s], out[static_cast<std::size_t>(to)] + 1);
         }
       }

@@ -29,10 +29,11 @@ namespace {
 // A file has what its stages use: they are written first, and the rest around them.
 class FileWriter {
  public:
-  FileWriter(const Graph& graph, const Plan& plan, const Graph* eval)
+  FileWriter(const Graph& graph, const Plan& plan, const Graph* eval, const EmitOptions& options)
       : graph_(graph),
         plan_(plan),
-        borders_(find_borders(graph, plan)),
+        options_(options),
+        borders_(find_borders(graph, plan, options.relay)),
         names_(graph),
         call_(call_spec(graph, names_)),
         again_(recompute_blocks(graph, plan.recomputed)) {
@@ -110,7 +111,8 @@ class FileWriter {
     const Code constants = constant_table(graph_, border);
     if (!constants.items.empty()) lines.add(constants);
     lines.blank();
-    const ForwardContext context{graph_, names_, modes_ ? &*modes_ : nullptr, again_};
+    const ForwardContext context{graph_, names_, modes_ ? &*modes_ : nullptr, again_,
+                                 options_.explicit_del};
     const std::set<std::string> kinds = write_forward(context, border, lines);
     needs_.insert(kinds.begin(), kinds.end());
     lines.dedent();
@@ -199,6 +201,7 @@ class FileWriter {
 
   const Graph& graph_;
   const Plan& plan_;
+  const EmitOptions& options_;
   Borders borders_;
   Names names_;
   CallSpec call_;
@@ -210,9 +213,10 @@ class FileWriter {
 }  // namespace
 }  // namespace codegen
 
-std::string emit_stages(const Graph& graph, const Plan& plan, const Graph* eval) {
+std::string emit_stages(const Graph& graph, const Plan& plan, const Graph* eval,
+                        const EmitOptions& options) {
   check_plan_matches(plan, graph);
-  return codegen::FileWriter(graph, plan, eval).write();
+  return codegen::FileWriter(graph, plan, eval, options).write();
 }
 
 }  // namespace kerf

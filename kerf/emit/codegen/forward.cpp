@@ -235,6 +235,7 @@ class ForwardWriter {
   // where `until` says so, before.
   void write_ends(std::size_t from, std::size_t to, std::size_t since = 0,
                   std::size_t until = static_cast<std::size_t>(-1)) {
+    if (!context_.explicit_del) return;
     std::string line;
     const auto flush = [&] {
       if (!line.empty()) lines_.add("del " + line);

@@ -19,11 +19,13 @@ struct ForwardContext {
   Names& names;
   const ModeDifferences* modes;             // null: one mode
   const std::vector<std::uint32_t>& again;  // by node: 0, or the block that is computed again
+  bool explicit_del = true;
 };
 
 // Adds the method `forward` of a stage: straight-line code, in the order of the graph, with a
-// comment where another module begins and `del` where a tensor is used for the last time. Returns
-// the kinds of helpers that it uses: "checkpoint", "unpack", and those of PatternWriter.
+// comment where another module begins and, for explicit_del, `del` where a tensor is used for the
+// last time. Returns the kinds of helpers that it uses: "checkpoint", "unpack", and those of
+// PatternWriter.
 std::set<std::string> write_forward(const ForwardContext& context, const Border& border,
                                     Lines& lines);
 

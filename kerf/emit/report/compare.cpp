@@ -27,25 +27,6 @@ void check_comparable(const Timeline& a, const Timeline& b) {
   }
 }
 
-using Durations = std::vector<Nanoseconds>;
-
-// The median, so that one interrupted micro-batch does not colour the whole comparison. By stage; 0
-// where it does nothing in that phase.
-Durations stage_medians(const Timeline& timeline, Phase phase) {
-  std::vector<Durations> times(static_cast<std::size_t>(timeline.num_stages));
-  for (const Event& event : timeline.events) {
-    if (event.kind != EventKind::compute || event.phase != phase) continue;
-    times[event.stage.index()].push_back(event.end - event.start);
-  }
-  Durations out;
-  for (Durations& of_stage : times) {
-    const auto middle = of_stage.begin() + static_cast<std::ptrdiff_t>(of_stage.size() / 2);
-    std::nth_element(of_stage.begin(), middle, of_stage.end());
-    out.push_back(of_stage.empty() ? Nanoseconds{} : *middle);
-  }
-  return out;
-}
-
 // Of all devices together.
 Nanoseconds total(const Timeline& timeline, EventKind kind, Phase phase) {
   Nanoseconds sum;
@@ -106,8 +87,8 @@ std::string compare_timelines(const Timeline& predicted, const Timeline& measure
     }
   }
   for (const Phase phase : phases) {
-    const Durations a = stage_medians(predicted, phase);
-    const Durations b = stage_medians(measured, phase);
+    const std::vector<Nanoseconds> a = stage_medians(predicted, phase);
+    const std::vector<Nanoseconds> b = stage_medians(measured, phase);
     for (std::size_t s = 0; s < a.size(); ++s) {
       if (training && a[s].count == 0 && b[s].count == 0) continue;
       add(fmt::format("stage {}{} per micro-batch", s,

@@ -103,7 +103,9 @@ LowerBound receive_bound(const Problem& problem, const std::vector<Unit>& units,
   for (const Unit& unit : units) {
     if (unit.tensors.empty()) ++sources;
     for (const ValueId tensor : unit.tensors) {
-      least = std::min(least, link.time(problem.graph.value(tensor).bytes(problem.micro_batch())));
+      const std::optional<Nanoseconds> given = problem.given_transfer(tensor);
+      const Bytes bytes = problem.graph.value(tensor).bytes(problem.micro_batch());
+      least = std::min(least, given ? given->count : link.time(bytes));
     }
   }
   if (least == kInfinity) return bound;

@@ -30,7 +30,7 @@ class Placed {
     for (const Intervals::Received& tensor : intervals_.received(c)) {
       if (tensor.low >= static_cast<std::int32_t>(start)) continue;
       const DeviceId from = device_of_[static_cast<std::size_t>(tensor.maker)];
-      time += receive_time(problem_, from, device, tensor.bytes);
+      time += receive_time(problem_, from, device, tensor.value);
     }
     return time;
   }

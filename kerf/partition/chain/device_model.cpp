@@ -55,6 +55,11 @@ void model_links(const Problem& problem, DeviceId self, std::span<const DeviceId
       out.add(back ? problem.cluster.link(to, self) : problem.cluster.link(self, to));
     }
   }
+  // Times that are given by tensor are no rates: nothing is the least that they can be.
+  if (!problem.transfer_times.empty()) {
+    exact = false;
+    return;
+  }
   device.in = in.best();
   device.out = out.best();
 }
@@ -116,9 +121,10 @@ ChainModel make_free_model(const Problem& problem) {
   return make_model(problem, given_order(problem.cluster), false);
 }
 
-double receive_time(const Problem& problem, DeviceId from, DeviceId to, std::int64_t bytes) {
+double receive_time(const Problem& problem, DeviceId from, DeviceId to, ValueId value) {
   if (!receiver_pays(problem, to)) return 0;
-  return problem.cluster.link(from, to).time(Bytes{bytes}).count;
+  // A tensor of the device's own is there.
+  return from == to ? 0 : problem.transfer_time(value, from, to).count;
 }
 
 }  // namespace kerf::partition

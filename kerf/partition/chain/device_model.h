@@ -77,6 +77,6 @@ ChainModel make_chain_model(const Problem& problem, std::span<const DeviceId> or
 ChainModel make_free_model(const Problem& problem);
 
 // What `to` pays for a tensor that `from` made.
-double receive_time(const Problem& problem, DeviceId from, DeviceId to, std::int64_t bytes);
+double receive_time(const Problem& problem, DeviceId from, DeviceId to, ValueId value);
 
 }  // namespace kerf::partition

@@ -83,7 +83,8 @@ struct Intervals::Collector {
         before[user.index()].push_back(
             {previous, kAlways, made ? Kind::received : Kind::input, bytes});
         if (made) {
-          intervals.received_[user.index()].push_back({previous, position(value.producer), bytes});
+          intervals.received_[user.index()].push_back(
+              {previous, position(value.producer), ValueId{i}});
         }
         previous = position(user);
       }

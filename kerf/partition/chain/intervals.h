@@ -70,7 +70,7 @@ class Intervals {
   struct Received {
     std::int32_t low;    // its maker or its previous use, whichever is later
     std::int32_t maker;  // the node that makes it
-    std::int64_t bytes;
+    ValueId value;
   };
   // Tensors that node `c` uses, made by nodes.
   const std::vector<Received>& received(std::size_t c) const { return received_[c]; }

@@ -141,7 +141,8 @@ class ModelMaker {
     const bool overlapped = problem_.comm_model == CommModel::overlapped;
     if (some_hosts || overlapped) model_.exact = false;
     const bool relaxed = use_ == ModelUse::bound && (some_hosts || overlapped);
-    if (all_hosts || relaxed) latency_ = per_byte_ = 0;
+    free_ = all_hosts || relaxed;
+    if (free_) latency_ = per_byte_ = 0;
   }
 
   void make_instance() {
@@ -224,8 +225,10 @@ class ModelMaker {
     for (const auto& [tensor, units] : readers) {
       const Value& value = problem_.graph.value(tensor);
       const UnitId maker{model_.unit_of[value.producer.index()]};
-      const double cost =
+      const std::optional<Nanoseconds> given = problem_.given_transfer(tensor);
+      const double by_link =
           latency_ + per_byte_ * static_cast<double>(value.bytes(problem_.micro_batch()).count);
+      const double cost = given && !free_ ? given->count : by_link;
       builder.add_net(cost * times_paid(tensor), maker, units);
       edges_.emplace_back(maker, num_places_);
       for (const UnitId reader : units) edges_.emplace_back(num_places_, reader);
@@ -254,6 +257,7 @@ class ModelMaker {
   double cpu_speed_ = 1;
   double latency_ = 0;
   double per_byte_ = 0;
+  bool free_ = false;  // transfers cost nobody anything
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "kerf/partition/search/exact.h"
 #include "kerf/partition/search/methods.h"
 #include "kerf/partition/training/advice.h"
+#include "kerf/partition/training/kept_last_stage.h"
 #include "kerf/partition/training/looped.h"
 #include "kerf/partition/training/recompute_search.h"
 #include "kerf/place/portfolio/split_methods.h"
@@ -108,10 +109,12 @@ std::vector<Entry> methods() {
        .method = sparse_nn},
       {.name = "cost_aware",
        .description = "shortest latency of one micro-batch, many starts (fx)",
-       .method = cost_aware},
+       .method = cost_aware,
+       .sizes_alone = true},
       {.name = "kl",
        .description = "shortest latency of one micro-batch, moves and swaps (fx)",
-       .method = kl},
+       .method = kl,
+       .sizes_alone = true},
       {.name = "aot",
        .description = "partitions and devices as given, checked (fx)",
        .method = aot,
@@ -195,6 +198,15 @@ void check_looped(const Entry& method, const Problem& problem, const Options& op
                           method.name, problem.stages_per_device));
 }
 
+void check_transfers(const Entry& method, const Problem& problem) {
+  if (!method.sizes_alone || problem.transfer_times.empty()) return;
+  throw Error(ErrorKind::invalid_argument,
+              fmt::format("[partition.plan] method '{}' with given transfer times; expected a "
+                          "method that counts them; it knows sizes and links alone: use auto or "
+                          "refine, or leave out transfer_times",
+                          method.name));
+}
+
 // Searches stop when their time is over; for all that comes with them there is a little more.
 double with_a_little_more(double time_budget) {
   constexpr double kMoreOfIt = 0.2;
@@ -221,10 +233,12 @@ Outcome<Plan, Infeasible> solve_once(const Problem& problem, const Options& opti
 
 Outcome<Plan, Infeasible> solve_whole(const Problem& problem, const Options& options,
                                       const Entry& method) {
-  if (!problem.training || problem.recompute != "auto") return solve_once(problem, options, method);
-  return solve_recompute(problem, options, [&](const Problem& posed, const Options& part) {
+  const Solve once = [&](const Problem& posed, const Options& part) {
     return solve_once(posed, part, method);
-  });
+  };
+  if (problem.keep_last_stage) return solve_kept_last_stage(problem, options, once);
+  if (!problem.training || problem.recompute != "auto") return once(problem, options);
+  return solve_recompute(problem, options, once);
 }
 
 // The weights alone do not fit, whatever is done with the rest.
@@ -270,6 +284,7 @@ Outcome<Plan, Infeasible> solve(const Problem& problem, const Entry& method,
                             problem.graph.name()));
   }
   check_looped(method, problem, options);
+  check_transfers(method, problem);
   Outcome<Plan, Infeasible> outcome = solve_whole(problem, options, method);
   if (!outcome) {
     Infeasible reason = outcome.reason();

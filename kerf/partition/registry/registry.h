@@ -26,6 +26,7 @@ struct Entry {
   bool any_objective = false;      // false: it knows `throughput` alone, or minimises nothing
   bool published_latency = false;  // it minimises the latency of a published problem too
   bool searches = false;           // its time is Options::time_budget's
+  bool sizes_alone = false;        // transfers cost it what their bytes do: none can be given
   bool needs_assignment = false;   // Options::node_to_partition and partition_to_device
   place::Takes takes = place::Takes::nothing;  // of Options::method
 };

@@ -101,8 +101,7 @@ class Enumerator {
       if (!charges_links_) break;
       const std::size_t from = device_of(tensor);
       if (from == device || copies_[device][tensor.index()]++ > 0) continue;
-      const Bytes bytes = graph_.value(tensor).bytes(problem_.micro_batch());
-      load_[device] += cluster_.link(DeviceId{from}, DeviceId{device}).time(bytes).count;
+      load_[device] += problem_.transfer_time(tensor, DeviceId{from}, DeviceId{device}).count;
     }
     change_weights(unit, device, 1);
   }
