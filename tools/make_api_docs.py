@@ -24,12 +24,13 @@ files `OSError`, unsupported features `NotImplementedError`, a failure while run
 `RuntimeError`; each message says what was found, what was expected and what to do.
 """
 GROUPS = {
+    "From a model to stages": ["pipe_model"],
     "From a model to a graph": ["trace", "Graph", "load_graph", "coarsen"],
     "Costs": ["profile", "estimate", "Profile", "NodeCost", "load_profile"],
     "Devices": ["make_cluster", "Cluster", "Device", "Link", "load_cluster"],
     "Planning": [
         *("plan", "methods", "compare", "Comparison", "ComparedMethod", "replan", "verify"),
-        *("Violation", "Plan", "Stage", "Cut", "DeviceUse", "LowerBound", "Infeasible"),
+        *("Violation", "Plan", "Stage", "Cut", "DeviceUse", "LowerBound", "Analysis", "Infeasible"),
         *("load_plan",),
     ],
     "Generated code": ["emit"],

@@ -48,6 +48,7 @@ from kerf._plan import InfeasibleError, compare, make_cluster, plan, replan, ver
 
 if TYPE_CHECKING:
     from kerf._dataflow import DataFlow
+    from kerf._pipe_model import pipe_model
     from kerf._pipeline import Pipeline
     from kerf._place import empty_weights, place
     from kerf._profile import profile
@@ -104,6 +105,7 @@ __all__ = [
     "make_cluster",
     "memory",
     "methods",
+    "pipe_model",
     "place",
     "plan",
     "profile",
@@ -125,6 +127,7 @@ __all__ = [
 _NEEDS_TORCH = {
     "DataFlow": "_dataflow",
     "Pipeline": "_pipeline",
+    "pipe_model": "_pipe_model",
     "empty_weights": "_place",
     "place": "_place",
     "profile": "_profile",

@@ -11,7 +11,7 @@ from kerf import _core
 from kerf._arguments import Kind, checked, shown, whole
 from kerf._core import Graph
 
-_BLOCKS = Kind(
+BLOCKS = Kind(
     lambda value: isinstance(value, (list, tuple, set, frozenset)),
     "a list of modules: classes, class names, paths, instances (with model=), or functions of path "
     "and class name",
@@ -19,7 +19,7 @@ _BLOCKS = Kind(
 _DEPTH = whole(0, 2**20)
 
 
-@checked("kerf.coarsen", basic_blocks=_BLOCKS, depth=_DEPTH)
+@checked("kerf.coarsen", basic_blocks=BLOCKS, depth=_DEPTH)
 def coarsen(
     graph: Graph,
     *,

@@ -33,6 +33,11 @@ def outside_of(model, names):
     return found
 
 
+def reached_functions(model, names):
+    """The functions of code that begins with these, those of PyTorch left out."""
+    return (function for function, _ in _reached(model, names))
+
+
 def _reached(model, names):
     """``(function, what it uses)``, one after the other."""
     seen = set()

@@ -184,6 +184,37 @@ def test_report_has_json_timelines_and_traces(planned, folder):
     assert json.loads((folder / "trace.json").read_text())["traceEvents"]
 
 
+def test_report_analyses_a_split_as_predicted_and_as_measured(planned, folder):
+    printed = planned("report", "plan.json", "--graph", "model.graph", "--analysis").stdout
+    plan = kerf.load_plan(folder / "plan.json")
+    plan.graph = kerf.load_graph(folder / "model.graph")
+    assert printed == f"{plan.analysis()}\n" and "pipeline slowdown" in printed
+    figures = json.loads(planned("report", "plan.json", "--analysis", "--json").stdout)
+    assert figures["format"] == "kerf-analysis" and figures["stages"][0]["parameters"] is None
+    planned("simulate", "plan.json", "--out", "timeline.json")
+    again = planned(
+        "report", "plan.json", "--analysis", "--json", "--timeline", "timeline.json"
+    ).stdout
+    assert json.loads(again)["measured"] is True
+
+
+def test_plan_takes_transfer_times_and_keeps_a_last_stage(planned, folder):
+    (folder / "times.json").write_text('{"h2": 5.0}')
+    given = ("plan", "model.graph", "--devices", DEVICES, "--transfer-times", "times.json")
+    planned(*given, "--out", "given.json")
+    assert "h2" not in [cut.tensor for cut in kerf.load_plan(folder / "given.json").cuts]
+    (folder / "times.json").write_text('{"h99": 5.0}')
+    assert "did you mean" in error_of(planned(*given, expect=BAD_INPUT))
+    (folder / "times.json").write_text('{"h2": -1}')
+    assert "times.json" in error_of(planned(*given, expect=BAD_INPUT))
+    (folder / "train.graph").write_text(mlp_text(training=True) + "end\n")
+    asked = ("plan", "train.graph", "--devices", DEVICES, "--training", "--keep-last-stage")
+    planned(*asked, "--recompute", "all", "--out", "kept.json")
+    kept = kerf.load_plan(folder / "kept.json")
+    assert kept.stages[1].recompute == 0 < kept.stages[0].recompute
+    assert "expected training with the blocks" in error_of(planned(*asked, expect=BAD_INPUT))
+
+
 def test_estimate_gives_backward_times_for_training(run, folder):
     (folder / "train.graph").write_text(mlp_text(training=True) + "end\n")
     text = run("estimate", "train.graph", "--training", "--out", "p.json").stdout

@@ -50,6 +50,7 @@ PAGES = {
     "docs/dataflow.md": "left",
     "docs/symbolic.md": "call_module",
     "docs/codegen.md": "True",
+    "docs/pipe_model.md": "pipeline slowdown",
 }
 
 
