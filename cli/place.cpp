@@ -26,9 +26,17 @@ struct PlaceOptions {
 double parse_speed(std::string text) {
   if (text.ends_with("/s")) text.resize(text.size() - 2);
   const Bytes bytes = parse_bytes(text);
-  if (bytes.count > 0) return static_cast<double>(bytes.count);
-  throw Error(ErrorKind::invalid_argument,
-              "[cli.place] the link moves nothing; expected its speed, --link 55GB/s");
+  if (bytes.count == 0) {
+    throw Error(ErrorKind::invalid_argument,
+                "[cli.place] the link moves nothing; expected its speed, --link 55GB/s");
+  }
+  if (!text.ends_with('B')) {  // a number alone, or bits
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[cli.place] the link's speed is '{}'; expected bytes per second, with "
+                            "a unit that ends in B, --link 55GB/s; a byte has 8 bits",
+                            text));
+  }
+  return static_cast<double>(bytes.count);
 }
 
 void run_place(const PlaceOptions& options, int& exit_code) {
@@ -39,6 +47,12 @@ void run_place(const PlaceOptions& options, int& exit_code) {
                 fmt::format("[cli.place] no memory is given for {}; expected what it has for "
                             "weights, --devices {}=2GiB",
                             device.name, device.name));
+  }
+  if (cluster.num_devices() > 2) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[cli.place] {} devices; expected the one that computes and the host; "
+                            "leave out '{}' (kerf plan cuts a model over several)",
+                            cluster.num_devices(), cluster.devices[2].name));
   }
   UnitsFile units = load_units(options.units);
   ResidenceProblem problem;

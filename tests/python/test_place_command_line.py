@@ -72,6 +72,13 @@ def test_what_does_not_fit_is_an_honest_no(place):
         (units(), ["--devices", "cuda:0", "--link", "55GB/s"], "no memory is given for cuda:0"),
         (units(), ["--devices", "cuda:0=2GiB", "--link", "0"], "the link moves nothing"),
         (units(), ["--devices", "cuda:0=2GiB", "--link", "fast"], "fast"),
+        (units(), ["--devices", "cuda:0=2GiB", "--link", "55"], "a unit that ends in B"),
+        (units(), ["--devices", "cuda:0=2GiB", "--link", "55Gb/s"], "a byte has 8 bits"),
+        (
+            units(),
+            ["--devices", "cuda:0=2GiB,cpu:0=1GiB,cuda:1=2GiB", "--link", "1GB"],
+            "3 devices; expected the one that computes and the host; leave out 'cuda:1'",
+        ),
         ({"units": []}, ["--devices", "cuda:0=2GiB", "--link", "1GB"], "format"),
         (units(1, bytes=-1), ["--devices", "cuda:0=2GiB", "--link", "1GB"], "bytes"),
         (units(1, host_ns="x"), ["--devices", "cuda:0=2GiB", "--link", "1GB"], "host_ns"),
