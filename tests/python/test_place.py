@@ -318,6 +318,12 @@ def test_bad_arguments_are_refused_and_the_model_stays(tmp_path):
         assert model(x).shape == x.shape
 
 
+def test_a_folder_that_takes_no_files_is_named():
+    model, _ = mlp()
+    with pytest.raises(OSError, match="/proc/kerf-weights.*expected a folder that can be written"):
+        kerf.place(model, max_memory={"cpu": "64KiB", "disk": "/proc"})
+
+
 def test_two_models_in_one_folder_keep_their_own_weights(tmp_path):
     (a, x), (b, _) = mlp(), mlp()
     nn.init.normal_(b[0].weight)

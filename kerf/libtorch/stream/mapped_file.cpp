@@ -56,6 +56,13 @@ constexpr std::uint64_t kOfFile = 1ULL << 61;
                                          path, found));
 }
 
+[[noreturn]] void fail_to_write(const std::string& path, const std::string& found) {
+  throw Error(ErrorKind::io,
+              fmt::format("[libtorch.mapped_file] {}: {}; expected a folder that can be written, "
+                          "with room for the weights that do not stay in memory; give another one",
+                          path, found));
+}
+
 bool read_all(int file, void* to, std::size_t bytes, std::size_t offset) {
   auto* at = static_cast<std::byte*>(to);
   while (bytes > 0) {
@@ -233,7 +240,7 @@ class NewFile {
  public:
   explicit NewFile(const std::string& folder) : path_(folder + "/kerf-weights-XXXXXX") {
     file_ = ::mkstemp(path_.data());
-    if (file_ < 0) fail_at(path_, std::strerror(errno));
+    if (file_ < 0) fail_to_write(path_, std::strerror(errno));
   }
   ~NewFile() {
     if (file_ >= 0) ::close(file_);
@@ -247,14 +254,15 @@ class NewFile {
     while (bytes > 0) {
       const ssize_t count = ::pwrite(file_, at, bytes, static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) fail_at(path_, count < 0 ? std::strerror(errno) : "nothing could be written");
+      if (count <= 0)
+        fail_to_write(path_, count < 0 ? std::strerror(errno) : "nothing could be written");
       at += count;
       offset += static_cast<std::size_t>(count);
       bytes -= static_cast<std::size_t>(count);
     }
   }
   void close() {
-    if (::close(std::exchange(file_, -1)) != 0) fail_at(path_, std::strerror(errno));
+    if (::close(std::exchange(file_, -1)) != 0) fail_to_write(path_, std::strerror(errno));
   }
   const std::string& path() const { return path_; }
 
