@@ -15,7 +15,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from real_models import gpt2_small
 from targets import Verdicts, seconds, unless
-from timing import machine, table, timed
+from timing import timed
 
 import kerf
 
@@ -98,21 +98,3 @@ def stages_against_the_runtime():
             ]
         )
     return rows
-
-
-def main():
-    verdicts, rows = Verdicts(), []
-    verdicts.missed = []
-    end_to_end(verdicts, rows)
-    print(machine())
-    print(table(["model, 2 CPU devices", "cold s", "warm s", f"<= {COLD} / {WARM} s"], rows))
-    print()
-    head = ["micro-batches", "written stages", "C++ runtime", "ratio", "largest difference"]
-    print(table(head, stages_against_the_runtime()))
-    for missed in verdicts.missed:
-        print(f"MISSED: {missed}")
-    return 1 if verdicts.missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -79,7 +79,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Only | As]]] = {
             "rounds": Only((None,), _NOT_TUNED),
             "allocated_seconds": As("time_budget", float),
             "meta_algorithm": As(
-                "method", _one_of(single_level="acyclic", multilevel="multilevel")
+                "method", _one_of(single_level="acyclic", multi_level="multilevel")
             ),
             "objective": As("minimise", _one_of(edge_cut="edge_cut", stage_time="stage_time")),
             "constraint": Only(
@@ -183,11 +183,6 @@ OBSOLETE: dict[str, Only] = {
     "tracing_timeout": Only((None,), "a trace has no limit of time"),
     "bw": Only(
         (None,), "kerf.make_cluster says what links do; edge_weight_function= a single tensor"
-    ),
-    "save_memory_mode": Only(
-        (False,),
-        "times are measured where the model is: move it to the device, or plan with "
-        "profile='estimate'",
     ),
 }
 

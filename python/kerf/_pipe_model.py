@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 
 from kerf import _core
-from kerf._arguments import Kind, checked, shown, whole
+from kerf._arguments import Kind, checked, is_whole, shown, whole
 from kerf._call import Signature
 from kerf._coarsen import BLOCKS, coarsen
 from kerf._code import all_code, reached_functions
@@ -26,6 +25,7 @@ from kerf._errors import warn
 from kerf._ftpipe import accept_obsolete, method_name, method_options
 from kerf._pipe_costs import EdgeWeight, NodeWeight, given_times, given_transfers, pipe_nodes
 from kerf._plan import make_cluster, plan
+from kerf._profile import conditions
 from kerf._profile import profile as measure
 from kerf._trace import trace, traced_device
 from kerf._traced import TracedModel
@@ -48,7 +48,11 @@ _KINDS = {
         "the number of a dimension, such as 0, or a dictionary from inputs to theirs",
     ),
     "nparts": whole(1, 4096),
-    "depth": whole(0, 2**20),
+    "depth": Kind(
+        lambda value: value is None or is_whole(value),
+        "a whole number, such as 4, or None",
+        lambda value: "" if value is None or 0 <= value <= 2**20 else "a number from 0 on",
+    ),
     "basic_blocks": BLOCKS,
     "graph": Kind(
         lambda value: isinstance(value, (Graph, Plan)), "a graph, or a plan that pipe_model gave"
@@ -69,7 +73,7 @@ _KINDS = {
     **dict.fromkeys(
         (
             *("generate_explicit_del", "generate_activation_propagation", "async_pipe"),
-            "dont_use_async_meta_alg",
+            *("dont_use_async_meta_alg", "save_memory_mode"),
         ),
         Kind(lambda value: isinstance(value, bool), "True or False"),
     ),
@@ -108,6 +112,7 @@ def pipe_model(
     mpipe_opt: Mapping[str, Any] | None = None,
     graph: Graph | Plan | None = None,
     profile: Profile | StrPath | None = None,
+    save_memory_mode: bool = False,
     async_pipe: bool = False,
     dont_use_async_meta_alg: bool = False,
     trace_cache_name: StrPath | None = None,
@@ -150,6 +155,8 @@ def pipe_model(
       ``acyclic_opt``, ``binpack_opt``, ``mpipe_opt``: options of one method.
     - ``graph``: a graph, or a plan of this function, to partition anew without tracing or
       measuring. ``profile``: costs as for ``kerf.plan``; the default: measured.
+      ``save_memory_mode``: a block at a time, so that the model may be larger than the device
+      (``kerf.profile(isolate=True)``).
     - ``trace_cache_name``, ``profiles_cache_name``: files that keep the trace and the times. They
       are used while model, call, PyTorch and devices are the same; a warning says what differs.
     - The others are those of ``kerf.plan`` and ``kerf.profile``.
@@ -170,10 +177,12 @@ def pipe_model(
         _core.check_writable(os.fspath(output_file), overwrite)  # before the work
     cluster = _cluster(nparts, devices, max_memory)
     traced = _Traced(given, model_args, model_kwargs, cluster)
-    costs = traced.costs()
+    blocks = [*basic_blocks, *options.get("basic_blocks", ())]
+    coarse = _coarse(traced.graph, model, depth, blocks)
+    costs = traced.costs(coarse)
     asked = _asked(given, traced.graph, costs, options)
     answer = _best_plan(
-        _coarse(traced.graph, model, depth, [*basic_blocks, *options.get("basic_blocks", ())]),
+        coarse,
         cluster,
         asked,
         method=options.get("method", method),
@@ -257,10 +266,18 @@ class _Traced:
         if self.model is None:
             raise TypeError(f"[kerf.pipe_model] {found} and no model; expected the model")
 
-    def costs(self) -> Profile:
+    def costs(self, coarse: Graph) -> Profile:
         """What planning starts from: as given, else measured once."""
         source = self.given["profile"]
-        if source is None and self.measured is not None:
+        known = source is None and self.measured is not None
+        if self.given["save_memory_mode"] and (known or source not in (None, "measure")):
+            found = "a plan that has its profile" if known else "a profile"
+            raise ValueError(
+                f"[kerf.pipe_model] save_memory_mode=True together with {found}; expected one of "
+                "them: it says how to measure; leave it out, or give profile='measure'"
+            )
+        if known:
+            assert self.measured is not None
             return self.measured
         if isinstance(source, Profile):
             self.measured = source
@@ -274,7 +291,7 @@ class _Traced:
         else:
             self._need_model("times to measure")
             TracedModel(self.graph).check(self.model)
-            self.measured = self._profile()
+            self.measured = self._profile(coarse)
         return self.measured
 
     def _micro_batch(self) -> int:
@@ -336,36 +353,44 @@ class _Traced:
 
     # Measuring
 
-    def _measure(self) -> Profile:
+    def _measure(self, coarse: Graph) -> Profile:
         """The one place where times are measured."""
         return measure(
             self.model,
-            self.graph,
+            coarse,
             self.args,
             self.kwargs,
             devices=self.cluster,
             budget_seconds=self.given["budget_seconds"],
             training=self.graph.training,
+            isolate=self.given["save_memory_mode"],
         )
 
-    def _profile(self) -> Profile:
+    def _profile(self, coarse: Graph) -> Profile:
         name = self.given["profiles_cache_name"]
         if name is None:
-            return self._measure()
+            return self._measure(coarse)
         made_from = {
             **self._versions(),
             "graph": self.graph.hash,
             "batch": str(self._sample_batch()),
-            "device": _device_text(self.cluster),
+            **conditions(self.cluster.devices[0]),
+            "devices": _devices_text(self.cluster),
             "training": repr(self.graph.training),
+            "way of measuring": self._way(coarse),
         }
         path = Path(name)
         return Cache("profile", name, made_from).get(
             [path],
             lambda: _core.load_profile(os.fspath(path), self.graph),
-            self._measure,
+            lambda: self._measure(coarse),
             lambda profile: profile.save(path, self.graph),
         )
+
+    def _way(self, coarse: Graph) -> str:
+        if not self.given["save_memory_mode"]:
+            return "the whole model"
+        return f"blocks {hashlib.sha256(repr(coarse.glued).encode()).hexdigest()[:16]}"
 
     def _sample_batch(self) -> str:
         args = self.args if isinstance(self.args, tuple) else (self.args,)
@@ -412,24 +437,10 @@ def _weights_digest(model: Any) -> str:
     return digest.hexdigest()
 
 
-def _device_text(cluster: Cluster) -> str:
-    """The devices as far as times depend on them: what they are, and which cores they have."""
-    names = [device.name for device in cluster.devices]
-    parts = []
-    for name in names:
-        kind, _, number = name.partition("#")[0].partition(":")
-        accelerator = kind == "cuda" and torch.cuda.is_available()
-        full = torch.cuda.get_device_name(int(number or 0)) if accelerator else _processor()
-        parts.append(f"{name} ({full})")
-    return f"{', '.join(parts)}; {len(os.sched_getaffinity(0))} cores"
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as info:
-            return next(line.split(":")[1].strip() for line in info if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.machine()
+def _devices_text(cluster: Cluster) -> str:
+    """The devices as far as times of the first depend on them: how many share how many cores."""
+    names = ", ".join(device.name for device in cluster.devices)
+    return f"{names}; {len(os.sched_getaffinity(0))} cores"
 
 
 def _coarse(graph: Graph, model: Any, depth: int | None, basic_blocks: list[Any]) -> Graph:

@@ -35,6 +35,7 @@ def pipe_model(
     mpipe_opt: Mapping[str, Any] | None = None,
     graph: Graph | Plan | None = None,
     profile: Profile | StrPath | None = None,
+    save_memory_mode: bool = False,
     async_pipe: bool = False,
     dont_use_async_meta_alg: bool = False,
     trace_cache_name: StrPath | None = None,

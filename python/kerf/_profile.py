@@ -112,7 +112,7 @@ def measure(model, graph, args, kwargs, *, batch, devices, budget_seconds, train
                 blocks.recompute,
                 blocks.every_block,
                 blocks.cache_folder,
-                _conditions(cluster.devices[0]),
+                list(conditions(cluster.devices[0]).items()),
                 progress,
             )
 
@@ -143,8 +143,8 @@ def _cache_folder(cache):
     return str(Path(base) / "kerf" / "blocks")
 
 
-def _conditions(device):
-    """What times depend on beside the block: the framework, the device, and switches of both."""
+def conditions(device):
+    """What times depend on beside the work: the framework, the device, and switches of both."""
     on_host = device.host
     switches = {
         "matmul": torch.get_float32_matmul_precision(),
@@ -154,11 +154,11 @@ def _conditions(device):
         "autocast": torch.is_autocast_enabled("cpu" if on_host else device.name.split(":")[0]),
         "threads": torch.get_num_threads() if on_host else 0,
     }
-    return [
-        ("torch", torch.__version__),
-        ("device", _processor() if on_host else _accelerator(device.name)),
-        ("settings", ", ".join(f"{key} {value}" for key, value in switches.items())),
-    ]
+    return {
+        "torch": torch.__version__,
+        "device": _processor() if on_host else _accelerator(device.name),
+        "settings": ", ".join(f"{key} {value}" for key, value in switches.items()),
+    }
 
 
 def _processor():

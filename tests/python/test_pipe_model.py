@@ -212,7 +212,6 @@ def test_options_that_would_do_nothing_are_refused(method, dictionary, options, 
         ("profile_ops", True, False, "node_weight_function="),
         ("use_virtual_stages", True, False, "mixed=False"),
         ("n_iter", None, 10, "budget_seconds="),
-        ("save_memory_mode", False, True, "profile='estimate'"),
     ],
 )
 def test_obsolete_parameters_take_what_changes_nothing(name, does_nothing, otherwise, message):
@@ -476,6 +475,22 @@ def test_a_cache_of_something_else_is_made_again(tmp_path, monkeypatch, change, 
     assert plan.graph.hash == kerf.trace(model, args).hash
     again, said = cached(tmp_path, model, args)
     assert said == [] and again == plan
+
+
+def test_save_memory_mode_measures_blocks(tmp_path):
+    model, args = chain()
+    whole, _ = cached(tmp_path, model, args)
+    blocks, said = cached(tmp_path, model, args, save_memory_mode=True)
+    assert "another way of measuring" in said[0]
+    assert whole.profile.blocks == [] and len(blocks.profile.blocks) == len(model.layers)
+    assert len({block.kind for block in blocks.profile.blocks}) < len(model.layers)
+    again, said = cached(tmp_path, model, args, save_memory_mode=True)
+    assert said == [] and again == blocks
+    _, said = cached(tmp_path, model, args, save_memory_mode=True, depth=0)
+    assert "another way of measuring" in said[0]
+    options = {"graph": again, "profile": None, "save_memory_mode": True}
+    refusal(ValueError, "with a plan that has", model, args, **options)
+    refusal(ValueError, "together with a profile", model, args, save_memory_mode=True)
 
 
 def test_a_profile_of_other_devices_is_measured_again(tmp_path):
