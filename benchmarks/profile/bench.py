@@ -35,7 +35,10 @@ def main():
         print(table(head, rows), flush=True)
     if "sums" in chosen:
         head = ["model", "forward", "sum", "error", "step", "sum", "error"]
-        rows = [row + [""] * (7 - len(row)) for row in blocks.sums(verdicts, options.device, options.models)]
+        rows = [
+            row + [""] * (7 - len(row))
+            for row in blocks.sums(verdicts, options.device, options.models)
+        ]
         print()
         print(table(head, rows), flush=True)
     if "pipe_model" in chosen:

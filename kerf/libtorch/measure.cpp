@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "kerf/graph/train_mode.h"
+#include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/measure_steps.h"
 #include "kerf/libtorch/neighbours.h"
@@ -54,6 +56,7 @@ class Seat {
     if (!on_caller_) backend_.mark_inputs(run_);
   }
 
+  const WeightStore& weights() { return backend_.weights(); }
   // The thread that would run a single stage here: host memory, say, costs more on another.
   bool on_caller() const { return on_caller_; }
   c10::Device torch_device() const { return backend_.torch_device(device_); }
@@ -135,6 +138,8 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
         graph, cluster, other, own_written_weights(graph, weights), inputs, batch, opaque));
   }
   Seat seat(graph, cluster, device, std::move(weights), inputs, batch, opaque);
+  std::optional<BlockGradients> kept_gradients;
+  if (options.training) kept_gradients.emplace(graph, seat.weights());
   std::vector<Neighbours::Work> works;
   for (const auto& other : seats) {
     works.emplace_back([&](Neighbours::Gate& gate) {

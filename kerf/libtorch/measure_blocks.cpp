@@ -12,6 +12,7 @@
 
 #include "kerf/graph/passes/subgraph.h"
 #include "kerf/graph/train_mode.h"
+#include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/block_walk.h"
 #include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/measure_one_block.h"
@@ -232,6 +233,8 @@ Profile measure_blocks(const Graph& graph, const Cluster& cluster, DeviceId devi
                              opaque,          own_weights,
                              own_inputs,      batch,
                              options.training};
+  std::optional<BlockGradients> kept_gradients;
+  if (options.training) kept_gradients.emplace(graph, backend.weights());
   BlockMeasuring measuring(setting, cluster, options);
   if (measuring.has_work()) {
     at_seat(setting, backend, cluster, [&](TorchRun& run) { measuring.work(run); });

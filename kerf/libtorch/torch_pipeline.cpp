@@ -15,6 +15,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
+#include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/convert.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_stage.h"
@@ -296,54 +297,6 @@ class WrittenBuffers {
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
-};
-
-// Opaque blocks use the model's own parameters, and so does whatever uses one that forward writes:
-// autograd adds to their gradients while a step runs. What was there is put aside: it comes back
-// with the step's success, or without it.
-class BlockGradients {
- public:
-  BlockGradients(const Graph& graph, const WeightStore& weights) {
-    std::map<std::size_t, NodeId> users;  // by weight: the last
-    for (std::size_t n = 0; n < graph.num_nodes(); ++n) {
-      const bool is_block = graph.node(NodeId{n}).op == "opaque";
-      for (const ValueId id : graph.inputs_of(NodeId{n})) {
-        const Value& value = graph.value(id);
-        if (value.origin != Origin::weight) continue;
-        if (is_block || graph.is_written(value.storage)) users[value.position] = NodeId{n};
-      }
-    }
-    for (const auto& [weight, user] : users) {
-      const at::Tensor& tensor = weights.original(weight);
-      if (!tensor.requires_grad()) continue;
-      kept_.push_back({{weight, user, tensor}, tensor.grad()});
-      tensor.mutable_grad() = at::Tensor();
-    }
-  }
-  ~BlockGradients() { take(); }
-  BlockGradients(const BlockGradients&) = delete;
-  BlockGradients& operator=(const BlockGradients&) = delete;
-
-  // What the step has added, as leaves of their weights; parameters have their own gradients again.
-  std::vector<WeightLeaf> take() {
-    std::vector<WeightLeaf> out;
-    for (auto& [own, before] : kept_) {
-      if (own.tensor.grad().defined()) {
-        out.push_back({own.weight, own.user, own.tensor.detach()});
-        out.back().tensor.mutable_grad() = own.tensor.grad();
-      }
-      own.tensor.mutable_grad() = before;
-    }
-    kept_.clear();
-    return out;
-  }
-
- private:
-  struct Kept {
-    WeightLeaf own;
-    at::Tensor before;
-  };
-  std::vector<Kept> kept_;
 };
 
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) {

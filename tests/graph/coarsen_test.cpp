@@ -82,6 +82,22 @@ TEST(Coarsening, KeepsBasicBlocksWholeAtAnyDepth) {
               testing::HasSubstr("h: n0 u0 v0 a0 r0 | m | h: n1 u1 a1 r1"));
 }
 
+TEST(Coarsening, OpensModulesAroundOnesThatHaveNoScope) {
+  constexpr std::string_view kListless = R"(kerf-graph 1.1
+graph "m"
+scope 1 "h.0" "Layer"
+scope 2 "h.1" "Layer"
+input %x: f32[2] = "args.0"
+%a: f32[2] = a.a.default(%x) ; scope=1
+%b: f32[2] = a.b.default(%a) ; scope=1
+%c: f32[2] = a.c.default(%b) ; scope=2
+%d: f32[2] = a.d.default(%c)
+output "0" = %d
+)";
+  EXPECT_EQ(blocks({}, kListless), "h.0: a b | h.1: c | d");
+  EXPECT_EQ(blocks({0, {}}, kListless), "model: a b c d");
+}
+
 TEST(Coarsening, NamesABlockThatIsNotThere) {
   try {
     blocks({kAllDepths, {"Blok"}});

@@ -256,7 +256,7 @@ TEST_F(ProfileFile, NamesWhatIsMissingDoubledOrNegative) {
   EXPECT_THAT(edited("\"node\": \"h\"", "\"node\": \"y\""), HasSubstr("twice"));
   EXPECT_THAT(edited("\"node\": \"h\"", "\"node\": \"q\""), HasSubstr("'q'"));
   EXPECT_THAT(edited("\"forward_ns\": ", "\"forward_ns\": -"), HasSubstr("1e-300 to 1e300"));
-  EXPECT_THAT(edited("\"version\": \"1.1\"", "\"version\": \"1.9\""), HasSubstr("1.9"));
+  EXPECT_THAT(edited("\"version\": \"1.2\"", "\"version\": \"1.9\""), HasSubstr("1.9"));
 }
 
 TEST(TheEstimator, WorksForTheFirstAcceleratorElseForTheFirstDevice) {

@@ -35,7 +35,7 @@ def chain(layers=16, training=True):
     return Chain(layers).train(training), (torch.randn(4, 8),)
 
 
-def pipe(model, args=(), **options):
+def pipe(model=None, args=(), **options):
     options.setdefault("nparts", 2)
     options.setdefault("profile", "estimate")
     options.setdefault("partitioning_method", "chain")
@@ -267,7 +267,7 @@ def test_edge_weights_are_what_transfers_cost_in_every_method(method, training):
     avoids = {"chain", "auto", "ideals", "refine", "exact", "pipedream", "acyclic", "multilevel"}
     if method in avoids:
         assert made_dear not in [cut.tensor for cut in plan.cuts]
-        assert len(plan.stages) == 2
+        assert plan.busiest < 0.05  # two stages of 20 and 40 ms, or three on two devices
 
 
 def test_edge_weights_that_cannot_be_honoured_are_refused():

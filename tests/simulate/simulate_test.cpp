@@ -224,7 +224,7 @@ TEST(APlanFile, IsRefusedWhenCutShortOrMadeUp) {
   };
   EXPECT_THAT(error_of("\"device\": \"cuda:1\"", "\"device\": \"cuda:8\""),
               ::testing::HasSubstr("cuda:8"));
-  EXPECT_THAT(error_of("\"version\": \"1.4\"", "\"version\": \"2.0\""),
+  EXPECT_THAT(error_of("\"version\": \"1.5\"", "\"version\": \"2.0\""),
               ::testing::HasSubstr("2.0"));
   EXPECT_THAT(error_of("\"n_microbatches\": 2", "\"n_microbatches\": -2"),
               ::testing::HasSubstr("n_microbatches"));
@@ -313,7 +313,7 @@ TEST(APlanFile, HoldsReplicasWhenThereAreAny) {
   EXPECT_THAT(print_plan(alone), ::testing::Not(::testing::HasSubstr("replicas")));
   // A file from before there were any.
   std::string old = print_plan(alone);
-  old.replace(old.find("\"1.4\""), 5, "\"1.0\"");
+  old.replace(old.find("\"1.5\""), 5, "\"1.0\"");
   EXPECT_EQ(parse_plan(old), alone);
 }
 

@@ -31,9 +31,13 @@ class BlockFinder {
   BlockFinder(const Graph& graph, const Coarseness& coarseness)
       : graph_(graph), coarseness_(coarseness) {
     for (std::size_t s = 0; s < graph.scopes().size(); ++s) {
-      const std::string_view path = graph.scopes()[s].path;
+      std::string_view path = graph.scopes()[s].path;
       by_path_.emplace(path, s);
-      if (!path.empty()) parents_.insert(around(path));
+      // Modules between may have no scope: a graph names those that something runs in.
+      while (!path.empty()) {
+        path = around(path);
+        if (!parents_.insert(path).second) break;
+      }
     }
     check_basic_blocks();
     for (std::size_t s = 0; s < graph.scopes().size(); ++s) block_of_.push_back(find_block(s));

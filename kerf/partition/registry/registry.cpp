@@ -233,10 +233,18 @@ Outcome<Plan, Infeasible> solve_once(const Problem& problem, const Options& opti
 
 Outcome<Plan, Infeasible> solve_whole(const Problem& problem, const Options& options,
                                       const Entry& method) {
-  const Solve once = [&](const Problem& posed, const Options& part) {
-    return solve_once(posed, part, method);
+  const auto once_by = [](const Entry& entry) {
+    return [&entry](const Problem& posed, const Options& part) {
+      return solve_once(posed, part, entry);
+    };
   };
-  if (problem.keep_last_stage) return solve_kept_last_stage(problem, options, once);
+  const Solve once = once_by(method);
+  if (problem.keep_last_stage) {
+    std::vector<Solve> solves{once};
+    // One stage per device is where keeping the last one gains most, and auto may mix them.
+    if (method.name == "auto") solves.emplace_back(once_by(get_method("chain")));
+    return solve_kept_last_stage(problem, options, solves);
+  }
   if (!problem.training || problem.recompute != "auto") return once(problem, options);
   return solve_recompute(problem, options, once);
 }

@@ -29,17 +29,21 @@ Problem with_again(const Problem& problem, const Blocks& blocks) {
 
 class KeptLastStage {
  public:
-  KeptLastStage(const Problem& problem, const Options& options, const Solve& solve)
-      : problem_(problem), options_(options), solve_(solve) {
+  KeptLastStage(const Problem& problem, const Options& options)
+      : problem_(problem), options_(options) {
     options_.time_budget *= kShareOfATurn;
     // Whatever is computed again takes time: without, no plan is slower.
     bound_ = best_lower_bound(with_again(problem_, {}));
   }
 
-  Outcome<Plan, Infeasible> run() {
+  void search(const Solve& solve) {
+    solve_ = &solve;
     settle(problem_.graph);
     if (best_ && cuts_a_block()) settle(with_whole_blocks());
     reach_further();
+  }
+
+  Outcome<Plan, Infeasible> take() {
     if (!best_) return *std::move(closest_);
     check_bound(bound_, best_->objective_value());
     best_->lower_bound = bound_;
@@ -84,7 +88,7 @@ class KeptLastStage {
   std::optional<Blocks> plan_with(const Graph& graph, const Blocks& supposed) {
     Problem posed = with_again(problem_, supposed);
     posed.graph = graph;
-    const Outcome<Plan, Infeasible> outcome = solve_(posed, options_);
+    const Outcome<Plan, Infeasible> outcome = (*solve_)(posed, options_);
     if (!outcome) {
       keep_closest(closest_, outcome.reason());
       return std::nullopt;
@@ -140,7 +144,7 @@ class KeptLastStage {
 
   const Problem& problem_;
   Options options_;
-  const Solve& solve_;
+  const Solve* solve_ = nullptr;
   LowerBound bound_;
   std::optional<Plan> best_;
   std::optional<Infeasible> closest_;
@@ -149,8 +153,10 @@ class KeptLastStage {
 }  // namespace
 
 Outcome<Plan, Infeasible> solve_kept_last_stage(const Problem& problem, const Options& options,
-                                                const Solve& solve) {
-  return KeptLastStage(problem, options, solve).run();
+                                                const std::vector<Solve>& solves) {
+  KeptLastStage kept(problem, options);
+  for (const Solve& solve : solves) kept.search(solve);
+  return kept.take();
 }
 
 }  // namespace kerf::partition
