@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from real_models import gpt2_small
-from targets import Verdicts, seconds, unless
+from targets import seconds, unless
 from timing import timed
 
 import kerf
