@@ -223,9 +223,48 @@ def test_moving_a_stage_moves_its_weights_and_constants(tmp_path):
     module, model, args, kwargs = both(tmp_path, emit_models.make_cnn, 2)
     stage = module.make_stages(model)[0]
     assert stage.device == torch.device("cpu")
+    stage._apply(torch.clone)  # as a move to another device does: other memory
+    for name, tensor in [*stage.named_parameters(), *stage.named_buffers()]:
+        assert tensor is find(model, name), name
+    assert_as_model(module, model, args, kwargs)  # statistics too
     stage.to("meta")
     assert stage.device == torch.device("meta")
     assert all(p.is_meta for p in stage.parameters())
+
+
+def find(model, path):
+    owner, _, name = path.rpartition(".")
+    return getattr(model.get_submodule(owner), name)
+
+
+def test_another_dtype_is_refused(tmp_path):
+    """The code names dtypes of the trace, as in finfo(x.dtype).min and zeros(dtype=x.dtype)."""
+    module, model, args, kwargs = both(tmp_path, emit_models.make_decoder, 2)
+    stages = [stage.eval() for stage in module.make_stages(model)]
+    for convert in (torch.nn.Module.half, torch.nn.Module.double):
+        with pytest.raises(ValueError, match="torch.float32 would become another dtype; expected"):
+            convert(stages[0])
+    stages[0].float()
+    assert torch.equal(module.run(stages, *args, **kwargs), model(*args, **kwargs))
+
+
+def test_a_model_that_is_not_tied_is_refused(tmp_path):
+    module, model, _, _ = both(tmp_path, emit_models.make_decoder, 3)
+    model.head.weight = torch.nn.Parameter(model.wte.weight.detach().clone())
+    with pytest.raises(ValueError, match="'head.weight' and 'wte.weight' are two tensors"):
+        module.make_stages(model)
+
+
+def test_the_check_sees_differences_of_small_numbers(tmp_path):
+    module, *_ = both(tmp_path, emit_models.make_cnn, 2)
+    small = {"a": torch.full((2,), 2e-7), "rounding": torch.tensor([1e-16])}
+    other = {"a": torch.full((2,), 1e-7), "rounding": torch.tensor([3e-16])}
+    assert module.difference(small, small) == 0
+    assert module.difference(other, small) == pytest.approx(0.5)
+    assert module.difference({**small, "rounding": other["rounding"]}, small) < 1e-5
+    z = torch.tensor([1 + 1j])
+    assert module.difference({"z": z.conj()}, {"z": z}) > 1
+    assert module.difference({"a": torch.tensor([torch.nan])}, {"a": torch.ones(1)}) == torch.inf
 
 
 def is_preset(text, value):

@@ -240,6 +240,48 @@ def test_stochastic_depth_is_there_in_train_mode_only(tmp_path):
     assert "if self.training:" in text and "else:" in text
 
 
+class Averages(Net):
+    """What train mode writes: counters, averages of its own, of a module that is called twice, and
+    dropout in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.2, inplace=True)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        y = self.norm(self.a(self.norm(x)))
+        if self.training:
+            self.mean.mul_(0.9).add_(y.detach().mean(0), alpha=0.1)
+            self.steps += 1
+        y = y - self.mean / (self.steps + 1)
+        return self.b(self.drop(y)) + y
+
+
+def test_train_mode_may_write_buffers_that_both_modes_read(tmp_path):
+    module, _ = written(tmp_path, Averages(), (torch.randn(5, 8),), modes=True)
+    assert module.MODES == (True, False)
+
+
+class Paths(Net):
+    """Stochastic depth with a mask that is filled in place."""
+
+    def forward(self, x):
+        for layer in (self.a, self.b):
+            y = layer(x)
+            if self.training:
+                y = y * y.new_empty(y.shape[0], 1).bernoulli_(0.7).div_(0.7)
+            x = x + y
+        return x
+
+
+def test_train_mode_may_fill_memory_of_its_own(tmp_path):
+    module, _ = written(tmp_path, Paths(), (torch.randn(5, 8),), modes=True, count=2, seed=0)
+    assert module.MODES == (True, False)
+
+
 def test_a_cut_through_stochastic_depth_is_refused(tmp_path):
     model, args = StochasticDepth().eval(), (torch.randn(3, 8),)
     graph, other = in_mode(model, True, args, {}), in_mode(model, False, args, {})
@@ -284,6 +326,21 @@ def test_the_plan_says_what_runs_again(tmp_path, own):
     assert_as_model(module, model, args, {})
 
 
+def test_statistics_are_updated_once_where_layers_run_again(tmp_path):
+    """A checkpoint of PyTorch alone updates them in forward and, once more, in backward."""
+    torch.manual_seed(0)
+    layers = [
+        nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.2))
+        for _ in range(3)
+    ]
+    model, args = nn.Sequential(*layers), (torch.randn(5, 8),)
+    graph, other = in_mode(model, True, args, {}), in_mode(model, False, args, {})
+    plan = kerf.plan(graph, ["cpu:0", "cpu:1"], training=True, recompute="all")
+    module = emitted(tmp_path, graph, plan, other)
+    assert "context_fn=keeping(" in open(module.__file__).read()
+    assert_as_model(module, model, args, {})
+
+
 class Counted(Net):
     def __init__(self):
         super().__init__()
@@ -303,6 +360,41 @@ def test_buffers_change_and_odd_names_stay(tmp_path):
     assert "scale" not in {name for stage in stages for name in stage.state_dict()}
     with pytest.raises(ValueError, match="'scale' is in no checkpoint, the model computes it"):
         module.make_stages()
+
+
+class LooksAtNumbers(nn.Module):
+    """Its code looks at numbers, and its weight is used after it."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+
+    def forward(self, ids):
+        return self.table(ids) * (2 if ids.sum() > 0 else 1)
+
+
+class TiedToBlock(Net):
+    def __init__(self, early):
+        super().__init__()
+        self.table = nn.Embedding(9, 8)
+        self.around = LooksAtNumbers(self.table)
+        self.early = early
+
+    def forward(self, ids):
+        x = self.a(self.table(ids)) if self.early else 0
+        return F.linear(self.b(self.around(ids) + x), self.table.weight)
+
+
+def test_a_weight_is_shared_by_a_module_that_runs_as_it_is(tmp_path):
+    args = (torch.randint(9, (3, 5)),)
+    with pytest.warns(kerf.KerfWarning, match="'around'"):
+        module, _ = written(tmp_path, TiedToBlock(early=False), args)
+    assert "table_weight" in module.Stage0.OUTPUTS
+    with (
+        pytest.warns(kerf.KerfWarning),
+        pytest.raises(NotImplementedError, match="stage 0, before"),
+    ):
+        written(tmp_path, TiedToBlock(early=True), args)
 
 
 def test_packed_sequences_inside_of_a_module_that_runs_as_it_is(tmp_path):
@@ -419,6 +511,33 @@ class Taken(nn.Module):
 def test_names_that_stages_use_themselves_are_refused(tmp_path):
     with pytest.raises(NotImplementedError, match="the model has a 'device', a name that stages"):
         written(tmp_path, Taken(), (torch.randn(3, 8),))
+
+
+class Gate(nn.Module):
+    def forward(self, x, *, type, list):
+        return x * 2 if x.sum() > 0 else x * len(list)
+
+
+class OddNames(Net):
+    """Names that the written code uses, as modules, values and arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.fill, self.complex, self.Tensor = (nn.Linear(8, 8) for _ in range(3))
+        self.inner = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("put", "B", "a b")})
+        self.gate = Gate()
+
+    def forward(self, x):
+        x = self.Tensor(self.complex(self.fill(x)))
+        for layer in self.inner.values():
+            x = layer(x).clamp(max=x.new_full((8,), 2.5))
+        z = torch.complex(self.a(x), self.b(x)) * (1 + 2j)
+        return self.gate(z.real, type="a", list=[1, x]) + z.imag
+
+
+def test_modules_and_values_may_have_names_that_the_code_uses(tmp_path):
+    with pytest.warns(kerf.KerfWarning, match="'gate'"):
+        written(tmp_path, OddNames(), (torch.randn(3, 8),))
 
 
 class FillsCache(Net):

@@ -130,11 +130,12 @@ class BorderFinder {
       int owner = stages.empty() ? 0 : *stages.begin();
       if (const StageId block = block_stage(weight); block.valid()) {
         const int home = static_cast<int>(block.index());
-        if (std::any_of(stages.begin(), stages.end(), [&](int s) { return s != home; })) {
-          refuse(fmt::format("weight '{}' is used in stage {} and by a module that runs as it is, "
-                             "in stage {}",
-                             weight.names[0], *stages.begin(), home),
-                 "it in one stage", "plan with both in one stage");
+        if (owner < home && !stages.empty()) {
+          refuse(fmt::format("weight '{}' is used in stage {}, before a module that runs as it is "
+                             "and has it, in stage {}",
+                             weight.names[0], owner, home),
+                 "the module in the first stage that uses the weight",
+                 "plan with both in one stage");
         }
         owner = home;
       }

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "kerf/base/error.h"
 #include "kerf/emit/codegen/spelling.h"
+#include "kerf/emit/codegen/stage_names.h"
 #include "kerf/graph/operator.h"
 
 namespace kerf::codegen {
@@ -19,12 +21,6 @@ namespace {
       ErrorKind::unsupported_operator,
       fmt::format("[emit.both_modes] {}; expected {}; give one graph, for its own mode alone",
                   found, expected));
-}
-
-bool is_dropout(const Node& node) {
-  const std::string_view packet = packet_of(node.op);
-  return packet == "aten.dropout" || packet == "aten.alpha_dropout" ||
-         packet == "aten.feature_dropout" || packet == "aten.feature_alpha_dropout";
 }
 
 // A copy, or the tensor itself, as its strides ask for: the same numbers.
@@ -180,7 +176,7 @@ class ModeComparer {
   bool match(NodeId t, NodeId e) {
     const Node& mine = training_.node(t);
     const Node& other = eval_.node(e);
-    if (!alike(mine, other)) return false;
+    if (!alike(mine, other) || writes_a_detour(mine)) return false;
     std::map<std::pair<NodeId, std::size_t>, Argument> differences;
     bound_.clear();
     std::size_t met = 0;
@@ -256,38 +252,68 @@ class ModeComparer {
   bool pass_by_dropout(NodeId id, const Node& node) {
     constexpr std::size_t kTrain = 2;  // dropout(input, p, train)
     const bool spelt = node.args.size() == 3 && node.args[kTrain].name.empty();
-    if (!spelt || !pass_by_first(id, node)) return false;
+    if (!spelt) return false;
+    if (const ValueId changed = changed_in_place(training_, node); changed.valid()) {
+      in_eval_of_[node.outputs[0].index()] = in_eval_of_[changed.index()];
+    } else if (!pass_by_first(id, node)) {
+      return false;
+    }
     out_.in_eval.emplace(std::make_pair(id, kTrain), Argument{false});
     return true;
   }
 
-  // A buffer is changed, and nobody looks at it: a batch norm counts its batches.
+  // A buffer is changed in place, as a batch norm counts its batches and averages move: whoever
+  // looks at it afterwards looks at the buffer, in eval mode as it was.
   bool pass_by_write(NodeId id, const Node& node) {
-    if (node.written.size() != 1 || node.outputs.size() != 1) return false;
-    const Value& target = training_.value(node.written[0]);
-    if (target.origin != Origin::weight || node.outputs[0] == ValueId{}) return false;
-    if (!training_.consumers(node.outputs[0]).empty()) return false;
-    const auto users = training_.consumers(node.written[0]);
-    const auto alone = [&](NodeId user) {
-      return user == id || out_.only_training[user.index()] || is_counted(training_.node(user));
-    };
-    if (!std::all_of(users.begin(), users.end(), alone)) return false;
+    const ValueId target = changed_in_place(training_, node);
+    if (!target.valid() || node.written.size() != 1 || !is_of_weight(target)) return false;
     out_.only_training[id.index()] = true;
+    in_eval_of_[node.outputs[0].index()] = in_eval_of_[target.index()];
     return true;
   }
 
-  // Another write of the same kind: a module that is called twice.
-  static bool is_counted(const Node& node) { return node.op == "aten.add_.Tensor"; }
+  // Is it a parameter or a buffer, or what writing to one has given?
+  bool is_of_weight(ValueId id) const {
+    while (training_.value(id).origin == Origin::node) {
+      const NodeId producer = training_.value(id).producer;
+      id = changed_in_place(training_, training_.node(producer));
+      if (!id.valid()) return false;
+    }
+    return training_.value(id).origin == Origin::weight;
+  }
 
   // Something that evaluation does not do: where its results are used in both modes, `bind` finds
   // what evaluation has in their place.
   bool take_detour(NodeId id, const Node& node) {
-    if (!node.written.empty() || node.op == "opaque") return false;
+    if (node.op == "opaque") return false;
+    const auto is_foreign = [&](ValueId target) { return !is_new_in_detour(target, id); };
+    if (std::any_of(node.written.begin(), node.written.end(), is_foreign)) return false;
     for (const ValueId output : node.outputs) {
-      if (output.valid() && training_.is_written(training_.value(output).storage)) return false;
+      if (!output.valid() || !training_.is_written(training_.value(output).storage)) continue;
+      if (is_foreign(output)) return false;
+      written_in_detours_.insert(training_.value(output).storage);
     }
     out_.only_training[id.index()] = true;
     return true;
+  }
+
+  // Is its memory that of a result of `node`, or of a detour before it?
+  bool is_new_in_detour(ValueId id, NodeId node) const {
+    const StorageId storage = training_.value(id).storage;
+    for (std::size_t v = 0; v <= id.index(); ++v) {
+      const Value& first = training_.value(ValueId(v));
+      if (first.scalar || first.storage != storage) continue;
+      return first.origin == Origin::node &&
+             (first.producer == node || out_.only_training[first.producer.index()]);
+    }
+    return false;
+  }
+
+  // In eval mode there is other memory in its place.
+  bool writes_a_detour(const Node& node) const {
+    return std::any_of(node.written.begin(), node.written.end(), [&](ValueId id) {
+      return written_in_detours_.contains(training_.value(id).storage);
+    });
   }
 
   // Evaluation uses `other` where training uses the result of a detour: from now on they are one.
@@ -330,6 +356,7 @@ class ModeComparer {
   std::vector<ValueId> in_eval_of_;    // by value of the train trace
   std::vector<ValueId> same_in_eval_;  // by value of the eval trace: one that has its numbers
   ModeDifferences out_;
+  std::set<StorageId> written_in_detours_;
   std::vector<std::pair<ValueId, ValueId>> bound_;  // by the match that is being tried
   // Nodes of the train trace that were passed by since the last match: the first, and what the eval
   // trace had there.
@@ -339,6 +366,14 @@ class ModeComparer {
 };
 
 }  // namespace
+
+bool is_dropout(const Node& node) {
+  const std::string_view packet = packet_of(node.op);
+  return packet == "aten.dropout" || packet == "aten.alpha_dropout" ||
+         packet == "aten.feature_dropout" || packet == "aten.feature_alpha_dropout" ||
+         packet == "aten.dropout_" || packet == "aten.alpha_dropout_" ||
+         packet == "aten.feature_dropout_" || packet == "aten.feature_alpha_dropout_";
+}
 
 ModeDifferences compare_modes(const Graph& training, const Graph& eval) {
   return ModeComparer(training, eval).compare();

@@ -26,9 +26,12 @@ struct ModeDifferences {
 // Walks through both graphs at once. They are one code where every operator of the eval trace is in
 // the train trace too, on the same values. Constants may differ (the flag of a batch norm, the
 // probability of an attention's dropout), and the train trace may do more: dropout, copies to other
-// strides, counts that nobody reads, and detours such as stochastic depth, which give another
+// strides, writes to buffers, and detours such as stochastic depth, which give another
 // tensor than the one that evaluation goes on with. Throws Error(unsupported_operator) that names
 // the first node for which that does not hold.
 ModeDifferences compare_modes(const Graph& training, const Graph& eval);
+
+// dropout(input, p, train), which is its input, or its input's memory, where it does not train.
+bool is_dropout(const Node& node);
 
 }  // namespace kerf::codegen

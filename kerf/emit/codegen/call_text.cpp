@@ -89,7 +89,7 @@ class CallWriter {
     std::vector<Code> items;
     for (const Spoken& argument : call.positional) items.push_back(argument.code);
     for (const auto& [name, argument] : call.named) {
-      if (!is_identifier(name)) malformed();
+      if (!is_attribute(name)) malformed();
       items.push_back(argument.code.after(name + "="));
     }
     return {"torch.ops." + checked_name(), Bracket::call, std::move(items)};

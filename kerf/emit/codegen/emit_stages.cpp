@@ -130,6 +130,7 @@ class FileWriter {
     std::string out = "import argparse\n";
     if (needs_.contains("decoded")) out += "import base64\n";
     if (needs_.contains("Made")) out += "import collections\n";
+    if (needs_.contains("keeping")) out += "import contextlib\n";
     out += "import copy\nimport functools\nimport importlib\nimport os\nimport sys\n";
     out += "from typing import NamedTuple\n\nimport torch\n";
     if (stages.find("F.") != std::string::npos) out += "import torch.nn.functional as F\n";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "kerf/base/error.h"
 #include "kerf/emit/codegen/call_text.h"
@@ -20,7 +21,8 @@
 namespace kerf::codegen {
 namespace {
 
-constexpr std::size_t kLongTargets = 60;  // columns of "a, b, c = ", before it becomes a list
+constexpr std::size_t kDropoutTrains = 2;  // dropout(input, p, train)
+constexpr std::size_t kLongTargets = 60;   // columns of "a, b, c = ", before it becomes a list
 
 class ForwardWriter {
  public:
@@ -159,9 +161,50 @@ class ForwardWriter {
       return to;
     }
     while (to < border_.nodes.size() && context_.again[border_.nodes[to].index()] == block) ++to;
-    close_contexts();
-    write_again(from, to);
+    if (!writes_what_is_given(from, to)) {
+      close_contexts();
+      write_again(from, to);
+      return to;
+    }
+    for (std::size_t i = from; i < to; ++i) {
+      write_node(i);
+      write_ends(i, i + 1);
+    }
     return to;
+  }
+
+  // A second run would find what the first has written, or others later on: as the runtime does, it
+  // runs once.
+  bool writes_what_is_given(std::size_t from, std::size_t to) const {
+    const auto is_bad = [&](ValueId id) {
+      return id.valid() && !graph_.value(id).scalar &&
+             graph_.is_written(graph_.value(id).storage) && is_given(id, border_.nodes[from]);
+    };
+    for (std::size_t i = from; i < to; ++i) {
+      const Node& node = node_at(i);
+      if (std::any_of(node.written.begin(), node.written.end(), is_bad)) return true;
+      if (std::any_of(node.outputs.begin(), node.outputs.end(), is_bad)) return true;
+    }
+    return false;
+  }
+
+  // Is its memory, but for weights, from before a node of the stage? Dropout gives its argument
+  // itself in eval mode.
+  bool is_given(ValueId id, NodeId first) const {
+    const Value& value = graph_.value(id);
+    for (std::size_t v = 0; v <= id.index(); ++v) {
+      const Value& other = graph_.value(ValueId(v));
+      if (other.scalar || other.storage != value.storage) continue;
+      if (other.origin != Origin::node) return other.origin == Origin::input;
+      if (other.producer < first) return true;
+      const Node& maker = graph_.node(other.producer);
+      const auto* argument = maker.args.empty() ? nullptr : maker.args[0].value.find<ValueId>();
+      const bool passes = argument != nullptr && context_.modes != nullptr &&
+                          context_.modes->in_eval.contains({other.producer, kDropoutTrains}) &&
+                          is_dropout(maker);
+      return passes && is_given(*argument, first);
+    }
+    return false;
   }
 
   // A function, and the call that runs it again in backward.
@@ -190,6 +233,10 @@ class ForwardWriter {
     std::vector<Code> arguments = texts(given);
     arguments.insert(arguments.begin(), Code(name));
     arguments.emplace_back("use_reentrant=False");
+    if (std::vector<Code> kept = written_buffers(from, to); !kept.empty()) {
+      kinds_.insert("keeping");
+      arguments.push_back(Code("context_fn=keeping", Bracket::call, std::move(kept)));
+    }
     lines_.add(Code(targets(texts(made)) + "checkpoint", Bracket::call, std::move(arguments)));
     write_ends(from, to, 0, from + 1);
     scope_ = ScopeId{};
@@ -210,6 +257,25 @@ class ForwardWriter {
     if (wanted && std::find(made.begin(), made.end(), variable) == made.end()) {
       made.push_back(variable);
     }
+  }
+
+  // Statistics that the nodes update: the second run is not to update them again. What the model
+  // checkpoints itself does so, and so do its stages.
+  std::vector<Code> written_buffers(std::size_t from, std::size_t to) const {
+    std::vector<Code> out;
+    std::set<StorageId> met;
+    for (std::size_t i = from; i < to; ++i) {
+      if (!node_at(i).region.empty()) continue;
+      for (const StorageId storage : graph_.writes(border_.nodes[i])) {
+        const auto at = std::find_if(
+            graph_.weights().begin(), graph_.weights().end(), [&](const Weight& weight) {
+              return graph_.value(weight.value).storage == storage && names_.knows(weight.value);
+            });
+        if (at == graph_.weights().end() || !met.insert(storage).second) continue;
+        out.emplace_back(names_.text(at->value));
+      }
+    }
+    return out;
   }
 
   std::vector<Code> texts(const std::vector<ValueId>& values) const {

@@ -24,8 +24,8 @@ struct ForwardContext {
 
 // Adds the method `forward` of a stage: straight-line code, in the order of the graph, with a
 // comment where another module begins and, for explicit_del, `del` where a tensor is used for the
-// last time. Returns the kinds of helpers that it uses: "checkpoint", "unpack", and those of
-// PatternWriter.
+// last time. Returns the kinds of helpers that it uses: "checkpoint", "keeping", "unpack", and
+// those of PatternWriter.
 std::set<std::string> write_forward(const ForwardContext& context, const Border& border,
                                     Lines& lines);
 

@@ -90,7 +90,7 @@ BlockCall block_call(const Graph& graph, NodeId id, const std::string& module,
     for (const Json& argument : call.at(0).at("list")) items.push_back(value_of(given, argument));
     for (const Json& pair : call.at(1).at("dict")) {
       const auto key = pair.at(0).get<std::string>();
-      if (!is_identifier(key)) malformed(graph, id);
+      if (!is_attribute(key)) malformed(graph, id);
       items.push_back(value_of(given, pair.at(1)).after(key + "="));
     }
     out.call = Code(module, Bracket::call, std::move(items));

@@ -14,21 +14,28 @@
 namespace kerf::codegen {
 namespace {
 
-// Python's keywords, and what the written code itself uses by name.
-constexpr std::array<std::string_view, 62> kReserved{
-    "False",   "None",     "True",  "and",    "as",   "assert", "async",  "await",      "break",
-    "class",   "continue", "def",   "del",    "elif", "else",   "except", "finally",    "for",
-    "from",    "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal",   "not",
-    "or",      "pass",     "raise", "return", "try",  "while",  "with",   "yield",      "match",
-    "case",    "type",     "self",  "torch",  "F",    "nn",     "B",      "checkpoint", "unpack",
-    "tuple",   "list",     "dict",  "super",  "int",  "float",  "bool",   "str",        "zip",
-    "getattr", "slice",    "print", "len",    "max",  "min",    "sum",    "abs"};
+constexpr std::array<std::string_view, 35> kKeywords{
+    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
+
+// Names that the written code itself uses in a stage.
+constexpr std::array<std::string_view, 37> kUsed{
+    "match",      "case",    "type",    "self",  "torch",     "F",       "nn",     "B",
+    "checkpoint", "tuple",   "list",    "dict",  "super",     "int",     "float",  "bool",
+    "str",        "zip",     "slice",   "print", "len",       "max",     "min",    "sum",
+    "abs",        "getattr", "complex", "fill",  "unpack",    "keeping", "Tensor", "Number",
+    "Row",        "Made",    "Node",    "Again", "ANY_DEVICE"};
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-bool is_reserved(std::string_view text) {
-  return std::find(kReserved.begin(), kReserved.end(), text) != kReserved.end();
+template <std::size_t n>
+bool has(const std::array<std::string_view, n>& words, std::string_view text) {
+  return std::find(words.begin(), words.end(), text) != words.end();
 }
+
+bool is_reserved(std::string_view text) { return has(kKeywords, text) || has(kUsed, text); }
 
 // As ruff chooses: double quotes, unless single ones need fewer escapes.
 char quote_for(std::string_view text) {
@@ -126,10 +133,12 @@ std::string sizes_text(const Sizes& sizes) {
   return out + (sizes.size() == 1 ? ",)" : ")");
 }
 
-bool is_identifier(std::string_view text) {
+bool is_attribute(std::string_view text) {
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-         std::all_of(text.begin(), text.end(), is_word) && !is_reserved(text);
+         std::all_of(text.begin(), text.end(), is_word) && !has(kKeywords, text);
 }
+
+bool is_identifier(std::string_view text) { return is_attribute(text) && !has(kUsed, text); }
 
 std::string identifier(std::string_view text) {
   std::string out;

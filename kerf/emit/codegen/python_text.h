@@ -24,6 +24,8 @@ std::string sizes_text(const Sizes& sizes);  // "(B, 32)"
 // A name that Python code of this file may give a value: letters, digits and "_", no keyword.
 std::string identifier(std::string_view text);
 bool is_identifier(std::string_view text);
+// The same behind a dot, or of an argument: it may be one that the code uses otherwise.
+bool is_attribute(std::string_view text);
 
 // For comments and docstrings: printable, on one line, without quotes that would end them.
 std::string comment_text(std::string_view text);

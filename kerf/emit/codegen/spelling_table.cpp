@@ -73,6 +73,7 @@ constexpr SpellingRow kTable[] = {
     {"aten.masked_fill_.Tensor", "self mask value", "self.masked_fill_(mask, value)"},
     {"aten.clamp_.default", "self min=None max=None", "self.clamp_(min=, max=)"},
     {"aten.silu_.default", "self", "F.silu(self, inplace=True)"},
+    {"aten.dropout_.default", "self p train", "F.dropout(self, p, train, inplace=True)"},
 
     // element by element
     {"aten.abs.default", "self", "self.abs()"},

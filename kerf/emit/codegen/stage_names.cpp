@@ -25,9 +25,9 @@ bool is_index(std::string_view text) {
 
 void check_top_names(const Graph& graph) {
   // What the class Stage, or nn.Module for all modules, has by these names.
-  static const std::set<std::string_view> kTaken{"INPUTS",  "OUTPUTS",   "LAST_USES", "WEIGHTS",
-                                                 "BLOCKS",  "CONSTANTS", "constants", "device",
-                                                 "forward", "put"};
+  static const std::set<std::string_view> kTaken{"INPUTS",    "OUTPUTS", "LAST_USES",
+                                                 "WEIGHTS",   "BLOCKS",  "CONSTANTS",
+                                                 "constants", "device",  "forward"};
   for (const Weight& weight : graph.weights()) {
     if (weight.kind == WeightKind::constant) continue;
     for (const std::string& name : weight.names) {
@@ -60,7 +60,7 @@ std::string attribute_text(std::string_view path) {
     const std::size_t dot = path.find('.');
     const std::string_view part = path.substr(0, dot);
     path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
-    if (is_identifier(part) || part == "type" || part == "match" || part == "F") {
+    if (is_attribute(part)) {
       out += "." + std::string(part);
     } else if (is_index(part)) {
       out += "[" + std::string(part) + "]";

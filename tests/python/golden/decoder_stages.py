@@ -47,18 +47,19 @@ class Holder(nn.Module):
     def __getitem__(self, name):
         return getattr(self, str(name))
 
-    def put(self, path, thing, persistent=True):
-        first, _, rest = path.partition(".")
-        if rest:
-            if first not in self._modules:
-                self.add_module(first, Holder())
-            self._modules[first].put(rest, thing, persistent)
-        elif isinstance(thing, nn.Module):
-            self.add_module(first, thing)
-        elif isinstance(thing, nn.Parameter):
-            self.register_parameter(first, thing)
-        else:
-            self.register_buffer(first, thing, persistent)
+
+def put(holder, path, thing, persistent=True):
+    first, _, rest = path.partition(".")
+    if rest:
+        if first not in holder._modules:
+            holder.add_module(first, Holder())
+        put(holder._modules[first], rest, thing, persistent)
+    elif isinstance(thing, nn.Module):
+        holder.add_module(first, thing)
+    elif isinstance(thing, nn.Parameter):
+        holder.register_parameter(first, thing)
+    else:
+        holder.register_buffer(first, thing, persistent)
 
 
 class Stage(Holder):
@@ -76,17 +77,29 @@ class Stage(Holder):
         if self.BLOCKS and model is None:
             raise ValueError(f"[stages] {self.BLOCKS} run as they are in the model; give the model")
         for path in self.BLOCKS:
-            self.put(path, model.get_submodule(path))
+            put(self, path, model.get_submodule(path))
         for weight in self.WEIGHTS:
             tensor = new_weight(weight) if model is None else find_weight(model, weight)
             for name in (weight.name, *weight.also):
-                self.put(name, tensor, weight.kind != "non-persistent buffer")
+                put(self, name, tensor, weight.kind != "non-persistent buffer")
         tensors = [*self.parameters(), *self.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
         self.constants = {name: t.to(self.device) for name, t in self.CONSTANTS.items()}
 
     def _apply(self, fn, recurse=True):
+        for dtype in {t.dtype for t in (*self.parameters(), *self.buffers())}:
+            if fn(torch.empty(0, dtype=dtype, device=self.device)).dtype != dtype:
+                raise ValueError(
+                    f"[stages] {dtype} would become another dtype; expected the dtypes of the "
+                    "trace, which the code of the stages names; trace the model in the other one"
+                )
+        shared = [(m, name, b) for m in self.modules() for name, b in m._buffers.items()]
         super()._apply(fn, recurse)
+        for module, name, buffer in shared:  # the model's own go along, as its parameters do
+            moved = module._buffers[name]
+            if moved is not buffer and torch._has_compatible_shallow_copy_type(buffer, moved):
+                buffer.data = moved
+                module._buffers[name] = buffer
         self.device = fn(torch.empty(0, device=self.device)).device
         self.constants = {name: t.to(self.device) for name, t in self.CONSTANTS.items()}
         return self
@@ -108,19 +121,29 @@ class Stage(Holder):
 
 def find_weight(model, weight):
     """The model's own tensor."""
-    owner, _, name = weight.name.rpartition(".")
-    try:
-        module = model.get_submodule(owner)
-        tensor = module._parameters.get(name, module._buffers.get(name))
-    except AttributeError:
-        tensor = None
+    tensor, *others = [find_tensor(model, name) for name in (weight.name, *weight.also)]
     found = None if tensor is None else (tuple(tensor.shape), tensor.dtype)
     if found != (weight.shape, weight.dtype):
         raise ValueError(
             f"[stages] the model has {found} as '{weight.name}'; expected {weight.shape} "
             f"{weight.dtype}; give the model that was traced, or write the stages again"
         )
+    for name, other in zip(weight.also, others, strict=True):
+        if other is None or other.data_ptr() != tensor.data_ptr():
+            raise ValueError(
+                f"[stages] '{name}' and '{weight.name}' are two tensors in the model; expected one, "
+                "as when it was traced; tie them, or write the stages again"
+            )
     return tensor
+
+
+def find_tensor(model, path):
+    owner, _, name = path.rpartition(".")
+    try:
+        module = model.get_submodule(owner)
+    except AttributeError:
+        return None
+    return module._parameters.get(name, module._buffers.get(name))
 
 
 def new_weight(weight):
@@ -625,10 +648,12 @@ def trial(call, model, args, kwargs):
 
 
 def difference(found, expected):
-    """The largest difference of tensors by name, relative to the largest number of each above 1."""
+    """The largest difference of tensors by name, relative to the largest number of each, or to a
+    tenth of the largest of all: what is zero but for rounding is no measure."""
     if found.keys() != expected.keys():
         return torch.inf
     worst = 0.0
+    least = max((largest(tensor) for tensor in expected.values()), default=0.0) / 10
     for name, tensor in expected.items():
         other = found[name]
         if other.shape != tensor.shape or other.dtype != tensor.dtype:
@@ -636,10 +661,16 @@ def difference(found, expected):
         same = (other == tensor) | (other.isnan() & tensor.isnan())
         if bool(same.all()):
             continue
-        apart = (other.double() - tensor.double()).masked_fill(same, 0).abs().max().item()
-        scale = tensor.double().abs().nan_to_num(0, 0, 0).max().item()
-        worst = max(worst, apart / max(scale, 1.0))
+        wide = torch.complex128 if tensor.is_complex() else torch.float64
+        apart = (other.to(wide) - tensor.to(wide)).masked_fill(same, 0).abs().max().item()
+        scale = max(largest(tensor), least)
+        worst = max(worst, apart / scale if scale > 0 and apart == apart else torch.inf)
     return worst
+
+
+def largest(tensor):
+    finite = tensor.detach().abs().double().nan_to_num(0, 0, 0)
+    return finite.max().item() if finite.numel() else 0.0
 
 
 def check(make_case, tolerance=1e-5):
