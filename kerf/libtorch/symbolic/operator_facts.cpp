@@ -64,8 +64,7 @@ OperatorFacts make_facts(const c10::OperatorName& name) {
   facts.op.one_tensor = schema.returns().size() == 1 && !is_list(schema);
   // The tables know einsum of two operands without an ellipsis; what it calls is always known.
   const bool is_einsum = facts.op.name == "aten.einsum.default";
-  const bool is_known =
-      has_formula(facts.op.name) && has_saved_rule(facts.op.name) && !is_einsum;
+  const bool is_known = has_formula(facts.op.name) && has_saved_rule(facts.op.name) && !is_einsum;
   facts.look_inside =
       !is_known && handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return facts;

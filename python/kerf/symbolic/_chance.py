@@ -13,16 +13,21 @@ import sys
 import torch
 
 from kerf._errors import ExportError
+from kerf.symbolic._places import line_of
 
 
 class Chance:
-    """The generators of Python and NumPy as they are now, before a trace."""
+    """The generators of Python and NumPy, and those of the model, as they are before a trace."""
 
-    def __init__(self):
-        self._before = _states()
+    def __init__(self, root):
+        self._before, self._root = _states(), root
+        modules = root.modules() if isinstance(root, torch.nn.Module) else ()
+        held = [item for module in modules for item in vars(module).values()]
+        self._held = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
 
     def check(self, tracer, run_again):
         """Refuses a trace that drew from them, twice: other threads may draw once in a while."""
+        self._check_held()
         made = _generators(tracer)
         drawn = _difference(self._before, _states())
         if not made and drawn is None:
@@ -31,17 +36,37 @@ class Chance:
         again = _generators(run_again())
         drawn = drawn and _difference(before, _states())
         if drawn is not None:
-            raise _refused(
+            raise self._refused(
                 f"forward draws numbers from {drawn}",
                 "expected those of PyTorch, which a traced module draws anew",
                 "use torch.rand() on the way to a tensor, or set what is random to 0 for the trace",
             )
         if any(a is not b for a, b in zip(made, again, strict=False)):
-            raise _refused(
+            raise self._refused(
                 "forward makes a torch.Generator",
                 "expected generators that outlive a call",
                 "make it an attribute of the model, or pass it as an argument",
             )
+
+    def _check_held(self):
+        """Without data nothing is drawn: a state that is another one was set by forward."""
+        changed = [(g, state) for g, state in self._held if not torch.equal(g.get_state(), state)]
+        for generator, state in changed:
+            generator.set_state(state)
+        if changed:
+            raise self._refused(
+                "forward sets the state of a torch.Generator",
+                "expected generators that go on from call to call",
+                "seed it before the call",
+            )
+
+    def _refused(self, what, expected, advice):
+        forward = getattr(self._root, "forward", self._root)
+        line = line_of(getattr(forward, "__func__", forward))
+        at = f" (forward: {line})" if line else ""
+        return ExportError(
+            f"[symbolic.trace] {what}{at}; {expected}; {advice}", location=line, module=""
+        )
 
 
 def _states():
@@ -63,7 +88,3 @@ def _difference(before, after):
 
 def _generators(tracer):
     return [v for v in tracer.recorder.attributes.values() if isinstance(v, torch.Generator)]
-
-
-def _refused(what, expected, advice):
-    return ExportError(f"[symbolic.trace] {what}; {expected}; {advice}", location="", module="")

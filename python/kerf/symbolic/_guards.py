@@ -52,6 +52,28 @@ def check_value(value, expected, text, where):
     )
 
 
+def check_dtype(value, dtype, text, where):
+    """A tensor whose dtype the model's code has read still has it: autocast and ``gm.half()``
+    change it."""
+    if value.dtype != dtype:
+        raise GuardError(
+            f"[symbolic.call] {text} was of {dtype} when the module was traced and is of "
+            f"{value.dtype}, and the model's code reads its dtype; cast the model and its inputs, "
+            f"and trace it again, without autocast{_at(where)}"
+        )
+
+
+def check_setting(name, args, expected, where):
+    """PyTorch answers a question about its settings as it did in the trace."""
+    now = getattr(torch, name)(*args)
+    if now != expected:
+        asked = f"torch.{name}({', '.join(map(repr, args))})"
+        raise GuardError(
+            f"[symbolic.call] {asked} was {expected} when the module was traced and is {now}, and "
+            f"the model's code asks for it; call the module as it was traced{_at(where)}"
+        )
+
+
 def check_argument(value, expected, name, may_be_none=False):
     """A concrete argument is what the module was traced for; None where it may be left out."""
     if value is expected or (value is None and may_be_none):
@@ -126,9 +148,10 @@ class TrainingGuard(torch.nn.Module):
 
     _is_impure = True
 
-    def __init__(self, expected):
+    def __init__(self, expected, where=""):
         super().__init__()
         self.expected = self.training = expected
+        self.where = where
 
     def forward(self):
         if self.training != self.expected:
@@ -136,7 +159,7 @@ class TrainingGuard(torch.nn.Module):
             raise GuardError(
                 f"[symbolic.call] the module is in {modes[self.training]} mode; the model's code "
                 f"read self.training and was traced in {modes[self.expected]} mode; trace again in "
-                "this mode"
+                f"this mode{_at(self.where)}"
             )
 
 
@@ -147,6 +170,8 @@ def _at(where):
 CHECKS = (
     check_size,
     check_value,
+    check_dtype,
+    check_setting,
     check_argument,
     check_input,
     check_keys,

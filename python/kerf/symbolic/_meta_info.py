@@ -61,7 +61,7 @@ class MetaInfo:
         info = node.meta.get(_KEY)
         if not isinstance(info, cls) or info.node is not node:
             if _is_profiled(node.graph):
-                raise _stale(node, "added")
+                raise _stale(node, "was added")
             info = super().__new__(cls)
             info._set_up(node)
             node.meta[_KEY] = info
@@ -75,10 +75,13 @@ class MetaInfo:
         self._cost: Any = None
         self._result: Any = None
         self._profiled: tuple[Any, ...] = ()
+        self._profiled_around: tuple[Any, ...] = ()
 
     def _check(self) -> None:
         if self._cost is not None and _form(self.node) != self._profiled:
-            raise _stale(self.node, "changed")
+            raise _stale(self.node, "was changed")
+        if self._cost is not None and _around(self.node) != self._profiled_around:
+            raise _stale(self.node, "is in a graph that was changed")
 
     def _figure(self, name: str) -> Any:
         if self._cost is None:
@@ -166,6 +169,7 @@ def attach(node: Node, cost: Any, result: Any) -> None:
         info._set_up(node)
         node.meta[_KEY] = info
     info._cost, info._profiled, info._result = cost, _form(node), result
+    info._profiled_around = _around(node)
 
 
 def check_fresh(module: Any, where: str) -> None:
@@ -173,9 +177,12 @@ def check_fresh(module: Any, where: str) -> None:
     for node in module.graph.nodes:
         info = node.meta.get(_KEY)
         if not isinstance(info, MetaInfo) or info.node is not node or info._cost is None:
-            raise _stale(node, "added", where)
+            raise _stale(node, "was added", where)
         if _form(node) != info._profiled:
-            raise _stale(node, "changed", where)
+            raise _stale(node, "was changed", where)
+    for node in module.graph.nodes:
+        if _around(node) != node.meta[_KEY]._profiled_around:
+            raise _stale(node, "is in a graph that was changed", where)
 
 
 def _is_profiled(graph: torch.fx.Graph) -> bool:
@@ -190,7 +197,12 @@ def _form(node: Node) -> tuple[Any, ...]:
     return node.op, node.target, node.args, node.kwargs, regions
 
 
-def _stale(node: Node, what: str, where: str = "symbolic.meta_info") -> RuntimeError:
+def _around(node: Node) -> tuple[Any, ...]:
+    """The same of the graph around it: figures depend on what other nodes keep."""
+    return len(node.graph.nodes), tuple(node.users)
+
+
+def _stale(node: Node, said: str, where: str = "symbolic.meta_info") -> RuntimeError:
     return RuntimeError(
-        f"[{where}] node '{node.name}' was {what} after the profile; call symbolic_profile() again"
+        f"[{where}] node '{node.name}' {said} after the profile; call symbolic_profile() again"
     )

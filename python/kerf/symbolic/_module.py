@@ -8,6 +8,7 @@ import torch
 from torch.fx import GraphModule
 
 from kerf.symbolic._codegen import ActivationCheckpointCodeGen
+from kerf.symbolic._reads import SHAPES
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
@@ -133,11 +134,20 @@ def _saved(graph):
     for node in graph.nodes:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: _Ref(n.name))
         meta = {k: node.meta[k] for k in _KEPT if k in node.meta}
+        if "nn_module_stack" in node.meta:  # classes by name: those of a function have no other
+            stack = node.meta["nn_module_stack"].items()
+            meta["nn_module_stack"] = {key: (path, _class_name(cls)) for key, (path, cls) in stack}
+        if node.op == "placeholder" or getattr(node.target, "__name__", node.target) in SHAPES:
+            meta["val"] = node.meta.get("val")  # a profile goes by it
         nodes.append((node.op, _target(node), args, kwargs, node.name, meta))
     return nodes
 
 
 _KEPT = ("mod_dir", "stack_trace", "activation_checkpoint")
+
+
+def _class_name(cls):
+    return cls if isinstance(cls, str) else cls.__name__
 
 
 class _Ref:
@@ -175,7 +185,7 @@ def _target(node):
         return node.target
 
 
-def _load(state, nodes, codegen, name):
+def _load(state, nodes, codegen, class_name):
     graph, made = torch.fx.Graph(), {}
     for op, target, args, kwargs, name, meta in nodes:
         target = target.find() if isinstance(target, _Named) else target
@@ -185,7 +195,7 @@ def _load(state, nodes, codegen, name):
     graph.set_codegen(codegen)
     holder = torch.nn.Module()
     holder.__dict__.update(state)
-    gm = SymbolicModule(holder, graph, name)
+    gm = SymbolicModule(holder, graph, class_name)
     for key, item in state.items():
         gm.__dict__.setdefault(key, item)
     for table in _TABLES:

@@ -24,6 +24,11 @@ _BINARY = {
     "mod": (operator.mod, "%"),
     "truediv": (operator.truediv, "/"),
     "pow": (operator.pow, "**"),
+    "and": (operator.and_, "&"),
+    "or": (operator.or_, "|"),
+    "xor": (operator.xor, "^"),
+    "lshift": (operator.lshift, "<<"),
+    "rshift": (operator.rshift, ">>"),
 }
 _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -76,6 +81,9 @@ class _Number:
 
     def __pos__(self):
         return self
+
+    def __invert__(self):
+        return apply(operator.invert, (self,), "~{}")
 
     def __abs__(self):
         return apply(operator.abs, (self,), "abs({})")

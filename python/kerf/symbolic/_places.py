@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the model's code stands, for messages and for nodes."""
 
+import contextlib
+import inspect
 import linecache
 import sys
 
@@ -12,7 +14,7 @@ from kerf._lower import short_path
 
 _TORCH = torch.__path__[0]
 _OWN = __file__.rpartition("/symbolic/")[0] + "/"
-_HIDDEN = (_TORCH, _OWN, "<frozen", "<__array")
+_HIDDEN = (_TORCH, _OWN, contextlib.__file__, "<frozen", "<__array")
 
 
 def user_frame():
@@ -30,6 +32,16 @@ def location():
     """``model.py:12``: the line of the model's code that runs."""
     frame, line = user_frame()
     return f"{short_path(frame.f_code.co_filename)}:{line}" if frame is not None else ""
+
+
+def line_of(function):
+    """Where a function of the model's code begins; "" where Python does not know."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else ""
+
+
+def is_pytorch(frame):
+    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
 
 
 def stack_line():

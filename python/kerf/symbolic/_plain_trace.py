@@ -13,10 +13,11 @@ from torch.overrides import TorchFunctionMode
 
 from kerf._errors import ExportError
 from kerf.symbolic import _bias, _modes
+from kerf.symbolic._guards import check_setting
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import tracing
-from kerf.symbolic._places import refusal, stack_line
+from kerf.symbolic._places import location, refusal, stack_line
 from kerf.symbolic._regions import stand_ins
 
 
@@ -113,6 +114,9 @@ class PlainTracer(torch.fx.Tracer):
 
     def note_training(self, module, flag):
         pass
+
+    def note_setting(self, name, args, answer):
+        self.create_node("call_function", check_setting, (name, args, answer, location()), {})
 
     def enter_autocast(self, context):
         raise refusal("the code switches autocast", "expected samples", "pass meta_args")

@@ -8,6 +8,7 @@ DATA        the numbers inside: answered where they are known, and refused where
 ADDRESSES   where the data lies: nowhere
 SHAPES      functions whose results have as many elements as the data says
 HOOKS       what autograd will call: no part of a graph
+CONVERSIONS functions that return their argument itself where it is already what they make of it
 COUNTED     functions that return as many tensors as the sizes say
 """
 
@@ -33,6 +34,10 @@ SHAPES = frozenset(
     """nonzero masked_select unique unique_consecutive bincount argwhere nonzero_static histogramdd
     repeat_interleave combinations where __getitem__ __setitem__ _unique2 unique_dim one_hot
     multinomial""".split()
+)
+CONVERSIONS = frozenset(
+    """to type_as float double half bfloat16 int long short char byte bool cfloat cdouble chalf cpu
+    cuda contiguous""".split()
 )
 HOOKS = frozenset(["register_hook", "register_post_accumulate_grad_hook"])
 COUNTED = frozenset(

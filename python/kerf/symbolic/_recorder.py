@@ -16,7 +16,13 @@ from torch.utils import _pytree as pytree
 from kerf._arguments import found, shortened
 from kerf._classes import OWN
 from kerf._pytree import PytreeError, build, describe
-from kerf.symbolic._guards import RELATIONS, check_size, check_value
+from kerf.symbolic._guards import (
+    RELATIONS,
+    check_dtype,
+    check_setting,
+    check_size,
+    check_value,
+)
 from kerf.symbolic._numbers import is_number, make_number, plain_value
 from kerf.symbolic._places import location, refusal, stack_line
 from kerf.symbolic._trees import leaves
@@ -297,6 +303,17 @@ class Recorder:
             source = self.node_of(home)
             args = (nodes[0], relation, nodes[1], held, source, text, where)
             self.behind(source, "call_function", check_size, args)
+
+    def guard_dtype(self, value, text):
+        """The model's code has read the dtype of a tensor that a call of PyTorch has made."""
+        node = self.node_of(value)
+        if ("dtype", node) not in self._guards:
+            self._guards.add(("dtype", node))
+            args = (node, value.tensor.dtype, text, location())
+            self.behind(node, "call_function", check_dtype, args)
+
+    def guard_setting(self, name, args, answer):
+        self.node("call_function", check_setting, (name, args, answer, location()))
 
     def guard_value(self, node, expected, text):
         """The traced module will check that what the code has read is still the same."""

@@ -14,6 +14,7 @@ import torch.utils.checkpoint as torch_checkpoint
 from torch.amp.autocast_mode import autocast
 from torch.autograd.function import Function
 
+from kerf.symbolic import _settings
 from kerf.symbolic._patches import Patch, active_tracer
 
 
@@ -141,6 +142,7 @@ def stand_ins(modules=True):
         Patch(autocast, "__exit__", _exit_autocast),
         Patch(torch.inference_mode, "__enter__", _enter_inference),
         Patch(torch.inference_mode, "__exit__", _exit_inference),
+        *_settings.patches(),
     )
     if modules:
         patches += (

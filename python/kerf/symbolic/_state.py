@@ -9,6 +9,7 @@ import torch
 
 from kerf._errors import ExportError
 from kerf.symbolic._numbers import plain_value
+from kerf.symbolic._places import line_of
 from kerf.symbolic._trees import map_tree
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -16,6 +17,38 @@ _CONTAINERS = (dict, list, set, collections.deque)
 _NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, torch.nn.Module, type)
 _NO_STATE += (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 _DEPTH = 4  # of containers and objects within an attribute
+_PYTORCHS = frozenset(vars(torch.nn.Module()))  # attributes that every module has
+
+
+class Held:
+    """What containers and plain objects hold, by identity, to be compared and put back."""
+
+    def __init__(self):
+        self._held = {}  # id -> (container, its contents, the place it was found at)
+
+    def hold(self, item, place, depth=_DEPTH):
+        contents = None if isinstance(item, _NO_STATE) else _contents(item)
+        if contents is None or id(item) in self._held:
+            return
+        self._held[id(item)] = (item, contents, place)
+        if depth:
+            for part in contents.values() if isinstance(contents, dict) else contents:
+                self.hold(part, place, depth - 1)
+
+    def __contains__(self, item):
+        return id(item) in self._held
+
+    def changed(self):
+        """The place of a container that holds something else by now; None if there is none."""
+        for item, contents, place in self._held.values():
+            if not _is_same(contents, _contents(item)):
+                return place
+        return None
+
+    def restore(self):
+        for item, contents, _ in self._held.values():
+            if not _is_same(contents, _contents(item)):
+                _put_back(item, contents)
 
 
 class State:
@@ -24,25 +57,35 @@ class State:
 
     def __init__(self, root):
         self._saved = []
-        self._held = {}  # id -> (container, its contents, path of the module, attribute)
+        self._held = Held()  # places: (path of the module, attribute)
+        self._modules = {}  # id -> (module, its attributes, its tables)
         modules = root.named_modules() if isinstance(root, torch.nn.Module) else ()
         for path, module in modules:
             if isinstance(module, torch.jit.ScriptModule):  # its tables are views of C++ ones
                 continue
             tables = {name: dict(getattr(module, name)) for name in _TABLES}
             self._saved.append((path, module, dict(module.__dict__), tables))
+            self._modules[id(module)] = self._saved[-1][1:]
             for name, item in module.__dict__.items():
-                if not name.startswith("_"):
-                    self._hold(item, (path, name), _DEPTH)
+                if name not in _PYTORCHS:
+                    self._held.hold(item, (path, name))
 
-    def _hold(self, item, place, depth):
-        contents = None if isinstance(item, _NO_STATE) else _contents(item)
-        if contents is None or id(item) in self._held:
-            return
-        self._held[id(item)] = (item, contents, place)
-        if depth:
-            for part in contents.values() if isinstance(contents, dict) else contents:
-                self._hold(part, place, depth - 1)
+    def set_on(self, module):
+        """The name of an attribute, a weight or a part of a module that the model's code has set
+        since the trace began; None if there is none, or where nothing is known of the module."""
+        for part in module.modules():
+            if id(part) not in self._modules:
+                continue
+            _, attributes, tables = self._modules[id(part)]
+            for table, before in tables.items():
+                name = _difference(before, getattr(part, table))
+                if name:
+                    return name
+            now = part.__dict__
+            for name in {*attributes, *now}:
+                if name not in _TABLES and not _is_equal(attributes.get(name), now.get(name)):
+                    return name
+        return None
 
     def changed(self):
         """``(path of the module, attribute)`` of what the model's code has set; None if nothing."""
@@ -52,10 +95,7 @@ class State:
                 name = name or _difference(tables[table], getattr(module, table))
             if name:
                 return path, name
-        for item, contents, place in self._held.values():
-            if not _is_same(contents, _contents(item)):
-                return place
-        return None
+        return self._held.changed()
 
     def replaced(self):
         """The same of a weight or a buffer in whose place is another: what a call leaves there is
@@ -69,13 +109,14 @@ class State:
 
     def settle(self):
         """Sizes that the model's code has kept are plain numbers from now on."""
-        for _, module, _, _ in self._saved:
+        for _, module, attributes, _ in self._saved:
             for name, item in module.__dict__.items():
-                if not name.startswith("_") and id(item) not in self._held:
+                is_new = attributes.get(name) is not item and item not in self._held
+                if name not in _PYTORCHS and is_new:
                     module.__dict__[name] = map_tree(plain_value, item)
 
     def refused(self):
-        return _refused(
+        return self._refused(
             self.changed() or ("", "?"),
             "forward sets the attribute '{}' and does something else when called again; expected "
             "calls that do not depend on earlier ones; register a buffer and write into it in "
@@ -84,11 +125,20 @@ class State:
         )
 
     def refused_replaced(self):
-        return _refused(
+        return self._refused(
             self.replaced(),
             "forward puts another tensor in the place of '{}', which calls to come will see; "
             "expected weights and buffers to stay; write into it in place, as with copy_()",
         )
+
+    def _refused(self, place, text):
+        path, name = place
+        where = f"{path}.{name}" if path else name
+        module = next((m for p, m, _, _ in self._saved if p == path), None)
+        line = line_of(type(module).forward) if module is not None else ""
+        said, *advice = text.format(where).split("; ")
+        said = "; ".join([f"{said} (forward: {line})" if line else said, *advice])
+        return ExportError(f"[symbolic.trace] {said}", location=line, module=path)
 
     def restore(self):
         for _, module, attributes, tables in self._saved:
@@ -100,9 +150,7 @@ class State:
             if _difference(attributes, module.__dict__):
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
-        for item, contents, _ in self._held.values():
-            if not _is_same(contents, _contents(item)):
-                _put_back(item, contents)
+        self._held.restore()
 
 
 def _contents(item):
@@ -127,14 +175,12 @@ def _is_same(before, after):
     return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
 
 
+def _is_equal(before, after):
+    return before is after or (isinstance(before, bool | int | float | str) and before == after)
+
+
 def _difference(before, after):
     for name in (*after, *before):
         if name not in before or name not in after or before[name] is not after[name]:
             return name
     return None
-
-
-def _refused(place, text):
-    path, name = place
-    where = f"{path}.{name}" if path else name
-    return ExportError(f"[symbolic.trace] {text.format(where)}", location="", module=path)

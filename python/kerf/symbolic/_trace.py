@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kerf._arguments import checked, found
+from kerf._errors import ExportError
 from kerf.symbolic._chance import Chance
 from kerf.symbolic._guards import (
     CHECKS,
@@ -26,10 +27,11 @@ from kerf.symbolic._guards import (
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import Patch, active_tracer, tracing
+from kerf.symbolic._places import line_of
 from kerf.symbolic._plain_trace import plain_trace
 from kerf.symbolic._regions import stand_ins
 from kerf.symbolic._registry import REGISTRY, Registry, current_registry
-from kerf.symbolic._state import State
+from kerf.symbolic._state import Held, State
 from kerf.symbolic._tracer import Tracer
 from kerf.symbolic._trees import leaves, tensors_in
 
@@ -70,17 +72,21 @@ def symbolic_trace(
 
 
 def _trace(root, arguments, registry, options):
-    state, chance = State(root), Chance()
+    state, chance = State(root), Chance(root)
+
+    def run():
+        return _run(root, arguments, registry, options, state)
+
     try:
-        tracer = _run(root, arguments, registry, options)
-        chance.check(tracer, lambda: _run(root, arguments, registry, options))
+        tracer = run()
+        chance.check(tracer, run)
         if state.changed():
             # The model's code leaves something behind: in the state that it leaves, it must do the
             # same again, or the traced module would be right at its first call alone.
             if state.replaced():
                 raise state.refused_replaced()
             state.settle()
-            again = _second_run(root, arguments, registry, options, state)
+            again = _second_run(run, state)
             if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
                 raise state.refused()
     finally:
@@ -111,17 +117,31 @@ class _Name:
         return self._text
 
 
-def _second_run(root, arguments, registry, options, state):
+def _second_run(run, state):
     try:
-        return _run(root, arguments, registry, options)
+        return run()
     except Exception as error:
         raise state.refused() from error
 
 
-def _run(root, arguments, registry, options):
-    tracer = Tracer(root, registry, _home(root), **options)
+def _run(root, arguments, registry, options, state):
+    tracer = Tracer(root, registry, _home(root), state, **options)
     recorder = tracer.recorder
     args, kwargs = arguments.write(tracer)
+    held = arguments.held(args, kwargs)
+    try:
+        _call(root, args, kwargs, tracer, registry)
+        arguments.check_held(held)
+    finally:
+        held.restore()
+    recorder.finished = True
+    _guard_training(root, tracer, arguments)
+    recorder.graph.lint()
+    return tracer
+
+
+def _call(root, args, kwargs, tracer, registry):
+    recorder = tracer.recorder
     with contextlib.ExitStack() as stack:
         for context in (
             unchanged_modes(),
@@ -135,17 +155,13 @@ def _run(root, arguments, registry, options):
         result = root(*args, **kwargs)
         with tracing(None):
             recorder.node("output", "output", (recorder.argument(result),))
-    recorder.finished = True
-    _guard_training(root, tracer, arguments)
-    recorder.graph.lint()
-    return tracer
 
 
 def _guard_training(root, tracer, arguments):
     if not tracer.training or not isinstance(root, torch.nn.Module):
         return
     recorder = tracer.recorder
-    recorder.attributes["_training_guard"] = TrainingGuard(root.training)
+    recorder.attributes["_training_guard"] = TrainingGuard(root.training, tracer.read_training_at)
     place = next((n for n in recorder.graph.nodes if n.op != "placeholder"), None)
     with recorder.graph.inserting_before(place):
         recorder.graph.create_node("call_module", "_training_guard").meta["mod_dir"] = "self"
@@ -201,7 +217,10 @@ class Arguments:
     def __init__(self, root, meta, concrete):
         self.meta, self.concrete = meta, concrete
         function = root.forward if isinstance(root, torch.nn.Module) else root
-        self.parameters = _parameters(function)
+        self.parameters, self._function = _parameters(function), function
+        self._has_hooks = isinstance(root, torch.nn.Module) and bool(
+            root._forward_pre_hooks or root._forward_hooks
+        )
         names = [p.name for p in self.parameters]
         self.rest = next((p.name for p in self.parameters if p.kind is _KINDS.VAR_KEYWORD), None)
         for given, where in ((meta, "meta_args"), (concrete, "concrete_args")):
@@ -242,7 +261,7 @@ class Arguments:
 
     def write(self, tracer):
         """Placeholders and checks in the graph; what the model's code is called with."""
-        recorder, self._checks = tracer.recorder, []
+        recorder, self._by_place = tracer.recorder, []
         nodes = [(p, self._placeholder(recorder, p)) for p in self.parameters]
         args, kwargs = [], {}
         by_place = any(
@@ -252,18 +271,45 @@ class Arguments:
             )
             for p in self.parameters
         )
+        leads = self._has_hooks  # which look at what is passed by place
         for parameter, node in nodes:
             value = self._value(tracer, parameter, node)
+            leads = leads and (parameter.name in self.meta or parameter.name in self.concrete)
             if parameter.kind is _KINDS.VAR_POSITIONAL:
                 args += value
+                self._by_place += [parameter.name] * len(value)
             elif parameter.kind is _KINDS.VAR_KEYWORD:
                 kwargs.update(value)
-            elif by_place and parameter.kind is not _KINDS.KEYWORD_ONLY:
+            elif (by_place or leads) and parameter.kind is not _KINDS.KEYWORD_ONLY:
                 args.append(value)
+                self._by_place.append(parameter.name)
             elif parameter.name in self.meta or parameter.name in self.concrete:
                 kwargs[parameter.name] = value  # what nobody gave is left to the model's code
         recorder.end_of_head()
         return args, kwargs
+
+    def held(self, args, kwargs):
+        """What lists, dictionaries and objects among the arguments hold before the call."""
+        held = Held()
+        for number, value in enumerate(args):
+            held.hold(value, self._by_place[number])
+        for name, value in kwargs.items():
+            held.hold(value, name)
+        return held
+
+    def check_held(self, held):
+        """The caller of the model would see what its code changes there; that of a graph not."""
+        changed = held.changed()
+        if changed is None:
+            return
+        line = line_of(getattr(self._function, "__func__", self._function))
+        raise ExportError(
+            f"[symbolic.trace] forward changes what its argument {changed!r} holds"
+            f"{f' (forward: {line})' if line else ''}; expected lists, dictionaries and objects "
+            "that a call leaves as they are; change a copy, and return it",
+            location=line,
+            module="",
+        )
 
     def _placeholder(self, recorder, parameter):
         default = () if parameter.default is _EMPTY else (parameter.default,)

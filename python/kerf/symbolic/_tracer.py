@@ -36,13 +36,14 @@ class _Composite(Exception):
 class Tracer(TorchFunctionMode):
     """One trace. ``regions`` are recorded and biases split where the options say so."""
 
-    def __init__(self, root, registry, home, *, regions, split):
+    def __init__(self, root, registry, home, state, *, regions, split):
         super().__init__()
-        self.registry = registry
+        self.registry, self._state = registry, state
         self.recorder = Recorder(home)
         self.values = self.recorder.values
         self.region_options = {}  # path of a region -> how the model's code checkpointed it
         self.training = {}  # id of a module whose flag was read -> (module, flag)
+        self.read_training_at = ""
         self._twins = Twins()
         self._keep_regions, self._split = regions, split
         self._inside = set()  # functions whose replacements run
@@ -51,7 +52,7 @@ class Tracer(TorchFunctionMode):
             lambda function, args: self.recorder.node("call_function", function, args)
         )
         self._autocast = []
-        self._names = {}
+        self._inputs = set()  # nodes of tensors that a call passes in
         if isinstance(root, torch.nn.Module):
             self._name_all(root)
 
@@ -111,7 +112,9 @@ class Tracer(TorchFunctionMode):
         if not tensors_in(result) and not isinstance(result, type(None)):
             return self._answered(func, args, kwargs, result)
         op, target, node_args, node_kwargs = as_node(func, args, kwargs)
-        result = self._own(args, result)
+        if name in _reads.CONVERSIONS:
+            result = self._apart_from(args, result)
+        result = self._own(name, args, kwargs, result)
         node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
         node = self.recorder.node(op, target, node_args, node_kwargs)
         self._add_results(node, result, device, numbers, fixed)
@@ -141,11 +144,14 @@ class Tracer(TorchFunctionMode):
                 "expected tensors with the shapes and dtypes of the results; return "
                 "torch.empty(..., device='meta')"
             )
+        known = known and rule is None and may_be_known(result)
         written = self.values.note_writes(versions, known)
         self._check_written(written, args, kwargs)
-        if not known or rule is not None or not may_be_known(result):
+        if not known:
             return result, device, self.values.certain(name, args, result), True
         numbers, fixed = self.values.compute(func, args, kwargs)
+        if numbers is None and written and result is not None:  # it was not written there
+            self.values.note_writes(versions, False)
         return result, device, numbers, fixed
 
     def _from_numbers(self, func, name, args, kwargs, numbers, fixed):
@@ -174,13 +180,28 @@ class Tracer(TorchFunctionMode):
                     self.recorder.path,
                 )
 
-    def _own(self, args, result):
+    def _own(self, name, args, kwargs, result):
         """A call that returns a weight itself gives the code the weight, not its shadow."""
         if isinstance(result, torch.Tensor) and args and isinstance(args[0], torch.Tensor):
             value = self.values.find(args[0])
             if value is not None and value.held is not None and value.tensor is result:
+                if name in _reads.CONVERSIONS and _names_dtype(name, args, kwargs):
+                    self._read_dtype(args[0])  # converted, it would be another tensor
                 return args[0]
         return result
+
+    def _apart_from(self, args, result):
+        """What returns its argument now, such as x.float() or a dropout in eval mode, may return
+        another tensor in another call: the code's two names get a node each."""
+        given = set(map(id, tensors_in(args)))
+
+        def apart(item):
+            if not isinstance(item, torch.Tensor) or id(item) not in given:
+                return item
+            with torch._C.DisableTorchFunction(), torch.enable_grad():
+                return torch.ops.aten.alias(item)
+
+        return map_tree(apart, result)
 
     def _add_results(self, node, result, device, numbers, fixed):
         first = self.values.find(result) if isinstance(result, torch.Tensor) else None
@@ -199,6 +220,8 @@ class Tracer(TorchFunctionMode):
     # Answers without a node
 
     def _answer(self, func, name, args, kwargs):
+        if func is torch.autograd.grad or _is_of_a_library(func):  # by chance named like a question
+            return NotImplemented
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if name in _reads.ADDRESSES:
             raise refusal(
@@ -214,6 +237,8 @@ class Tracer(TorchFunctionMode):
             return self._data(func, name, args, kwargs)
         if tensor is not None and name in ("device", "get_device", "is_cuda", "is_cpu", "is_meta"):
             return self._device(name, tensor)
+        if name == "dtype" and tensor is not None:
+            self._read_dtype(tensor)
         if name in _reads.PROPERTIES:
             plain = self._untraced(args), self._untraced(kwargs)
             return func(*plain[0], **plain[1])
@@ -240,6 +265,15 @@ class Tracer(TorchFunctionMode):
         if name == "get_device":
             return -1 if device.type == "cpu" else device.index or 0
         return device.type == name[3:]
+
+    def _read_dtype(self, tensor):
+        """Those of inputs are checked; what follows from them and from weights may change."""
+        value = self.values.of(tensor)
+        is_constant = value.held is not None and self.recorder.name_of(value.held) is None
+        is_input = value.node is not None and value.node in self._inputs
+        if value.tensor.dtype.is_floating_point and not is_constant and not is_input:
+            if not self.recorder.finished:
+                self.recorder.guard_dtype(value, self._text((tensor,)))
 
     def _size(self, func, name, tensor, args, kwargs):
         value = self.values.of(tensor)
@@ -351,6 +385,8 @@ class Tracer(TorchFunctionMode):
         return own and not isinstance(module, torch.nn.Sequential)
 
     def call_module(self, original, module, args, kwargs):
+        if type(module).__name__ == "OptimizedModule" and "_orig_mod" in module._modules:
+            module = module._orig_mod  # torch.compile: the same in other code
         name = self.recorder.name_of(module)
         if name != "" and self._is_one_node(module, name):
             try:
@@ -375,7 +411,16 @@ class Tracer(TorchFunctionMode):
         said = self.registry.is_leaf(type(module))
         if said is None and name is None and not any(True for _ in _weights(module)):
             return False
-        return _has_backward_hooks(module) or self.is_leaf(module)
+        is_one = _has_backward_hooks(module) or self.is_leaf(module)
+        changed = self._state.set_on(module) if is_one else None
+        if changed and (said or _has_backward_hooks(module)):
+            raise refusal(
+                f"the code sets '{changed}' of {type(module).__name__}, which is one node",
+                "expected modules of one node to stay as they are: the traced module calls them",
+                "set it before the trace, or trace into it with kerf.register_non_leaf_module",
+                name or "",
+            )
+        return is_one and not changed
 
     def _check_followed(self, module, name):
         if isinstance(module, torch.jit.ScriptModule):
@@ -408,13 +453,18 @@ class Tracer(TorchFunctionMode):
         else:
             twin = self._twins.module(module)
             versions = self.values.versions(args, kwargs)
+            buffers = [(own, own._version) for own in twin.buffers()]
             try:
                 result = self._apart(twin, args, kwargs)
             except Exception as error:
                 if self._may_be_followed(module, error):
                     raise _Composite from error
                 raise self._leaf_explained(module, name, error) from error
-            self.values.note_writes(versions, all_known=False)
+            if not self.values.note_writes(versions, all_known=False):
+                result = self._apart_from((args, kwargs), result)
+            for buffer, (own, version) in zip(module.buffers(), buffers, strict=True):
+                if own._version != version:
+                    self.values.forget(buffer)
         if name is None:
             name = self.recorder.fresh(module, "_module")
         self.recorder.attributes[name] = module
@@ -538,6 +588,13 @@ class Tracer(TorchFunctionMode):
         if self.recorder.name_of(module) is None:  # train() and eval() of the model do not reach it
             return
         self.training[id(module)] = (module, flag)
+        self.read_training_at = self.read_training_at or location()
+
+    def note_setting(self, name, args, answer):
+        self.recorder.guard_setting(name, args, answer)
+
+    def module_path(self):
+        return self.recorder.path
 
     def _type(self, tensor, dtype=None, non_blocking=False):
         """``x.type(torch.half)`` and ``x.type()``, which names devices in its own way."""
@@ -561,6 +618,7 @@ class Tracer(TorchFunctionMode):
             device = self.values._home if sample.is_meta else sample.device
         tensor = empty_like(sample)
         value = Value(tensor, device, node)
+        self._inputs.add(node)
         flags = not sample.dtype.is_floating_point and not sample.dtype.is_complex
         if flags and not sample.is_meta and sample.device.type == "cpu" and sample.numel() <= 4096:
             value.known, value.fixed = sample.detach().clone(), False
@@ -580,6 +638,19 @@ def _has_backward_hooks(module):
 def _is_for_want_of_data(error):
     text = str(error).lower()
     return "meta" in text or "data-dependent" in text
+
+
+def _names_dtype(name, args, kwargs):
+    """Whether a conversion is one of dtypes, and not of devices or strides alone."""
+    given = (*args[1:], *kwargs.values())
+    is_one = name not in ("to", "cpu", "cuda", "contiguous")
+    return is_one or any(isinstance(item, torch.dtype | torch.Tensor) for item in given)
+
+
+def _is_of_a_library(func):
+    """Whether an operator is of somebody's own library."""
+    is_operator = isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+    return is_operator and not str(func).startswith(("aten.", "prims.", "prim."))
 
 
 def _index(item):

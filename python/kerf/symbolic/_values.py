@@ -118,6 +118,10 @@ class Values:
             self._written.update(map(_memory, written))
         return written
 
+    def forget(self, tensor):
+        """The numbers of a buffer that a module has overwritten are known no more."""
+        self._written.add(_memory(self.of(tensor).tensor))
+
     def known(self, tensor):
         """The numbers of a tensor, or None."""
         value = self.of(tensor)

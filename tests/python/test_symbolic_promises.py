@@ -1,0 +1,388 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Code of models for which a symbolic trace once gave another answer, left something behind, or was
+refused in words that help nobody."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from kerf import ExportError
+from kerf.symbolic import (
+    GuardError,
+    MetaInfo,
+    profile_table,
+    register_flop_count_impl,
+    symbolic_profile,
+    symbolic_trace,
+)
+from kerf.symbolic._registry import Registry
+
+
+class Model(nn.Module):
+    """A linear layer and a forward that a test gives."""
+
+    def __init__(self, forward, **attributes):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.code = forward
+        for name, item in attributes.items():
+            setattr(self, name, item)
+
+    def forward(self, x):
+        return self.code(self, x)
+
+
+def x(batch=4):
+    return torch.randn(batch, 8)
+
+
+def trace(forward, **attributes):
+    return symbolic_trace(Model(forward, **attributes), meta_args={"x": x()})
+
+
+def agrees(model, gm, *batches):
+    for batch in batches or (4, 4, 3):
+        given, found = x(batch), []
+        for module in (model, gm):
+            model.zero_grad()
+            torch.manual_seed(0)
+            out = module(given.clone())
+            out.sum().backward()
+            found.append((out, [p.grad for p in model.parameters()]))
+        torch.testing.assert_close(found[1], found[0])
+
+
+# A call that returns its argument in the trace, and another tensor in a later call
+
+
+def test_a_residual_around_a_dropout_is_right_in_train_mode_after_a_trace_in_eval_mode():
+    def forward(model, x):
+        return model.linear(model.drop(x)) + x
+
+    model = Model(forward, drop=nn.Dropout(0.5)).eval()
+    gm = symbolic_trace(model, meta_args={"x": x()})
+    model.train(), gm.train()
+    agrees(model, gm)
+
+
+def test_a_tensor_and_its_conversion_are_two_tensors():
+    def forward(model, x):
+        y = model.linear(x)
+        total = y.float().sum()
+        return y * 2, total
+
+    model = Model(forward)
+    gm, given = symbolic_trace(model, meta_args={"x": x()}), x()
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = gm(given), model(given)
+    assert [t.dtype for t in found] == [torch.bfloat16, torch.float32]
+    torch.testing.assert_close(found, expected)
+
+
+def test_what_contiguous_copies_is_not_written():
+    def forward(x):
+        x.contiguous().add_(1)
+        return x
+
+    gm = symbolic_trace(forward, meta_args={"x": torch.ones(2, 3)})
+    assert torch.equal(gm(torch.zeros(2, 3)), torch.ones(2, 3))
+    assert torch.equal(gm(torch.zeros(3, 2).t()), torch.zeros(2, 3))
+
+
+# Modules of one node that forward changes
+
+
+def dropped_more(model, x):
+    model.drop.p = 0.9
+    return model.drop(model.linear(x))
+
+
+def dropped_more_for_a_call(model, x):
+    before, model.drop.p = model.drop.p, 0.9
+    y = model.drop(model.linear(x))
+    model.drop.p = before
+    return y
+
+
+def with_other_weights(model, x):
+    weights = {"weight": model.linear.weight * 2, "bias": model.linear.bias + 1}
+    return torch.func.functional_call(model.linear, weights, (x,))
+
+
+def frozen_norm(model, x):
+    model.norm.eval()
+    return model.norm(model.linear(x))
+
+
+@pytest.mark.parametrize(
+    "forward", [dropped_more, dropped_more_for_a_call, with_other_weights, frozen_norm]
+)
+def test_a_module_that_forward_changes_computes_what_it_does_then(forward):
+    model = Model(forward, drop=nn.Dropout(0.0), norm=nn.BatchNorm1d(8))
+    gm = symbolic_trace(copy.deepcopy(model), meta_args={"x": x()})
+    gm.load_state_dict(model.state_dict())
+    given, found = x(), []
+    for module in (model, gm):
+        torch.manual_seed(0)
+        found.append(module(given))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_module_that_is_always_one_node_may_not_be_changed():
+    registry = Registry()
+    registry.leaf_modules.add(nn.Dropout)
+    model = Model(dropped_more, drop=nn.Dropout(0.0))
+    with pytest.raises(ExportError, match=r"sets 'p' of Dropout.*test_symbolic_promises.py:\d+"):
+        symbolic_trace(model, meta_args={"x": x()}, registry=registry)
+
+
+def test_what_a_module_counts_is_not_known_after_its_call():
+    def forward(model, x):
+        y = model.norm(x)
+        return y if model.norm.num_batches_tracked > 0 else model.linear(y)
+
+    with pytest.raises(ExportError, match=r"reads numbers .*test_symbolic_promises.py:\d+"):
+        trace(forward, norm=nn.BatchNorm1d(8))
+
+
+# Settings of PyTorch
+
+
+def test_questions_about_gradients_and_autocast_are_guarded():
+    def forward(model, x):
+        autocast = torch.is_autocast_enabled("cpu")
+        return model.linear(x) * (2 if torch.is_grad_enabled() and not autocast else 3)
+
+    for gm in (trace(forward), symbolic_trace(Model(forward))):
+        assert gm(x()).shape == (4, 8)
+        with (
+            torch.no_grad(),
+            pytest.raises(GuardError, match=r"is_grad_enabled\(\) was True.*\.py:"),
+        ):
+            gm(x())
+        autocast = torch.autocast("cpu", torch.bfloat16)
+        with autocast, pytest.raises(GuardError, match="is_autocast_enabled.*was False"):
+            gm(x())
+
+
+def test_a_dtype_that_the_code_has_read_is_guarded():
+    class Embedded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(9, 8)
+
+        def forward(self, ids):
+            y = self.table(ids)
+            return y.float().square().to(y.dtype)
+
+    ids, model = torch.arange(4), Embedded()
+    gm = symbolic_trace(model, meta_args={"ids": ids})
+    torch.testing.assert_close(gm(ids), model(ids))
+    model.bfloat16()  # the weights of both
+    with pytest.raises(
+        GuardError, match=r"and is of torch.bfloat16.*test_symbolic_promises.py:\d+"
+    ):
+        gm(ids)
+    again = symbolic_trace(model, meta_args={"ids": ids})
+    assert again(ids).dtype == model(ids).dtype == torch.bfloat16
+
+
+def seeded(model, x):
+    torch.manual_seed(1)
+    return x + torch.rand(x.shape)
+
+
+def forked(model, x):
+    with torch.random.fork_rng(devices=[]):
+        return x + torch.rand(x.shape)
+
+
+def put_back(model, x):
+    state = torch.get_rng_state()
+    noise = torch.rand(x.shape)
+    torch.set_rng_state(state)
+    return x + noise
+
+
+def seeded_generator(model, x):
+    return x + torch.rand(x.shape, generator=model.generator.manual_seed(1))
+
+
+@pytest.mark.parametrize("forward", [seeded, forked, put_back, seeded_generator])
+def test_seeds_that_a_graph_would_lose_are_refused(forward):
+    generator = torch.Generator()
+    model, given = Model(forward, generator=generator), x()
+    before = torch.get_rng_state(), generator.get_state()
+    with pytest.raises(ExportError, match=r"sets the state of .*test_symbolic_promises.py:\d+"):
+        symbolic_trace(model, meta_args={"x": given})
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.equal(generator.get_state(), before[1])
+
+
+# What belongs to the caller or to the model
+
+
+def test_caches_under_private_names_are_left_as_they_were():
+    def forward(model, x):
+        if len(x) not in model._rows:
+            model._rows[len(x)] = torch.arange(len(x)).float()[:, None]
+        return model.linear(x) + model._rows[len(x)]
+
+    model = Model(forward, _rows={})
+    with pytest.raises(ExportError, match=r"attribute '_rows'.*forward: test_symbolic_promises.py"):
+        symbolic_trace(model, meta_args={"x": x()})
+    assert model._rows == {}
+    model(x())
+    agrees(model, symbolic_trace(model, meta_args={"x": x()}), 4)
+
+
+def appended(x, seen):
+    seen.append(x * 2)
+    return x
+
+
+def popped(x, seen):
+    return x * seen.pop("scale")
+
+
+def test_arguments_that_the_code_changes_are_refused_and_put_back():
+    for function, seen in ((appended, []), (popped, {"scale": torch.ones(8)})):
+        held = copy.copy(seen)
+        name = "meta_args" if seen else "concrete_args"
+        given = {"meta_args": {"x": x()}} | ({} if seen else {name: {"seen": seen}})
+        if seen:
+            given["meta_args"]["seen"] = seen
+        with pytest.raises(ExportError, match="changes what its argument 'seen' holds"):
+            symbolic_trace(function, **given)
+        assert seen == held
+    gm = symbolic_trace(lambda **given: given.pop("x") * 2, meta_args={"x": x()})
+    assert torch.equal(gm(x=torch.ones(8, 8)[:4]), torch.full((4, 8), 2.0))
+
+
+def test_hooks_of_the_whole_model_see_what_is_passed_by_place():
+    model = Model(lambda model, x: model.linear(x))
+    model.register_forward_pre_hook(lambda module, given: (given[0] + 1,))
+    model.register_forward_hook(lambda module, given, out: out * given[0])
+    agrees(model, symbolic_trace(model, meta_args={"x": x()}))
+
+
+# Code that was refused, or in no words
+
+
+def force(model, x):
+    place = x.detach().requires_grad_()
+    energy = model.linear(place).square().sum()
+    return torch.autograd.grad(energy, place, create_graph=True)[0]
+
+
+@torch.jit.script
+def scripted(x):
+    return x * 2 + 1
+
+
+compiled = torch.compile(nn.Linear(8, 8), backend="eager")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        force,
+        lambda model, x: scripted(model.linear(x)) + x,
+        lambda model, x: model.compiled(x),
+        lambda model, x: model.linear(x) * (x.shape[0] & 1) + (1 << x.shape[0]) + ~x.shape[0],
+        lambda model, x: torch.ones(torch.broadcast_shapes(x.shape, (1, 8))) * model.linear(x),
+    ],
+)
+def test_code_that_once_was_refused_is_followed(forward):
+    model = Model(forward, compiled=compiled)
+    agrees(model, symbolic_trace(model, meta_args={"x": x()}))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda model, x: torch.vmap(lambda row: row * 2)(x),
+        lambda model, x: torch.func.grad(lambda x: x.square().sum())(x),
+        lambda model, x: torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,)),
+    ],
+)
+def test_functions_of_functions_are_refused_with_their_line(forward):
+    with pytest.raises(ExportError, match=r"the code (calls|transforms).*_promises.py:\d+"):
+        trace(forward)
+
+
+# Profiles
+
+
+class Picked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x[(torch.arange(x.shape[0]) % 2).nonzero()[:, 0]]
+
+
+def test_an_unpickled_module_has_the_profile_and_the_name_of_the_first():
+    gm = symbolic_trace(Picked(), meta_args={"x": x()})
+    again = pickle.loads(pickle.dumps(gm))
+    assert type(again).__name__ == "Picked"
+    for recompute in ("none", "all", ["layers.1"]):
+        totals = [
+            profile_table(symbolic_profile(module, x(), recompute=recompute)).totals
+            for module in (gm, again)
+        ]
+        assert totals[0] == totals[1]
+
+
+def test_figures_of_a_node_are_refused_after_an_edit_elsewhere():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU())
+    gm = symbolic_profile(symbolic_trace(model, meta_args={"input": x()}), x())
+    first, last = (n for n in gm.graph.nodes if n.target in ("1", "3"))
+    assert MetaInfo(first).accumulate_size > 0
+    last.replace_all_uses_with(last.args[0])
+    gm.graph.erase_node(last)
+    for node in gm.graph.nodes:
+        with pytest.raises(RuntimeError, match="changed after the profile"):
+            MetaInfo(node)
+    with pytest.raises(RuntimeError, match="changed after the profile"):
+        profile_table(gm)
+
+
+@pytest.mark.parametrize("equation", ["ij,kj,kl->il", "...j,kj->...k", "ij->j", "ij , kj -> ik"])
+def test_an_einsum_costs_what_it_calls(equation):
+    def forward(model, x):
+        y = model.linear(x)
+        return torch.einsum(equation, *[y, x, x][: equation.count(",") + 1])
+
+    gm = symbolic_profile(trace(forward), x(), strict=True, device_kind="cpu")
+    kept = {}
+
+    def pack(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        gm(x())
+    own = {p.untyped_storage().data_ptr() for p in gm.parameters()}
+    table = profile_table(gm)
+    assert table.ops_without_rule == []
+    assert table.totals["saved"] == sum(size for at, size in kept.items() if at not in own)
+    products = {"ij,kj,kl->il": 4 * 4 * 8 * 2, "...j,kj->...k": 4 * 4 * 8, "ij->j": 0}
+    assert table.totals["fwd_mac"] == 4 * 8 * 8 + products.get(equation, 4 * 4 * 8)
+
+
+def test_a_flop_rule_of_an_operator_made_of_others_is_used():
+    registry = Registry()
+    with registry.active():
+        register_flop_count_impl(torch.ops.aten.einsum)(lambda *args, **kwargs: (7, 11))
+        gm = trace(lambda model, x: torch.einsum("ij,kj->ik", x, F.relu(x)))
+        symbolic_profile(gm, x())
+    assert 7 + 32 == profile_table(gm).totals["fwd_flop"]
