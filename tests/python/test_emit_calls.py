@@ -513,6 +513,30 @@ def test_names_that_stages_use_themselves_are_refused(tmp_path):
         written(tmp_path, Taken(), (torch.randn(3, 8),))
 
 
+class PlainTensors(Net):
+    """Tensors that no module has registered, another in each mode."""
+
+    table = torch.full((8,), 2.0)
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.full((8,), 2.0), torch.full((8,), 3.0)
+        self.more = [torch.ones(8)]
+
+    def forward(self, x):
+        x = self.a(x) * (self.up if self.training else self.down) * self.table
+        return self.b(x) * self.up + self.more[0]
+
+
+def test_plain_tensors_of_the_model_are_taken_from_it(tmp_path):
+    args = (torch.randn(3, 8),)
+    module, _ = written(tmp_path, PlainTensors(), args)
+    with pytest.raises(ValueError, match="'down' is in no checkpoint, .*; give the model"):
+        module.make_stages()
+    with pytest.raises(NotImplementedError, match="the train trace has .*aten.mul.Tensor"):
+        written(tmp_path, PlainTensors(), args, modes=True)
+
+
 class Gate(nn.Module):
     def forward(self, x, *, type, list):
         return x * 2 if x.sum() > 0 else x * len(list)

@@ -149,6 +149,21 @@ Code constant_tensor(const Value& value, const Weight& weight) {
   return {"decoded", Bracket::call, {shape, dtype_text(value.dtype), string_literal(base64(data))}};
 }
 
+namespace {
+
+// A tensor that the model has by that name, unregistered: the graph has no numbers of it.
+bool is_attribute_of_model(const Value& value, const Weight& weight) {
+  return weight.data.empty() && count_of(value) > 0;
+}
+
+Code attribute_row(const Value& value, const Weight& weight) {
+  std::vector<Code> items{string_literal(weight.names[0]), sizes_text(value.shape),
+                          dtype_text(value.dtype), string_literal("attribute")};
+  return {"Weight", Bracket::call, std::move(items)};
+}
+
+}  // namespace
+
 Code constant_table(const Graph& graph, const Border& border) {
   const std::vector<std::string> names = constant_names(graph);
   std::vector<Code> rows;
@@ -159,10 +174,13 @@ Code constant_table(const Graph& graph, const Border& border) {
       throw Error(
           ErrorKind::unsupported_operator,
           fmt::format("[emit.stages] the model writes the constant '{}'; expected it to make "
-                      "a new one at every call; copy it before the write (.clone())",
+                      "a new one at every call, or a buffer; copy it before the write (.clone()), "
+                      "or register it (register_buffer)",
                       weight.names[0]));
     }
-    rows.push_back(constant_tensor(value, weight).after(string_literal(names[w]) + ": "));
+    Code tensor = is_attribute_of_model(value, weight) ? attribute_row(value, weight)
+                                                       : constant_tensor(value, weight);
+    rows.push_back(tensor.after(string_literal(names[w]) + ": "));
   }
   return {"CONSTANTS = ", Bracket::dict, std::move(rows)};
 }

@@ -83,6 +83,7 @@ class Stage(Holder):
                 put(self, name, tensor, weight.kind != "non-persistent buffer")
         tensors = [*self.parameters(), *self.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
+        self.CONSTANTS = {name: constant(model, t) for name, t in self.CONSTANTS.items()}
         self.constants = {name: t.to(self.device) for name, t in self.CONSTANTS.items()}
 
     def _apply(self, fn, recurse=True):
@@ -142,12 +143,20 @@ def find_tensor(model, path):
         module = model.get_submodule(owner)
     except AttributeError:
         return None
-    return module._parameters.get(name, module._buffers.get(name))
+    tensor = getattr(module, name, None)
+    return tensor if isinstance(tensor, torch.Tensor) else None
+
+
+def constant(model, tensor):
+    """A tensor of the code, or of the model, which has not registered it."""
+    if isinstance(tensor, torch.Tensor):
+        return tensor
+    return new_weight(tensor) if model is None else find_weight(model, tensor)
 
 
 def new_weight(weight):
     """Without numbers, to be loaded from a checkpoint."""
-    if weight.kind == "non-persistent buffer":
+    if weight.kind in ("non-persistent buffer", "attribute"):
         raise ValueError(
             f"[stages] '{weight.name}' is in no checkpoint, the model computes it; give the model"
         )
