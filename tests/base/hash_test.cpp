@@ -37,5 +37,31 @@ TEST(AHash, ChangesWithEveryBit) {
   }
 }
 
+TEST(AQuickHash, ChangesWithEveryBitAndWithTheSize) {
+  for (const std::size_t size : {0, 1, 7, 8, 31, 32, 33, 100}) {
+    std::vector<std::byte> bytes(size, std::byte{'x'});
+    std::set<std::uint64_t> seen{quick_hash(bytes.data(), size)};
+    for (std::size_t bit = 0; bit < 8 * size; ++bit) {
+      bytes[bit / 8] ^= std::byte{1} << bit % 8;
+      EXPECT_TRUE(seen.insert(quick_hash(bytes.data(), size)).second) << size << ' ' << bit;
+      bytes[bit / 8] ^= std::byte{1} << bit % 8;
+    }
+    bytes.emplace_back();
+    EXPECT_TRUE(seen.insert(quick_hash(bytes.data(), bytes.size())).second) << size;
+  }
+}
+
+// The highest bits of many words: a product of theirs alone would forget all but their parity.
+TEST(AQuickHash, SeesThatAllSignsChange) {
+  std::vector<double> numbers(64, 1.5);
+  const auto hash = [&] {
+    return quick_hash(reinterpret_cast<const std::byte*>(numbers.data()),
+                      numbers.size() * sizeof(double));
+  };
+  const std::uint64_t before = hash();
+  for (double& number : numbers) number = -number;
+  EXPECT_NE(hash(), before);
+}
+
 }  // namespace
 }  // namespace kerf

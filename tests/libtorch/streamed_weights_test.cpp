@@ -218,6 +218,25 @@ TEST_P(WeightsOfAFile, KeepWhatAForwardWritesUnseen) {
   model.call();
 }
 
+// One number of a thousand, in turns another; and all signs, of doubles too.
+TEST_P(WeightsOfAFile, KeepASingleNumberThatAForwardWritesUnseen) {
+  Model model(4, GetParam());
+  for (std::int64_t i = 0; i < 9; ++i) {
+    model.call();
+    model.weights->enter(1);
+    const at::Tensor inside = model.parameters[1].variable_data().view(-1);
+    const at::Tensor outside = model.originals[1].view(-1);
+    const std::int64_t at = i * 571 % inside.numel();
+    for (const at::Tensor& numbers : {inside, outside}) {
+      numbers[at].fill_(i);
+      if (i == 5) numbers.narrow(0, 0, inside.numel() / 2 * 2).view(at::kDouble).neg_();
+    }
+    model.weights->leave(1);
+    EXPECT_TRUE(at::equal(model.parameters[1], model.originals[1])) << i;
+  }
+  model.call();
+}
+
 // Twice the bytes would not fit its slot: refused every time, and nothing is taken over.
 TEST_P(WeightsOfAFile, OfAnotherSizeAreRefusedUntilTheyAreBack) {
   Model model(4, GetParam());

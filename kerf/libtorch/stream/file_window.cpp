@@ -95,4 +95,6 @@ void FileWindow::close(std::size_t slot) {
 
 void FileWindow::check() const { file_->check(home_, bytes_); }
 
+bool FileWindow::is_written() const { return file_->is_written(data_, bytes_); }
+
 }  // namespace kerf

@@ -36,6 +36,8 @@ class FileWindow {
   void close(std::size_t slot);
   // Throws Error(io) where the file was cut off since: reading would end the process.
   void check() const;
+  // Since `open` by anybody, or before it to the weight's home.
+  bool is_written() const;
 
  private:
   FileWindow(std::shared_ptr<MappedFile> file, const at::Tensor& home, std::byte* pages);

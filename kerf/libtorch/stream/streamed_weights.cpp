@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "kerf/base/error.h"
+#include "kerf/base/hash.h"
 #include "kerf/libtorch/stream/device_slots.h"
 #include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/host_slots.h"
@@ -190,7 +190,7 @@ void StreamedWeights::enter(std::size_t unit) {
   placed.slot = streamer_->acquire(unit);
   const std::vector<at::Tensor>& there = views(placed, placed.slot);
   for (std::size_t w = 0; w < placed.weights.size(); ++w) {
-    if (there[w].is_cpu()) placed.weights[w].sample = sample(there[w]);
+    if (there[w].is_cpu()) placed.weights[w].numbers = numbers_of(placed.weights[w], there[w]);
     placed.weights[w].parameter.set_data(there[w]);
   }
   placed.entered = 1;
@@ -231,27 +231,14 @@ void StreamedWeights::go_home(Placed& unit) {
 // reads, so there numbers are looked at.
 bool StreamedWeights::is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const {
   if (in_slot.nbytes() == 0) return false;
-  return in_slot.is_cpu() ? sample(in_slot) != weight.sample : !is_watched(in_slot);
+  return in_slot.is_cpu() ? numbers_of(weight, in_slot) != weight.numbers : !is_watched(in_slot);
 }
 
-// Some numbers of a weight: what is written without PyTorch's knowing (through .data) changes most
-// of them in most cases, and all cannot be looked at.
-std::uint64_t StreamedWeights::sample(const at::Tensor& weight) {
-  constexpr std::size_t kSamples = 256;
-  const auto* const bytes = static_cast<const unsigned char*>(weight.const_data_ptr());
-  const std::size_t size = weight.nbytes();
-  std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a
-  const std::size_t words = size / sizeof(std::uint64_t);
-  const std::size_t step = std::max<std::size_t>(1, words / kSamples);
-  for (std::size_t i = 0; i < words; i += step) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
-    hash = (hash ^ word) * 1099511628211ULL;
-  }
-  for (std::size_t i = words * sizeof(std::uint64_t); i < size; ++i) {
-    hash = (hash ^ bytes[i]) * 1099511628211ULL;
-  }
-  return hash;
+// Nothing where pages are as the file has them: the system knows. All other numbers are read.
+std::optional<std::uint64_t> StreamedWeights::numbers_of(const Weight& weight,
+                                                         const at::Tensor& in_slot) {
+  if (weight.piece.window && !weight.piece.window->is_written()) return std::nullopt;
+  return quick_hash(static_cast<const std::byte*>(in_slot.const_data_ptr()), in_slot.nbytes());
 }
 
 // Others that share the storage outlive the slot's use for this unit: the storage takes a copy of

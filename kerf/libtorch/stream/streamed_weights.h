@@ -59,7 +59,7 @@ class StreamedWeights {
     at::Tensor parameter;
     StreamSlots::Piece piece;  // its home, and where it lies in a slot
     std::int64_t version = 0;  // when the unit was last entered or left
-    std::uint64_t sample = 0;  // of its numbers when it was entered, on the host
+    std::optional<std::uint64_t> numbers;  // on the host, when the unit was entered: a hash
   };
   struct Placed {
     std::string path;
@@ -76,7 +76,7 @@ class StreamedWeights {
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
   void go_home(Placed& unit);
   bool is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const;
-  static std::uint64_t sample(const at::Tensor& weight);
+  static std::optional<std::uint64_t> numbers_of(const Weight& weight, const at::Tensor& in_slot);
   static bool let_go(at::Tensor& in_slot, const at::Tensor& now);
 
   std::vector<Placed> units_;
