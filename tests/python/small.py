@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest models: one layer, and a function that the test gives."""
+"""The smallest models: one layer and a function that the test gives, or a few layers."""
 
 import torch
 from torch import nn
@@ -25,3 +25,9 @@ class After(Around):
 
     def forward(self, x):
         return self.function(self.layer(x))
+
+
+def mlp(layers=6, width=64):
+    torch.manual_seed(0)
+    body = [m for _ in range(layers) for m in (nn.Linear(width, width), nn.Tanh())]
+    return nn.Sequential(*body).eval(), torch.randn(4, width)

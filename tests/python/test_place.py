@@ -15,6 +15,7 @@ import models
 import pytest
 import torch
 from comparing import assert_same
+from small import mlp
 from torch import nn
 
 import kerf
@@ -36,12 +37,6 @@ def place_small(model, folder, share=3, **options):
         except ValueError as error:
             assert "does not fit" in str(error)
     raise AssertionError("nothing fits")
-
-
-def mlp(layers=6, width=64):
-    torch.manual_seed(0)
-    body = [m for _ in range(layers) for m in (nn.Linear(width, width), nn.Tanh())]
-    return nn.Sequential(*body).eval(), torch.randn(4, width)
 
 
 @pytest.mark.parametrize("name", ALL)
