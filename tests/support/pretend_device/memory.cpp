@@ -66,6 +66,17 @@ void count(c10::DeviceIndex device, std::size_t bytes) {
   ++usage.num_allocations;
 }
 
+// To profilers, as accelerators' allocators do. `change` is negative where memory is freed.
+void report(const Block& block, std::int64_t change) {
+  std::size_t allocated = 0;
+  {
+    std::lock_guard lock(memory().mutex);
+    allocated = usage_at(block.device).allocated;
+  }
+  c10::reportMemoryUsageToProfiler(block.data, change, allocated, allocated,
+                                   c10::Device(c10::kPrivateUse1, block.device));
+}
+
 void free_device_block(void* start) {
   const auto block = take(start);
   if (!block) return;
@@ -73,6 +84,7 @@ void free_device_block(void* start) {
     std::lock_guard lock(memory().mutex);
     memory().usage[static_cast<std::size_t>(block->device)].allocated -= block->bytes;
   }
+  report(*block, -static_cast<std::int64_t>(block->bytes));
   // The allocating stream may have the memory again at once: for the others that is a write.
   Stream& owner = *block->allocated_on;
   std::lock_guard lock(issue_mutex());
@@ -208,6 +220,7 @@ c10::DataPtr allocate_on(c10::DeviceIndex device, std::size_t bytes) {
     note_access(*block, 0, bytes, true, *block->allocated_on, "allocation");
   }
   keep(block);
+  report(*block, static_cast<std::int64_t>(bytes));
   return {block->data, block->data, &free_device_block, where};
 }
 
