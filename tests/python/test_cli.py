@@ -203,8 +203,8 @@ def test_plan_takes_transfer_times_and_keeps_a_last_stage(planned, folder):
     given = ("plan", "model.graph", "--devices", DEVICES, "--transfer-times", "times.json")
     planned(*given, "--out", "given.json")
     assert "h2" not in [cut.tensor for cut in kerf.load_plan(folder / "given.json").cuts]
-    (folder / "times.json").write_text('{"h99": 5.0}')
-    assert "did you mean" in error_of(planned(*given, expect=BAD_INPUT))
+    (folder / "times.json").write_text('{"H2": 5.0}')
+    assert "did you mean 'h2'?" in error_of(planned(*given, expect=BAD_INPUT))
     (folder / "times.json").write_text('{"h2": -1}')
     assert "times.json" in error_of(planned(*given, expect=BAD_INPUT))
     (folder / "train.graph").write_text(mlp_text(training=True) + "end\n")

@@ -161,7 +161,7 @@ def test_a_map_and_limits_that_disagree_are_refused_by_how_much(pretend_device, 
         ({"": None}, ValueError, "device_map names None"),
         ({0: 0}, ValueError, "expected places by module"),
         ({}, ValueError, "expected places by module"),
-        ("balanced", ValueError, "device_map names 'balanced'"),
+        ("balanced", ValueError, "device_map is 'balanced', which spreads"),
     ],
 )
 def test_maps_that_say_nothing_sensible_are_refused(pretend_device, given, error, message):
