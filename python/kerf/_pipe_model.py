@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kerf import _core
-from kerf._arguments import Kind, checked, is_whole, shown, whole
+from kerf._arguments import Kind, check, checked, is_whole, shown, whole
 from kerf._call import Signature
 from kerf._coarsen import BLOCKS, coarsen
 from kerf._code import all_code, reached_functions
@@ -204,17 +204,19 @@ def pipe_model(
 def _call_of(given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """The sample call; ``args`` and ``kwargs`` are taken out of the other parameters."""
     found = {}
-    for name, default in (("args", ()), ("kwargs", None)):
+    for name in ("args", "kwargs"):
         value = given[f"model_{name}"]
         if name in given["ftpipe"]:
-            if value is not default and value != ():
+            if value is not None and not (isinstance(value, tuple) and not value):
                 raise TypeError(
                     f"[kerf.pipe_model] {name} together with model_{name}; expected one of them"
                 )
             value = given["ftpipe"].pop(name)
         found[name] = value
-    args = tuple(found["args"]) if isinstance(found["args"], list) else found["args"]
-    return args, found["kwargs"] or {}
+    args, kwargs = found["args"], found["kwargs"]
+    if kwargs is not None:
+        check("kerf.pipe_model", "kwargs", kwargs, _KINDS["model_kwargs"])
+    return tuple(args) if isinstance(args, list) else args, kwargs or {}
 
 
 def _cluster(
@@ -473,7 +475,8 @@ def _asked(
     if not graph.is_static:
         asked["batch"] = _core.micro_batch_size(graph, 0, 1) * given["n_microbatches"]
     asked["training"] = graph.training
-    asked["schedule"] = given["schedule"] or ("1f1b" if graph.training else "fill_drain")
+    usual = "1f1b" if graph.training else "fill_drain"
+    asked["schedule"] = usual if given["schedule"] is None else given["schedule"]
     asked.update(_recomputation(given, graph))
     if given["edge_weight_function"]:
         asked["transfer_times"] = given_transfers(graph, nodes, given["edge_weight_function"])
