@@ -72,6 +72,16 @@ class LooseReads:
         known.bring_up_to_date()
         return known.made
 
+    def is_one(self, tensor):
+        return id(tensor) in self._unit_of and isinstance(tensor, torch.nn.Parameter)
+
+    def original(self, tensor):
+        """The weight that a copy was made of; any other tensor is itself."""
+        for copied in self._copies.values():
+            if copied.made is tensor:
+                return copied.parameter
+        return tensor
+
     def _tell(self, unit):
         if self._told:
             return
@@ -89,28 +99,28 @@ class _Copy:
     """A weight's numbers on the device, until the call ends."""
 
     def __init__(self, parameter, device):
-        self._parameter = parameter
+        self.parameter = parameter
         with torch.inference_mode(False), torch.no_grad():
             there = parameter.detach().to(device)
             self.made = torch.nn.Parameter(there, requires_grad=False)
         self._remember()
 
     def _remember(self):
-        self._versions = _version(self._parameter), self.made._version
+        self._versions = _version(self.parameter), self.made._version
         self._is_watched = _torch.watch_writes(self.made)  # for writes through .data
 
     def bring_up_to_date(self):
         """With the weight, where that was written: by its own module, say."""
-        if _version(self._parameter) != self._versions[0]:
+        if _version(self.parameter) != self._versions[0]:
             with torch.inference_mode(False), torch.no_grad():
-                self.made.copy_(self._parameter)
+                self.made.copy_(self.parameter)
             self._remember()
 
     def write_back(self):
         if not self._is_written():
             return
         with torch.inference_mode(False), torch.no_grad():
-            self._parameter.copy_(self.made.cpu())  # an edit as any other
+            self.parameter.copy_(self.made.cpu())  # an edit as any other
         self._remember()
 
     def _is_written(self):
@@ -118,7 +128,7 @@ class _Copy:
             return True
         if self._is_watched:
             return not _torch.is_watched(self.made)
-        return not torch.equal(self.made.cpu(), self._parameter)
+        return not torch.equal(self.made.cpu(), self.parameter)
 
 
 def _version(tensor):
@@ -133,6 +143,10 @@ class _WatchedParameters(HomeDict):
         if parameter is None or not parameter.is_cpu:
             return parameter
         return self.reads.read(parameter)
+
+    def __setitem__(self, name, parameter):
+        """What was read may be put back, as ``torch.func.functional_call`` does."""
+        dict.__setitem__(self, name, self.reads.original(parameter))
 
 
 def compiled_modules(model):

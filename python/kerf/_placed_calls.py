@@ -71,8 +71,11 @@ class _Turn:
 
     def is_nested(self):
         """Does the model run on this thread more than once, one call inside of the other?"""
-        model = self._model()
-        return sum(m is model for m in self._running(threading.get_ident())) > 1
+        return self.depth_of(self._model()) > 1
+
+    def depth_of(self, module):
+        """How many calls of the module this thread is in."""
+        return sum(m is module for m in self._running(threading.get_ident()))
 
     def is_inside(self):
         """Is this thread inside of a call of the model, or of a module of it?"""
@@ -119,6 +122,16 @@ def _modules_around(model, inside):
 
 
 @dataclasses.dataclass
+class _FromOutside:
+    """A call whose arguments were brought to the device, and whose results go to their origin."""
+
+    module: torch.nn.Module
+    way: Transfer
+    origin: torch.device | None
+    again: int = 0  # calls of the module inside of this one
+
+
+@dataclasses.dataclass
 class _OnHost:
     """A unit that the host computes now, the way its result goes, and since when."""
 
@@ -149,9 +162,7 @@ class PlacedCalls:
     def __init__(self, model, units, weights, device, host_rows):
         self._weights = weights
         self._device = None if device == CPU else device
-        # By thread: the module called from outside, its arguments' way to the device, where the
-        # results go.
-        self._outside = threading.local()
+        self._outside = threading.local()  # by thread: the call from outside
         self._modules = {id(unit.module): number for number, unit in enumerate(units)}
         self._units = units
         self._model = model
@@ -271,13 +282,18 @@ class PlacedCalls:
         if self._door.get(id(module)) is not module or self._is_over:
             return None  # a copy's, or the model was made what it was
         outer = getattr(self._outside, "call", None)
-        if outer is not None and (module is not self._model or self._turn.is_nested()):
+        if outer is not None and module is outer.module:
+            if self._turn.depth_of(module) > 1:
+                outer.again += 1
+                return None
+        elif outer is not None and (module is not self._model or self._turn.depth_of(outer.module)):
             return None
         way = Transfer(Mover(), self._device)
         there = way(args), way(kwargs)
         if self._few is not None and module is self._model:
             self._few.start = time.perf_counter()  # what brings arguments is no issuing
-        self._outside.call = module, way, self._origin(args, kwargs) if way.has_copied() else None
+        origin = self._origin(args, kwargs) if way.has_copied() else None
+        self._outside.call = _FromOutside(module, way, origin)
         return there
 
     def _origin(self, args, kwargs):
@@ -290,11 +306,14 @@ class PlacedCalls:
     def _depart(self, module, args, result):
         """Results go where the arguments came from, and arguments are what the call made them."""
         del args
-        owner, way, origin = getattr(self._outside, "call", None) or (None, None, None)
-        if owner is not module:
+        outer = getattr(self._outside, "call", None)
+        if outer is None or outer.module is not module:
+            return None
+        if outer.again:
+            outer.again -= 1
             return None
         self._outside.call = None
-        return way.returned(origin)(result) if way.has_copied() else None
+        return outer.way.returned(outer.origin)(result) if outer.way.has_copied() else None
 
     def _enter(self, module, args, kwargs=None):
         number = self._modules.get(id(module))
@@ -328,11 +347,10 @@ class PlacedCalls:
     def _called_off(self, args, kwargs):
         """The model was made what it was while a call of one of its modules waited: its arguments
         are what they were, too."""
-        _, way, origin = getattr(self._outside, "call", None) or (None, None, None)
-        self._outside.call = None
-        if way is None or not way.has_copied():
+        outer, self._outside.call = getattr(self._outside, "call", None), None
+        if outer is None or not outer.way.has_copied():
             return None
-        back = way.returned(origin)
+        back = outer.way.returned(outer.origin)
         return back(args) if kwargs is None else (back(args), back(kwargs))
 
     def _come_back(self, unit, result):
@@ -383,11 +401,20 @@ class PlacedCalls:
         try:
             if isinstance(entered, _OnHost):
                 return self._come_back(entered, result)
-            if entered is not None:
-                self._weights.leave(number)
+            if entered is None:
+                return None
+            self._weights.leave(number)
+            return self._with_weights_there(result)
         finally:
             self._turn.release()
-        return None
+
+    def _with_weights_there(self, result):
+        """A result that is a weight itself would go to the host with its unit."""
+        if self._device is None or type(result) is torch.Tensor:
+            return None
+        if not any(self._reads.is_one(leaf) for leaf in _pytree.tree_iter(result)):
+            return None
+        return _pytree.tree_map_only(torch.nn.Parameter, self._reads.read, result)
 
     def _is_elsewhere(self):
         """A forked process has no thread that copies: weights are used where they are at home."""

@@ -20,7 +20,7 @@ class PlacedCopies:
         for module in model.modules():
             for name in ("_parameters", "_buffers"):
                 own = vars(module).get(name)
-                if type(own) is not dict or not own or id(module) in untouched:
+                if type(own) is not dict or id(module) in untouched:
                     continue
                 ours = HomeDict(own)
                 vars(module)[name] = ours

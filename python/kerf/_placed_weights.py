@@ -26,6 +26,7 @@ class PlacedWeights:
             if tensor is not None
         ]
         self._mapped = []  # whose data is a file's, or pinned: to be in ordinary memory again
+        self._device = CPU  # that computes
         self._moved = []  # to the device
         self._new = {}  # id of a tensor of the meta device -> what has its place
         self._stored = {}  # id of a tensor -> what the checkpoint has, of another dtype
@@ -127,6 +128,7 @@ class PlacedWeights:
     def move_others(self, units, device):
         """What is not streamed is on the device."""
         self._replaced.clear()
+        self._device = device
         streamed = {id(p) for unit in units for p in unit.parameters}
         moved = {}  # those that share memory go on doing so
         for tensor in dict.fromkeys(tensor for _, _, tensor in self._entries):
@@ -166,6 +168,24 @@ class PlacedWeights:
             # Only where nobody has put something else since.
             if id(tensor) in self._new and own.get(name) is self._new[id(tensor)]:
                 own[name] = tensor
+        self._bring_late_ones()
+
+    def _bring_late_ones(self):
+        """What has come meanwhile: a forward makes its masks where it runs."""
+        if self._device == CPU:
+            return
+        for module in self._model.modules():
+            for own in (module._parameters, module._buffers):
+                for name, tensor in list(own.items()):
+                    if tensor is None or tensor.device != self._device:
+                        continue
+                    if not tensor.is_inference():
+                        tensor.data = tensor.data.to(CPU)
+                    elif isinstance(tensor, torch.nn.Parameter):  # these stay where they are
+                        there = tensor.detach().to(CPU)
+                        own[name] = torch.nn.Parameter(there, requires_grad=tensor.requires_grad)
+                    else:
+                        own[name] = tensor.to(CPU)
 
     def _load_the_rest(self):
         """What was still to be converted when something failed."""

@@ -336,3 +336,129 @@ def test_remove_waits_for_calls_and_is_refused_inside_of_one(pretend_device):
     hook.remove()
     assert torch.equal(placed(x), expected)
     placed.remove()
+
+
+class Halved(nn.Module):
+    """A batch of several is cut, and each half is the model's own call again."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+
+    def forward(self, x):
+        if len(x) > 1:
+            return torch.cat([self(half) for half in x.chunk(2)]) + x
+        return self.body(x)
+
+
+def test_a_model_may_call_itself(pretend_device):
+    model, x = Halved().eval(), torch.randn(5, 64)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        for _ in range(2):
+            found = model(x)
+            assert torch.equal(found, expected) and found.device.type == "cpu"
+        model.body[3].register_forward_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model(x)
+        model.body[3]._forward_pre_hooks.popitem()
+        assert torch.equal(model(x), expected)
+    placed.remove()
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+class GivesItsWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64) / 8)
+
+    def forward(self):
+        return self.weight
+
+
+class Asks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.ModuleList([GivesItsWeight() for _ in range(6)])
+
+    def forward(self, x):
+        for weight in [part() for part in self.parts]:
+            x = x @ weight
+        return x
+
+
+@pytest.mark.filterwarnings("ignore:.*is read while the module does not run")
+def test_a_module_may_give_its_weight_away(pretend_device):
+    model, x = Asks().eval(), torch.randn(4, 64)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        assert torch.equal(model(x), expected)
+        model.parts[2].weight.mul_(2)
+        assert torch.equal(model(x), 2 * expected)
+    placed.remove()
+
+
+class Scaled(nn.Module):
+    """Calls its layers with other weights than they have, by PyTorch's own function."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(6)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.func.functional_call(layer, {"weight": layer.weight * 2}, (x,))
+        return x
+
+
+@pytest.mark.filterwarnings("ignore:.*is read while the module does not run")
+def test_weights_that_are_put_back_are_those_of_the_model(pretend_device):
+    model, x = Scaled().eval(), torch.randn(4, 64)
+    with torch.no_grad():
+        expected = model(x)
+        before = [(name, id(p)) for name, p in model.named_parameters()]
+        placed = place_small(model)
+        assert torch.equal(model(x), expected)
+        assert [(name, id(p)) for name, p in model.named_parameters()] == before
+        model.layers[0].weight.zero_()
+        edited = model(x)
+        placed.remove()
+        assert torch.equal(model(x), edited) and not torch.equal(edited, expected)
+
+
+class Late(nn.Linear):
+    """Makes a buffer when it is called first, where the call is, and a new weight each time."""
+
+    def forward(self, x):
+        if not hasattr(self, "scale"):
+            scale = torch.full((64,), 0.5, device=x.device)
+            self.register_buffer("scale", scale, persistent=False)
+        out = super().forward(x) * self.scale
+        self.bias = nn.Parameter(self.bias.detach() + 1)
+        return out
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_buffers_and_weights_that_come_later_go_home(pretend_device, mode):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*[Late(64, 64) for _ in range(6)]).eval(), torch.randn(4, 64)
+    plain = copy.deepcopy(model)
+    with mode():
+        expected = [plain(x) for _ in range(3)]
+        placed = place_small(model)
+        assert torch.equal(model(x), expected[0])
+    copied = copy.deepcopy(model)
+    placed.remove()
+    for made in (copied, model):
+        assert all(t.device.type == "cpu" for t in (*made.parameters(), *made.buffers()))
+        with mode():
+            assert [torch.equal(made(x), y) for y in expected[1:]] == [True, True]
+    place_small(model, 0.5).remove()
