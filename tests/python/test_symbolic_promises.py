@@ -5,7 +5,9 @@ refused in words that help nobody."""
 
 import copy
 import pickle
+from collections import OrderedDict
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -250,6 +252,109 @@ def test_hooks_of_the_whole_model_see_what_is_passed_by_place():
     agrees(model, symbolic_trace(model, meta_args={"x": x()}))
 
 
+# Errors that the code catches: another call may raise none
+
+
+def number_or_nothing(model, x):
+    try:
+        return x * int(x.sum())
+    except Exception:
+        return x
+
+
+def branched_or_not(model, x):
+    try:
+        return x if x.sum() > 0 else -x
+    except Exception:
+        return x
+
+
+def product_or_sum(model, x):
+    try:
+        return x @ x
+    except RuntimeError:
+        return x + x
+
+
+def fifth_row(model, x):
+    try:
+        return x[4] + x
+    except IndexError:
+        return x
+
+
+def turned_if_it_fits(model, x):
+    try:
+        return model.linear(x.t())
+    except RuntimeError:
+        return model.linear(x)
+
+
+@pytest.mark.parametrize(
+    "forward", [number_or_nothing, branched_or_not, product_or_sum, fifth_row, turned_if_it_fits]
+)
+def test_code_that_catches_an_error_of_a_call_is_refused(forward):
+    with pytest.raises(ExportError, match=r"test_symbolic_promises.py:\d+"):
+        trace(forward)
+
+
+def test_code_that_catches_a_refusal_is_refused_without_samples_too():
+    with pytest.raises(ExportError, match="without samples the code cannot be followed"):
+        symbolic_trace(Model(branched_or_not))
+
+
+def test_code_that_asks_whether_a_type_fits_is_followed():
+    def forward(model, x):
+        try:
+            return model.linear(x) + object()
+        except TypeError:
+            return model.linear(x)
+
+    model = Model(forward)
+    agrees(model, symbolic_trace(model, meta_args={"x": x()}))
+
+
+def test_a_function_whose_forward_looks_at_data_is_refused_with_its_line():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * float(x.sum())
+
+    with pytest.raises(ExportError, match=r"forward of Scaled .*test_symbolic_promises.py:\d+"):
+        trace(lambda model, x: Scaled.apply(x))
+
+
+# Containers that are passed in
+
+
+def one_after_the_other(given):
+    return torch.cat([*given.values()], 1)
+
+
+def test_the_order_of_a_dictionary_matters_where_the_code_goes_by_it():
+    given = {"a": torch.ones(2, 3), "b": torch.zeros(2, 3)}
+    turned = dict(reversed(given.items()))
+    gm = symbolic_trace(one_after_the_other, meta_args={"given": given})
+    assert torch.equal(gm(given), one_after_the_other(given))
+    with pytest.raises(GuardError, match=r"holds \['b', 'a'\].*\['a', 'b'\], in this order"):
+        gm(turned)
+    by_name = symbolic_trace(lambda **given: one_after_the_other(given), meta_args=given)
+    with pytest.raises(GuardError, match="in this order"):
+        by_name(**turned)
+    gm = symbolic_trace(lambda given: given["a"] - given["b"], meta_args={"given": given})
+    assert torch.equal(gm(turned), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("given, other", [([x()], (x(),)), ({"a": x()}, OrderedDict(a=x()))])
+def test_a_container_of_another_class_is_refused(given, other):
+    gm = symbolic_trace(
+        lambda given: len(given) if type(given) in (list, dict) else 0, meta_args={"given": given}
+    )
+    assert gm(given) == 1
+    with pytest.raises(GuardError, match="the module was traced for a (list|dict); pass one"):
+        gm(other)
+
+
 # Code that was refused, or in no words
 
 
@@ -275,6 +380,7 @@ compiled = torch.compile(nn.Linear(8, 8), backend="eager")
         lambda model, x: model.compiled(x),
         lambda model, x: model.linear(x) * (x.shape[0] & 1) + (1 << x.shape[0]) + ~x.shape[0],
         lambda model, x: torch.ones(torch.broadcast_shapes(x.shape, (1, 8))) * model.linear(x),
+        lambda model, x: model.linear(x) / np.sqrt(x.shape[-1]) * np.log2(x.shape[1]),
     ],
 )
 def test_code_that_once_was_refused_is_followed(forward):

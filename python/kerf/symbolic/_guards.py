@@ -103,23 +103,41 @@ def check_input(value, ndim, dtype, name):
         )
 
 
-def check_keys(value, keys, name):
-    """``**kwargs`` and dictionaries: what the module was traced for, by name."""
-    now = list(value) if isinstance(value, dict) else found(value)
-    if not isinstance(now, list) or set(now) != set(keys):
+def check_keys(value, keys, name, kind="dict", in_order=False):
+    """``**kwargs`` and dictionaries: what the module was traced for, by name; where the model's
+    code goes by their order, in that order."""
+    _check_kind(value, kind, name)
+    now = list(value)
+    if now != list(keys) if in_order else set(now) != set(keys):
+        order = ", in this order" if in_order else ""
         raise GuardError(
-            f"[symbolic.call] {name} holds {shown(now)}; the module was traced for {shown(keys)}; "
-            "trace again for this call"
+            f"[symbolic.call] {name} holds {shown(now)}; the module was traced for "
+            f"{shown(list(keys))}{order}; trace again for this call"
         )
 
 
-def check_count(value, count, name):
+def check_count(value, count, name, kind="tuple"):
     """``*args`` and lists: as many as the module was traced for."""
+    _check_kind(value, kind, name)
     if len(value) != count:
         raise GuardError(
             f"[symbolic.call] {name} holds {len(value)} arguments; the module was traced for "
             f"{count}; trace again for this call"
         )
+
+
+def _check_kind(value, kind, name):
+    if class_name(type(value)) != kind:
+        raise GuardError(
+            f"[symbolic.call] {name} is {found(value)}; the module was traced for a {kind}; pass "
+            "one, or trace again for this call"
+        )
+
+
+def class_name(cls):
+    """``dict``, or ``collections.OrderedDict``."""
+    home = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"{home}{cls.__qualname__}"
 
 
 def check_results(value, count, text, where):

@@ -32,6 +32,12 @@ _BINARY = {
 }
 _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
+# numpy.sqrt(n) and the like ask an object that is no number of NumPy's for a method of that name.
+_FUNCTIONS_OF_NUMPY = frozenset(
+    """sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh
+    radians degrees""".split()
+)
+
 
 class _Number:
     """``text`` is the expression for people; ``home`` the one tensor whose sizes it is made of."""
@@ -47,6 +53,8 @@ class _Number:
     def __getattr__(self, name):
         if name == "node" or name.startswith("__"):  # what PyTorch's own code asks for
             raise AttributeError(name)
+        if name in _FUNCTIONS_OF_NUMPY:
+            return lambda: getattr(math, name)(self.plain())
         return getattr(self.plain(), name)
 
     def __bool__(self):

@@ -41,7 +41,7 @@ class PlainTracer(torch.fx.Tracer):
         super().__init__()
         self.registry, self._keep_regions, self.split = registry, regions, split
         self.regions, self.region_options, self._counts = [], {}, [0]
-        self._inside = set()
+        self._inside, self.refused = set(), None
         self.module_path = "self"
         self.grad_blocks = _modes.GradBlocks(
             lambda function, args: self.create_node("call_function", function, args, {})
@@ -49,6 +49,22 @@ class PlainTracer(torch.fx.Tracer):
 
     def proxy(self, node):
         return _Proxy(node, self)
+
+    def to_bool(self, proxy):
+        return self._noted(super().to_bool, proxy)
+
+    def iter(self, proxy):
+        return self._noted(super().iter, proxy)
+
+    def keys(self, proxy):
+        return self._noted(super().keys, proxy)
+
+    def _noted(self, function, proxy):
+        try:
+            return function(proxy)
+        except TraceError as error:
+            self.refused = self.refused or error  # which the model's code may catch
+            raise
 
     def create_arg(self, item):
         return item.node if issubclass(type(item), torch.fx.Proxy) else super().create_arg(item)
@@ -143,6 +159,8 @@ def plain_trace(root, concrete, registry, options):
     with unchanged_modes(), stand_ins(modules=False), tracing(tracer), _Switches(tracer):
         try:
             graph = tracer.trace(root, concrete or None)
+            if tracer.refused is not None:
+                raise tracer.refused
         except (TraceError, TypeError) as error:
             raise ExportError(
                 f"[symbolic.trace] without samples the code cannot be followed: {error}; expected "

@@ -23,6 +23,7 @@ from kerf.symbolic._guards import (
     check_count,
     check_input,
     check_keys,
+    class_name,
 )
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
@@ -89,9 +90,31 @@ def _trace(root, arguments, registry, options):
             again = _second_run(run, state)
             if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
                 raise state.refused()
+        if arguments.has_order():
+            _guard_order(tracer, arguments, run)
     finally:
         state.restore()
     return SymbolicModule.made(root, tracer)
+
+
+def _guard_order(tracer, arguments, run):
+    """Has the traced module refuse dictionaries in another order where the code goes by it."""
+    arguments.turned = True
+    try:
+        turned = _written(run().recorder.graph)
+    except Exception:
+        turned = None
+    finally:
+        arguments.turned = False
+    if turned == _written(tracer.recorder.graph):
+        return
+    for node in tracer.recorder.graph.nodes:
+        if node.target is check_keys:
+            node.args = (*node.args, True)
+
+
+def _written(graph):
+    return [(n.name, n.op, str(n.target), str(n.args), str(n.kwargs)) for n in graph.nodes]
 
 
 def _computed(graph):
@@ -153,6 +176,7 @@ def _call(root, args, kwargs, tracer, registry):
         ):
             stack.enter_context(context)
         result = root(*args, **kwargs)
+        tracer.check_caught()
         with tracing(None):
             recorder.node("output", "output", (recorder.argument(result),))
 
@@ -244,6 +268,12 @@ class Arguments:
             if p.name not in given and p.default is _EMPTY and p.kind not in variadic
         ]
         self.extra = [name for name in (*meta, *concrete) if name not in names]
+        self.turned = False  # whether dictionaries are passed the other way round
+
+    def has_order(self):
+        """Whether the model's code could go by the order of a dictionary that it is passed."""
+        rest = [*self.meta.get(self.rest, ()), *self.concrete.get(self.rest, ()), *self.extra]
+        return len(rest) > 1 or any(map(_has_order, self.meta.values()))
 
     def check(self):
         if self.missing:
@@ -361,26 +391,36 @@ class Arguments:
             recorder.describe(place, tensor, tracer.values.find(tensor).device)
             check = (place, tensor.dim(), tensor.dtype, name + keys)
             recorder.node("call_function", check_input, check)
-        return _rebuilt(tree, made)
+        return _rebuilt(tree, made, self.turned)
 
     @staticmethod
     def _check_container(recorder, node, item, name):
+        kind = class_name(type(item))
         if isinstance(item, dict):
-            recorder.node("call_function", check_keys, (node, list(item), name))
+            recorder.node("call_function", check_keys, (node, list(item), name, kind))
         elif isinstance(item, tuple | list):
-            recorder.node("call_function", check_count, (node, len(item), name))
+            recorder.node("call_function", check_count, (node, len(item), name, kind))
 
 
-def _rebuilt(tree, made, path=()):
+def _rebuilt(tree, made, turned, path=()):
+    """The containers of an argument with traced tensors; dictionaries the other way round if
+    ``turned``."""
     if path in made:
         return made[path]
     if isinstance(tree, dict):
-        return type(tree)((k, _rebuilt(v, made, (*path, k))) for k, v in tree.items())
-    if isinstance(tree, tuple | list) and not hasattr(tree, "_fields"):
-        return type(tree)(_rebuilt(v, made, (*path, k)) for k, v in enumerate(tree))
-    if isinstance(tree, tuple):
-        return type(tree)(*(_rebuilt(v, made, (*path, k)) for k, v in enumerate(tree)))
-    return tree
+        items = reversed(tree.items()) if turned else tree.items()
+        return type(tree)((k, _rebuilt(v, made, turned, (*path, k))) for k, v in items)
+    if not isinstance(tree, tuple | list):
+        return tree
+    items = [_rebuilt(v, made, turned, (*path, k)) for k, v in enumerate(tree)]
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+
+
+def _has_order(tree):
+    """Whether a dictionary in it has an order."""
+    if isinstance(tree, dict):
+        return len(tree) > 1 or any(map(_has_order, tree.values()))
+    return isinstance(tree, tuple | list) and any(map(_has_order, tree))
 
 
 def _writable(value):

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kerf._arguments import found
+from kerf._errors import ExportError
 from kerf.symbolic import _bias, _modes, _reads
 from kerf.symbolic._calls import as_node, is_setter, name_of
 from kerf.symbolic._devices import result_device
@@ -53,6 +54,7 @@ class Tracer(TorchFunctionMode):
         )
         self._autocast = []
         self._inputs = set()  # nodes of tensors that a call passes in
+        self._failure = None  # the first error of a call that the model's code has seen
         if isinstance(root, torch.nn.Module):
             self._name_all(root)
 
@@ -71,7 +73,32 @@ class Tracer(TorchFunctionMode):
         kwargs = kwargs or {}
         if active_tracer() is not self:
             return func(*args, **kwargs)
-        return self.call(func, args, kwargs)
+        try:
+            return self.call(func, args, kwargs)
+        except Exception as error:
+            self._note_failure(name_of(func), error)
+            raise
+
+    def _note_failure(self, name, error):
+        """Keeps what the model's code may catch. A TypeError is no matter of shapes or data, and
+        Python's operators go by it."""
+        if self._failure is None and type(error) is not TypeError:
+            self._failure = name, error, location()
+
+    def check_caught(self):
+        """After the run: code that has caught an error took a path that the next call may not."""
+        if self._failure is None:
+            return
+        name, error, where = self._failure
+        if isinstance(error, ExportError):
+            raise error
+        raise ExportError(
+            f"[symbolic.trace] the code catches an error of {name}() ({where}: "
+            f"{_first_line(error)}); expected a path that shapes, flags and constants decide; ask "
+            "for the shape with if, so that the traced module can check it",
+            location=where,
+            module="",
+        ) from error
 
     def call(self, func, args, kwargs):
         name = name_of(func)
@@ -363,7 +390,7 @@ class Tracer(TorchFunctionMode):
                 f"the shape of what {_shown_name(name)} returns depends on the data",
                 "expected shapes that follow from shapes",
                 "use torch.where or a mask in its place, or make the module one node with a rule: "
-                "kerf.register_leaf_module_impl",
+                "kerf.symbolic.register_leaf_module_impl",
                 self.recorder.path,
             )
         return refusal(
@@ -394,6 +421,9 @@ class Tracer(TorchFunctionMode):
                     return self._call_leaf(module, name, args, kwargs)
             except _Composite:
                 pass  # its parts may be followed where it cannot run as a whole
+            except Exception as error:
+                self._note_failure(type(module).__name__, error)
+                raise
         self._check_followed(module, name)
         recorder = self.recorder
         before = recorder.path, recorder.stack
@@ -428,7 +458,7 @@ class Tracer(TorchFunctionMode):
                 "the model has a module that TorchScript has compiled",
                 "expected modules whose forward is Python",
                 "trace the module that it was made of, or give its class a rule with "
-                "@kerf.register_leaf_module_impl",
+                "@kerf.symbolic.register_leaf_module_impl",
                 name or "",
             )
         if _has_backward_hooks(module):
@@ -507,7 +537,8 @@ class Tracer(TorchFunctionMode):
         return refusal(
             f"{type(module).__name__} cannot be computed without data ({_first_line(error)})",
             "expected a module that runs on the meta device, or a rule",
-            f"give it a rule with @kerf.register_leaf_module_impl({type(module).__name__})",
+            "give it a rule with "
+            f"@kerf.symbolic.register_leaf_module_impl({type(module).__name__})",
             name or "",
         )
 
@@ -538,9 +569,28 @@ class Tracer(TorchFunctionMode):
         """A function with a backward of its own: one node, so that the backward stays."""
         with tracing(None):
             versions = self.values.versions(args, kwargs)
-            result = self._apart(cls.apply, args, kwargs)
+            try:
+                result = self._apart(cls.apply, args, kwargs)
+            except Exception as error:
+                error = self._autograd_explained(cls, error)
+                self._note_failure(cls.__name__, error)
+                raise error from error.__cause__
             self.values.note_writes(versions, all_known=False)
             return self._one_node(apply_function, (cls, *args), kwargs, result, args, kwargs)
+
+    def _autograd_explained(self, cls, error):
+        if not _is_for_want_of_data(error):
+            error.add_note(f"[symbolic.trace] while tracing {cls.__name__} at {location()}")
+            return error
+        refused = refusal(
+            f"forward of {cls.__name__} cannot be computed without data ({_first_line(error)})",
+            "expected a function whose forward runs on the meta device",
+            "compute on with tensors in it, or make the module that calls it one node with "
+            "@kerf.symbolic.register_leaf_module_impl",
+            self.recorder.path,
+        )
+        refused.__cause__ = error
+        return refused
 
     def _one_node(self, target, node_args, node_kwargs, result, args, kwargs):
         device = result_device("to", tensors_in((args, kwargs))[:1], {}, self.values.device)
