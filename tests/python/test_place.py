@@ -359,6 +359,28 @@ def test_parameters_that_share_memory_go_on_doing_so(tmp_path):
     assert model[6].weight.data_ptr() == model[0].weight.data_ptr()
 
 
+@pytest.mark.parametrize("form", [torch.channels_last, "transposed"])
+def test_weights_keep_the_order_they_have_in_memory(form, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Conv2d(8, 8, 3, padding=1) for _ in range(6)]).eval()
+    if form == "transposed":
+        for layer in model:
+            layer.weight.data = layer.weight.data.transpose(0, 1)
+    else:
+        model.to(memory_format=form)
+    strides = [p.stride() for p in model.parameters()]
+    x = torch.randn(2, 8, 6, 6)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model, tmp_path)
+        for _ in range(2):
+            found = model(x)
+            assert torch.equal(found, expected) and found.stride() == expected.stride()
+        assert [p.stride() for p in model.parameters()] == strides
+        placed.remove()
+    assert [p.stride() for p in model.parameters()] == strides
+
+
 def test_threads_inside_a_forward_are_refused_and_do_not_hang(tmp_path):
     class Spread(nn.Module):
         def __init__(self):

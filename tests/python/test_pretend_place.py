@@ -269,3 +269,17 @@ def test_the_host_computes_units_and_results_are_those_of_the_model(pretend_devi
             assert_same(model(*args, **kwargs), expected, wherever=True)
     assert not pretend_device.races()
     placed.remove()
+
+
+def test_weights_keep_the_order_they_have_in_memory(pretend_device, tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Conv2d(8, 8, 3, padding=1) for _ in range(9)]).eval()
+    model.to(memory_format=torch.channels_last)
+    strides, x = [p.stride() for p in model.parameters()], torch.randn(2, 8, 6, 6)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model, cpu=total_bytes(model) // 3, disk=tmp_path)
+        found = model(x)
+        assert torch.equal(found, expected) and found.stride() == expected.stride()
+        placed.remove()
+    assert [p.stride() for p in model.parameters()] == strides

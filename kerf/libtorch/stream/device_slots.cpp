@@ -46,8 +46,9 @@ at::Tensor DeviceSlots::bytes_at(std::size_t slot, std::size_t offset, std::size
 at::Tensor DeviceSlots::view(std::size_t slot, const Piece& piece) const {
   auto* const begin = static_cast<std::byte*>(arena_.mutable_data_ptr()) + slot * bytes_;
   const auto nothing = [](void*) {};  // those who keep a view are given a copy, see let_go
-  at::Tensor view = make_watched(begin + piece.offset, +nothing,
-                                 piece.home.options().device(arena_.device()), piece.home.sizes());
+  at::Tensor view =
+      make_watched(begin + piece.offset, +nothing, piece.home.options().device(arena_.device()),
+                   piece.home.sizes(), piece.home.strides());
   return view;
 }
 

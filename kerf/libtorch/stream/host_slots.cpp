@@ -24,12 +24,12 @@ HostSlots::HostSlots(std::size_t count, std::size_t bytes)
 at::Tensor HostSlots::view(std::size_t slot, const Piece& piece) const {
   if (piece.window) {
     return at::from_blob(
-        piece.window->data(), piece.home.sizes(), [held = piece.window](void*) {},
-        piece.home.options());
+        piece.window->data(), piece.home.sizes(), piece.home.strides(),
+        [held = piece.window](void*) {}, piece.home.options());
   }
   return at::from_blob(
-      begin(slot) + piece.offset, piece.home.sizes(), [held = arena_](void*) {},
-      piece.home.options());
+      begin(slot) + piece.offset, piece.home.sizes(), piece.home.strides(),
+      [held = arena_](void*) {}, piece.home.options());
 }
 
 void HostSlots::fill(std::size_t slot, const std::vector<Piece>& pieces) {

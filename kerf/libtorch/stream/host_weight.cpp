@@ -3,6 +3,7 @@
 #include "kerf/libtorch/stream/host_weight.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ constexpr std::size_t kPiece = std::size_t{1} << 17;  // elements
 }  // namespace
 
 HostWeight HostWeight::in_order() const {
-  return {stored_.detach().resolve_conj().resolve_neg().contiguous(), type_};
+  const at::Tensor plain = stored_.detach().resolve_conj().resolve_neg();
+  return {plain.is_non_overlapping_and_dense() ? plain : plain.contiguous(), type_};
 }
 
 void HostWeight::read_stored(std::size_t first, std::size_t count, void* to) const {
@@ -46,13 +48,13 @@ void HostWeight::read(std::size_t first, std::size_t count, void* to) const {
 }
 
 at::Tensor HostWeight::load(at::Device device) const {
-  at::Tensor out = at::empty(sizes(), at::dtype(type_).device(device));
   const HostWeight plain = in_order();
+  at::Tensor out = at::empty_strided(sizes(), plain.strides(), at::dtype(type_).device(device));
   if (device.is_cpu()) {
     plain.read(0, size(), out.mutable_data_ptr());
     return out;
   }
-  const at::Tensor flat = out.view(-1);
+  const at::Tensor flat = out.as_strided({out.numel()}, {1});
   plain.by_piece(0, size(), [&](std::size_t done, const at::Tensor& piece) {
     flat.narrow(0, static_cast<std::int64_t>(done), piece.numel()).copy_(piece.to(device));
   });

@@ -19,10 +19,12 @@ class HostWeight {
 
   at::ScalarType type() const { return type_; }
   at::IntArrayRef sizes() const { return stored_.sizes(); }
+  at::IntArrayRef strides() const { return stored_.strides(); }
   std::size_t size() const { return static_cast<std::size_t>(stored_.numel()); }
   std::size_t nbytes() const { return size() * c10::elementSize(type_); }
 
-  // The same, its elements one after the other in memory: a transposed tensor's are copied.
+  // The same, its elements one after the other in memory, whatever strides say which is which: the
+  // row-major order if there are gaps or elements that are one.
   HostWeight in_order() const;
   // Elements of one that is in order. Throws Error(io) where the file was cut off.
   void read(std::size_t first, std::size_t count, void* to) const;

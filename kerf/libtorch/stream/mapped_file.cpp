@@ -3,6 +3,7 @@
 #include "kerf/libtorch/stream/mapped_file.h"
 
 #include <ATen/ops/from_blob.h>
+#include <c10/util/strides.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -125,13 +126,18 @@ MappedFile::~MappedFile() {
 }
 
 at::Tensor MappedFile::tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape) {
+  return tensor(offset, type, shape, c10::contiguous_strides(shape));
+}
+
+at::Tensor MappedFile::tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape,
+                              at::IntArrayRef strides) {
   const std::size_t bytes =
       static_cast<std::size_t>(c10::multiply_integers(shape)) * c10::elementSize(type);
   if (offset > size_ || bytes > size_ - offset) {
     fail(fmt::format("a tensor ends at byte {} of {}", offset + bytes, size_));
   }
   return at::from_blob(
-      memory_ + offset, shape, [held = shared_from_this()](void*) {}, at::dtype(type));
+      memory_ + offset, shape, strides, [held = shared_from_this()](void*) {}, at::dtype(type));
 }
 
 std::shared_ptr<MappedFile> MappedFile::at(const void* address) {
@@ -277,11 +283,11 @@ std::vector<at::Tensor> move_to_file(const std::string& folder,
                                      const std::vector<HostWeight>& weights) {
   NewFile file(folder);
   std::vector<std::byte> piece;
-  std::vector<std::size_t> offsets;
+  std::vector<std::pair<std::size_t, std::vector<std::int64_t>>> places;  // offset, strides
   std::size_t offset = 0;
   for (const HostWeight& given : weights) {
     const HostWeight weight = given.in_order();
-    offsets.push_back(offset);
+    places.emplace_back(offset, weight.strides().vec());
     const std::size_t size = c10::elementSize(weight.type());
     for (std::size_t done = 0; done < weight.size(); done += kWritten) {
       const std::size_t count = std::min(kWritten, weight.size() - done);
@@ -297,7 +303,8 @@ std::vector<at::Tensor> move_to_file(const std::string& folder,
   const auto mapped = MappedFile::open(file.path());
   std::vector<at::Tensor> out;
   for (std::size_t w = 0; w < weights.size(); ++w) {
-    out.push_back(mapped->tensor(offsets[w], weights[w].type(), weights[w].sizes()));
+    const auto& [begin, strides] = places[w];
+    out.push_back(mapped->tensor(begin, weights[w].type(), weights[w].sizes(), strides));
   }
   return out;
 }

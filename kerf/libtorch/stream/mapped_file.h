@@ -37,6 +37,9 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
 
   // The tensor keeps the file mapped. Throws Error(io) if it ends after the file.
   at::Tensor tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape);
+  // Its elements are in the file as these strides have them in memory, without gaps.
+  at::Tensor tensor(std::size_t offset, at::ScalarType type, at::IntArrayRef shape,
+                    at::IntArrayRef strides);
 
   // The file that an address lies in, if any.
   static std::shared_ptr<MappedFile> at(const void* address);

@@ -74,12 +74,14 @@ std::vector<at::Tensor> PinnedArena::take(const std::vector<HostWeight>& weights
       continue;
     }
     std::byte* const begin = place(slot_aligned(bytes));
-    weight.in_order().read(0, weight.size(), begin);
+    const HostWeight plain = weight.in_order();
+    plain.read(0, plain.size(), begin);
     {
       const std::lock_guard lock(blocks().mutex);
       blocks().by_weight.emplace(begin, block_);
     }
-    out.push_back(make_watched(begin, &free_weight, at::dtype(weight.type()), weight.sizes()));
+    out.push_back(make_watched(begin, &free_weight, at::dtype(weight.type()), weight.sizes(),
+                               plain.strides()));
   }
   return out;
 }

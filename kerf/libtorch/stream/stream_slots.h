@@ -24,7 +24,7 @@ inline std::size_t slot_aligned(std::size_t bytes) {
 class StreamSlots {
  public:
   struct Piece {
-    at::Tensor home;         // contiguous, on the host
+    at::Tensor home;         // without gaps, on the host
     std::size_t offset = 0;  // in the slot
     bool is_pinned = false;  // a device can fetch it by itself
     std::shared_ptr<FileWindow> window =

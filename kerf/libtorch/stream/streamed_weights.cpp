@@ -80,15 +80,16 @@ Bytes StreamedWeights::bytes_of(const std::vector<at::Tensor>& parameters) {
 // What the parameter is now.
 void StreamedWeights::find_home(const std::string& path, Weight& weight) const {
   const at::Tensor& parameter = weight.parameter;
-  if (parameter.layout() != at::kStrided || !parameter.is_cpu() || !parameter.is_contiguous() ||
-      parameter.is_conj() || parameter.is_neg()) {
+  if (parameter.layout() != at::kStrided || !parameter.is_cpu() ||
+      !parameter.is_non_overlapping_and_dense() || parameter.is_conj() || parameter.is_neg()) {
     throw Error(
         ErrorKind::invalid_argument,
         fmt::format("[libtorch.streamed_weights] a weight of unit '{}' is {}; expected a "
-                    "dense tensor on the host, its numbers in order; keep the unit resident",
+                    "dense tensor on the host, its numbers next to each other; keep the unit "
+                    "resident",
                     path,
                     parameter.layout() != at::kStrided ? "not strided"
-                    : parameter.is_cpu()               ? "not contiguous"
+                    : parameter.is_cpu()               ? "spread over its memory"
                                                        : "on " + parameter.device().str()));
   }
   weight.piece.home = parameter.variable_data();

@@ -27,7 +27,7 @@ bool watch_writes(const at::Tensor& tensor) {
 }
 
 at::Tensor make_watched(void* address, c10::DeleterFnPtr free, const at::TensorOptions& options,
-                        at::IntArrayRef shape) {
+                        at::IntArrayRef shape, at::IntArrayRef strides) {
   const std::int64_t count =
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   const auto bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
@@ -35,7 +35,7 @@ at::Tensor make_watched(void* address, c10::DeleterFnPtr free, const at::TensorO
   tensor.set_(c10::Storage(c10::Storage::use_byte_size_t{}, bytes,
                            c10::DataPtr(address, address, free, options.device()),
                            /*allocator=*/nullptr, /*resizable=*/false),
-              0, shape);
+              0, shape, strides);
   KERF_CHECK(count == 0 || watch_writes(tensor), "memory of its own can be watched");
   return tensor;
 }

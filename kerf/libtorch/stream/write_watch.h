@@ -17,6 +17,6 @@ bool watch_writes(const at::Tensor& tensor);
 
 // A watched tensor at an address. `free` is called with it when nobody uses it any more.
 at::Tensor make_watched(void* address, c10::DeleterFnPtr free, const at::TensorOptions& options,
-                        at::IntArrayRef shape);
+                        at::IntArrayRef shape, at::IntArrayRef strides);
 
 }  // namespace kerf
