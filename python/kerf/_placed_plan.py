@@ -81,9 +81,9 @@ def speed_of_both(streamed, far, link, disk):
 
 
 def separate_ties(model, units, sizes, device):
-    """Parameters that several modules use, or that share memory, are a unit of their own: on a
-    device that others are streamed to, they stay. On the host one that several modules use may come
-    for each; only those that share memory have to stay where they do."""
+    """Parameters that several modules use, or that share memory, with buffers too, are a unit of
+    their own: on a device that others are streamed to, they stay. On the host one that several
+    modules use may come for each; only those that share memory have to stay where they do."""
     ties = sizes.sharing if device == CPU else sizes.ties
     if not ties:
         return units
@@ -92,7 +92,12 @@ def separate_ties(model, units, sizes, device):
         for parameter in unit.parameters:
             if id(parameter) in ties:
                 holders.setdefault(ties[id(parameter)], []).append(parameter)
-    shared = {id(p): key for key, found in holders.items() if len(found) > 1 for p in found}
+    shared = {
+        id(p): key
+        for key, found in holders.items()
+        if len(found) > 1 or key in sizes.buffers
+        for p in found
+    }
     if not shared:
         return units
     out = []
@@ -104,7 +109,10 @@ def separate_ties(model, units, sizes, device):
             out.append(Unit(unit.path, unit.module, own, unit.stays))
     tied = [p for u in units for p in u.parameters if id(p) in shared]
     if device != CPU:
-        _refuse_other_views(model, tied, shared)
+        keys = dict.fromkeys(shared.values())
+        buffers = {id(b): (b, key) for key in keys for b in sizes.buffers.get(key, ())}
+        shared |= {i: key for i, (_, key) in buffers.items()}
+        _refuse_other_views(model, [*tied, *(b for b, _ in buffers.values())], shared)
     one_of_each = {(shared[id(p)], p.data_ptr(), p.nbytes): p for p in tied}
     return [Unit("(tied)", model, list(one_of_each.values()), stays=True), *out]
 
@@ -115,7 +123,7 @@ def _refuse_other_views(model, tied, shared):
     for parameter in tied:
         other = first.setdefault(shared[id(parameter)], parameter)
         if other is not parameter and place_of(other) != place_of(parameter):
-            names = {id(p): name for name, p in model.named_parameters()}
+            names = {id(t): name for name, t in named(model)}
             raise ValueError(
                 f"[kerf.place] '{names[id(other)]}' and '{names[id(parameter)]}' are other views "
                 "of one memory; expected weights that are the same tensor, or lie apart: they are "

@@ -71,6 +71,7 @@ class WeightSizes:
 
     def __init__(self, model):
         self._own = {}  # id of a module -> its own parameters
+        self._buffers = {}  # by id
         self._inside_of = {}  # id of a module -> its parameters with those inside, once asked for
         self._several = set()  # ids of parameters that are at more than one place
         self._collect(model)
@@ -79,7 +80,13 @@ class WeightSizes:
         self.odd = {id(p) for own in self._own.values() for p in own if not is_plain(p)}
         # By id of a parameter that is in several places or shares its memory: what is the same for
         # all that are tied to it.
-        self.sharing = _sharing(found)  # those of them that are parameters of their own
+        every = found | {i: _look_at(b) for i, b in self._buffers.items()}
+        self.sharing = _sharing(every)  # those of them that are tensors of their own
+        # By what is the same for them: buffers that share memory with other tensors.
+        self.buffers = {}
+        for i, buffer in self._buffers.items():
+            if i in self.sharing:
+                self.buffers.setdefault(self.sharing[i], []).append(buffer)
         self.ties = {i: i for i in self._several} | self.sharing
         self._sums = {}  # id of a module -> (bytes, those in it that are in several places: bytes)
 
@@ -121,6 +128,7 @@ class WeightSizes:
                 self._several.update(map(id, module.parameters()))
                 continue
             own = self._own[id(module)] = _own_parameters(module)
+            self._buffers.update((id(b), b) for b in module.buffers(recurse=False))
             ids = [id(p) for p in own]
             self._several.update(i for i in ids if i in seen)
             seen.update(ids)

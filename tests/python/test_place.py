@@ -359,6 +359,33 @@ def test_parameters_that_share_memory_go_on_doing_so(tmp_path):
     assert model[6].weight.data_ptr() == model[0].weight.data_ptr()
 
 
+class WithItsTranspose(nn.Linear):
+    """A buffer that is a view of the weight."""
+
+    def __init__(self):
+        super().__init__(64, 64)
+        self.register_buffer("turned", self.weight.detach().T)
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.turned
+
+
+def test_a_buffer_that_shares_memory_with_a_weight_goes_on_doing_so(tmp_path):
+    torch.manual_seed(0)
+    layers = [nn.Linear(64, 64) for _ in range(6)]
+    model, x = nn.Sequential(*layers, WithItsTranspose()).eval(), torch.randn(4, 64)
+    reference = copy.deepcopy(model)
+    reference[6].turned = reference[6].weight.detach().T
+    placed = place_small(model, tmp_path, 1.5)
+    assert any(unit.residence == "streamed" for unit in placed.placement.units)
+    with torch.no_grad():
+        for end in (placed.remove, lambda: None):
+            for each in (model, reference):
+                each[6].weight.mul_(1.5)
+            assert torch.equal(model(x), reference(x))
+            end()
+
+
 @pytest.mark.parametrize("form", [torch.channels_last, "transposed"])
 def test_weights_keep_the_order_they_have_in_memory(form, tmp_path):
     torch.manual_seed(0)

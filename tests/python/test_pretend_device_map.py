@@ -282,3 +282,21 @@ def test_other_views_of_one_memory_are_refused_and_the_same_one_is_shared(preten
         assert torch.equal(model(x), reference(x))
     placed.remove()
     assert model[1][0].weight.data_ptr() == model[1][3].weight.data_ptr()
+
+
+@pytest.mark.parametrize("view", ["the same", "another"])
+def test_a_buffer_in_the_memory_of_a_weight_is_moved_with_it_or_refused(pretend_device, view):
+    model, x = mlp()
+    model[0].register_buffer("seen", model[0].weight.detach())
+    if view == "another":
+        model[0].seen = model[0].weight.detach().T
+        with pytest.raises(ValueError, match="'0.weight' and '0.seen' are other views of one"):
+            kerf.place(model, device_map={"": "cpu", "1": 0})
+        return
+    placed = kerf.place(model, device_map={"": "cpu", "1": 0})
+    with torch.no_grad():
+        model(x)
+        for end in (placed.remove, lambda: None):
+            model[0].weight.mul_(2)
+            assert torch.equal(model[0].seen, model[0].weight)
+            end()
