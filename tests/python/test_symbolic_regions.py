@@ -217,3 +217,41 @@ def test_the_functional_forms_are_split():
     gm = symbolic_trace(forward, meta_args=samples, bias_addition_split=True)
     assert gm.code.count(" + ") == 2
     torch.testing.assert_close(gm(*given), forward(*given), rtol=1e-4, atol=1e-5)
+
+
+CONVOLUTIONS = [
+    (aten.conv1d, (2, 3, 9), (4, 3, 3), ()),
+    (aten.conv2d.default, (2, 3, 9, 9), (4, 3, 3, 3), ([2, 2], [1, 1])),
+    (aten.conv2d.padding, (2, 3, 9, 9), (4, 3, 3, 3), ([1, 1], "same")),
+    (aten.conv_transpose1d, (3, 9), (3, 4, 3), ()),
+    (torch.convolution, (2, 3, 9), (4, 3, 3), ([1], [0], [1], False, [0], 1)),
+    (aten.convolution.default, (2, 3, 9), (3, 4, 3), ([1], [0], [1], True, [0], 1)),
+]
+
+
+@pytest.mark.parametrize("function, shape, weight, options", CONVOLUTIONS)
+def test_convolutions_of_aten_are_split(function, shape, weight, options):
+    def forward(x, w, b):
+        return function(x, w, b, *options)
+
+    given = torch.randn(shape), torch.randn(weight), torch.randn(4)
+    samples = dict(zip("xwb", given, strict=True))
+    gm = symbolic_trace(forward, meta_args=samples, bias_addition_split=True)
+    assert " + " in gm.code
+    torch.testing.assert_close(gm(*given), forward(*given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "forward, is_split",
+    [
+        (lambda c, a, b: torch.addmm(input=c, mat2=b, mat1=a, alpha=2), True),
+        (lambda c, a, b: torch.addmm(2, c, 3, a, b), False),  # as it was written once
+        (lambda c, a, b: torch.addmm(c, a, b, out=torch.empty(5, 5)), False),
+    ],
+)
+def test_ways_to_pass_what_is_added(forward, is_split):
+    given = [torch.randn(5, 5) for _ in range(3)]
+    samples = dict(zip("cab", given, strict=True))
+    gm = symbolic_trace(forward, meta_args=samples, bias_addition_split=True)
+    assert (" + " in gm.code) == is_split
+    torch.testing.assert_close(gm(*given), forward(*given), rtol=1e-4, atol=1e-5)

@@ -36,11 +36,12 @@ def _linear(input, weight, bias=None):
     return F.linear(input, weight) + bias
 
 
-def _convolution(function, spatial):
+def _convolution(function, spatial=None):
     def rule(input, weight, bias=None, *args, **kwargs):
         if bias is None:
             return NotImplemented
-        return function(input, weight, None, *args, **kwargs) + bias.reshape(-1, *[1] * spatial)
+        product = function(input, weight, None, *args, **kwargs)
+        return product + bias.reshape(-1, *[1] * (spatial or weight.dim() - 2))
 
     return rule
 
@@ -54,36 +55,46 @@ def _sum(product, input, beta, alpha):
     return product + (input if beta == 1 else input * beta)
 
 
-def _addmm(input, mat1, mat2, *, beta=1, alpha=1, **other):
-    if other:
-        return NotImplemented
-    return _sum(mat1 @ mat2, input, beta, alpha)
+def _sum_of_products(product, first, second):
+    """For ``addmm`` and its like, as written today: with other arguments they stay as they are."""
+
+    def rule(*args, beta=1, alpha=1, **named):
+        for names in (("input", "self"), (first,), (second,))[len(args) :]:
+            args += tuple(named.pop(name) for name in names if name in named)
+        if named or len(args) != 3 or not all(isinstance(item, torch.Tensor) for item in args):
+            return NotImplemented
+        return _sum(product(*args[1:]), args[0], beta, alpha)
+
+    return rule
 
 
-def _addbmm(input, batch1, batch2, *, beta=1, alpha=1, **other):
-    if other:
-        return NotImplemented
-    return _sum(torch.bmm(batch1, batch2).sum(0), input, beta, alpha)
-
-
-def _baddbmm(input, batch1, batch2, *, beta=1, alpha=1, **other):
-    if other:
-        return NotImplemented
-    return _sum(torch.bmm(batch1, batch2), input, beta, alpha)
+_PRODUCTS = {
+    "addmm": _sum_of_products(lambda a, b: a @ b, "mat1", "mat2"),
+    "addbmm": _sum_of_products(lambda a, b: torch.bmm(a, b).sum(0), "batch1", "batch2"),
+    "baddbmm": _sum_of_products(torch.bmm, "batch1", "batch2"),
+}
 
 
 def _rules():
-    rules = {F.linear: _linear, torch.ops.aten.linear: _linear}
-    rules[torch.ops.aten.linear.default] = _linear
+    aten = torch.ops.aten
+    rules = {form: _linear for form in (F.linear, aten.linear, aten.linear.default)}
     for spatial in (1, 2, 3):
         for name in (f"conv{spatial}d", f"conv_transpose{spatial}d"):
-            for function in {getattr(F, name), getattr(torch, name)}:
-                rules[function] = _convolution(function, spatial)
-    for name, rule in (("addmm", _addmm), ("addbmm", _addbmm), ("baddbmm", _baddbmm)):
-        packet = getattr(torch.ops.aten, name)
-        for form in (getattr(torch, name), getattr(torch.Tensor, name), packet, packet.default):
-            rules[form] = rule
+            for form in {getattr(F, name), getattr(torch, name), *_forms(name)}:
+                rules[form] = _convolution(form, spatial)
+    for form in (torch.convolution, *_forms("convolution")):
+        rules[form] = _convolution(form)
+    for name, rule in _PRODUCTS.items():
+        forms = getattr(torch, name), getattr(torch.Tensor, name), getattr(aten, name)
+        rules.update(dict.fromkeys((*forms, forms[-1].default), rule))
     return rules
+
+
+def _forms(name):
+    """An operator of ATen and its overloads that write no result of the caller's."""
+    packet = getattr(torch.ops.aten, name)
+    overloads = [o for o in packet.overloads() if o != "out"]
+    return packet, *(getattr(packet, overload) for overload in overloads)
 
 
 RULES = _rules()
