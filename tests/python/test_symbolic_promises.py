@@ -4,6 +4,7 @@
 refused in words that help nobody."""
 
 import copy
+import dataclasses
 import pickle
 from collections import OrderedDict
 
@@ -132,6 +133,18 @@ def test_what_a_module_counts_is_not_known_after_its_call():
 
 
 # Settings of PyTorch
+
+
+def test_a_norm_that_averages_over_all_its_batches_is_one_node():
+    model = Model(
+        lambda model, x: model.norm(model.linear(x)), norm=nn.BatchNorm1d(8, momentum=None)
+    )
+    twin = copy.deepcopy(model)
+    gm = symbolic_trace(model, meta_args={"x": x()})
+    for given in (x(), x(3), x(6)):
+        torch.testing.assert_close(gm(given), twin(given))
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    assert profile_table(symbolic_profile(gm, x())).unknown_ops == []
 
 
 def test_questions_about_gradients_and_autocast_are_guarded():
@@ -439,6 +452,28 @@ def test_figures_of_a_node_are_refused_after_an_edit_elsewhere():
             MetaInfo(node)
     with pytest.raises(RuntimeError, match="changed after the profile"):
         profile_table(gm)
+
+
+@dataclasses.dataclass
+class Pair:
+    first: torch.Tensor
+    others: list
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    pair: Pair
+
+
+def test_what_an_object_holds_that_is_returned_is_kept_for_backward():
+    def forward(model, x):
+        y = torch.relu(model.linear(x))
+        return Holder(Pair(y, [y.exp()]))
+
+    gm = symbolic_profile(trace(forward), x(), device_kind="cpu")
+    totals = profile_table(gm).totals
+    assert totals["saved"] == 3 * 4 * 8 * 4  # the input, and two results
+    assert totals["bwd_mac"] == 4 * 8 * 8
 
 
 @pytest.mark.parametrize("equation", ["ij,kj,kl->il", "...j,kj->...k", "ij->j", "ij , kj -> ik"])

@@ -21,7 +21,7 @@ from kerf.symbolic._run import (
     without_data,
 )
 from kerf.symbolic._table import ProfileTable
-from kerf.symbolic._trees import map_tree, tensors_in
+from kerf.symbolic._trees import map_tree, tensors_in, tensors_within
 from kerf.symbolic._twin import Twins
 
 
@@ -98,7 +98,7 @@ class _Count:
             with without_data():
                 self._start("self", "")
                 result = self._function(*self.args, **self.kwargs)
-                self._recorder.end(tensors_in(result))
+                self._recorder.end(tensors_within(result))
         except Exception as error:
             error.add_note(
                 "[symbolic.flop_count] the function failed on tensors without data; give what "
@@ -109,7 +109,7 @@ class _Count:
             self._recorder.abandon()
             for hook in hooks:
                 hook.remove()
-        graph, spans, flops = self._recorder.finish(tensors_in(result))
+        graph, spans, flops = self._recorder.finish(tensors_within(result))
         return _core.profile_spans(graph, spans, given_nodes=flops)
 
     def _start(self, name: str, path: str, cls: str = "") -> None:
@@ -124,7 +124,7 @@ class _Count:
         self._start(name, name, cls)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, outputs: Any) -> None:
-        self._recorder.end(tensors_in(outputs))
+        self._recorder.end(tensors_within(outputs))
         self._start("self", "")
 
 

@@ -14,7 +14,7 @@ from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._reads import SHAPES
-from kerf.symbolic._trees import map_tree, tensors_in
+from kerf.symbolic._trees import map_tree, tensors_in, tensors_within
 from kerf.symbolic._twin import Twins
 
 
@@ -46,7 +46,7 @@ class Run:
                     self._run_node(number, node)
         finally:
             self.recorder.abandon()
-        finished = self.recorder.finish(tensors_in(self._result))
+        finished = self.recorder.finish(tensors_within(self._result))
         self.graph, self.spans, self.op_flops = finished
         return self
 
@@ -66,7 +66,7 @@ class Run:
         )
         function, as_op = self._function(node)
         weights = _held(function) if node.op == "call_module" else []
-        inputs = [] if node.op == "placeholder" else tensors_in((args, kwargs))
+        inputs = [] if node.op == "placeholder" else tensors_within((args, kwargs))
         self._start(node, inputs, weights, as_op)
         try:
             result = self._call(node, function, args, kwargs)
@@ -83,7 +83,7 @@ class Run:
             _check_shapes(node, result)
         if node.op == "output":
             self._result = result
-        self.recorder.end([] if node.op == "output" else tensors_in(result))
+        self.recorder.end([] if node.op == "output" else tensors_within(result))
         rule = self._rule("flop_rules", node)
         if rule is not None:
             self.flops[number] = checked_flops(target_name(node), rule(*args, **kwargs))

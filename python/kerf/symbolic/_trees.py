@@ -4,6 +4,9 @@
 slices. Much faster than PyTorch's general trees, and a trace walks one at every call.
 """
 
+import dataclasses
+import types
+
 import torch
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
@@ -46,6 +49,34 @@ def tensors_in(tree):
     found = []
     _collect(tree, found)
     return found
+
+
+def tensors_within(tree):
+    """The same, and those in the fields of objects, such as dataclasses: what a call gives back."""
+    found = []
+    _collect_fields(tree, found, set())
+    return found
+
+
+def _collect_fields(tree, found, seen):
+    if isinstance(tree, torch.Tensor):
+        found.append(tree)
+    elif isinstance(tree, tuple | list):
+        for item in tree:
+            _collect_fields(item, found, seen)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _collect_fields(item, found, seen)
+    elif id(tree) not in seen and not isinstance(tree, _NO_OBJECTS):
+        seen.add(id(tree))
+        if dataclasses.is_dataclass(tree):
+            names = [field.name for field in dataclasses.fields(tree)]
+            _collect_fields([getattr(tree, name, None) for name in names], found, seen)
+        elif hasattr(tree, "__dict__"):
+            _collect_fields(vars(tree), found, seen)
+
+
+_NO_OBJECTS = (torch.nn.Module, type, types.FunctionType, types.ModuleType)
 
 
 def _collect(tree, found):

@@ -52,6 +52,8 @@ class Twins:
         state["_modules"] = {
             key: item if item is None else self.module(item) for key, item in children.items()
         }
+        if isinstance(module, _NORMS) and module.momentum is None:
+            state["momentum"] = 0.0  # or else it reads how many batches it has seen
         twin.__dict__.update(state)
 
     def _make_tensor(self, tensor):
@@ -81,3 +83,4 @@ class Twins:
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NORMS = torch.nn.modules.batchnorm._NormBase
