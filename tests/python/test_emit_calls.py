@@ -537,6 +537,72 @@ def test_plain_tensors_of_the_model_are_taken_from_it(tmp_path):
         written(tmp_path, PlainTensors(), args, modes=True)
 
 
+class Presets(nn.Module):
+    """Eval mode leaves out what train mode says: flags, masks, probabilities."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.act = nn.RReLU()
+
+    def forward(self, x):
+        return self.act(self.layer(x))
+
+
+def test_one_mode_may_leave_out_what_the_other_says(tmp_path):
+    module, _ = written(tmp_path, Presets(), (torch.randn(3, 5, 8),), modes=True)
+    assert module.MODES == (True, False)
+
+
+class CountsInBlock(nn.Module):
+    """Runs as it is, and writes statistics in train mode alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.norm(x) * (2.0 if x.sum() < 1e9 else 0)
+
+
+class AroundCounts(Net):
+    def __init__(self):
+        super().__init__()
+        self.block = CountsInBlock()
+
+    def forward(self, x):
+        return self.b(self.block(self.a(x)))
+
+
+def test_modules_that_run_as_they_are_may_write_statistics(tmp_path):
+    with pytest.warns(kerf.KerfWarning, match="'block'"):
+        module, _ = written(tmp_path, AroundCounts(), (torch.randn(5, 8),), modes=True)
+    assert module.MODES == (True, False)
+
+
+class Scaled(nn.Module):
+    def forward(self, x, scale):
+        return x * (scale if x.sum() < 1e9 else 0)
+
+
+class AroundScaled(Net):
+    def __init__(self):
+        super().__init__()
+        self.block = Scaled()
+
+    def forward(self, x):
+        return self.b(self.block(self.a(x), 2.0 if self.training else 3.0))
+
+
+def test_modules_that_are_called_otherwise_in_eval_mode_are_refused(tmp_path):
+    """They were called in eval mode as in train mode."""
+    with (
+        pytest.warns(kerf.KerfWarning, match="'block'"),
+        pytest.raises(NotImplementedError, match="Scaled 'block'.* where the eval trace"),
+    ):
+        written(tmp_path, AroundScaled(), (torch.randn(5, 8),), modes=True)
+
+
 class Gate(nn.Module):
     def forward(self, x, *, type, list):
         return x * 2 if x.sum() > 0 else x * len(list)

@@ -113,6 +113,8 @@ constexpr SpellingRow kTable[] = {
     {"aten.leaky_relu.default", "self negative_slope=0.01", "F.leaky_relu(self, negative_slope=)"},
     {"aten.elu.default", "self alpha=1|1.0 scale=1 input_scale=1", "F.elu(self, alpha=)"},
     {"aten.softplus.default", "self beta=1|1.0 threshold=20|20.0", "F.softplus(self, beta=, threshold=)"},
+    {"aten.rrelu.default", "self lower=0.125 upper=0.3333333333333333 training=False generator=None", "F.rrelu(self, lower=, upper=, training=)"},
+    {"aten.rrelu_.default", "self lower=0.125 upper=0.3333333333333333 training=False generator=None", "F.rrelu(self, lower=, upper=, training=, inplace=True)"},
     {"aten.glu.default", "self dim=-1", "F.glu(self, dim=)"},
     {"aten.dropout.default", "input p train", "F.dropout(input, p, train)"},
     {"aten.alpha_dropout.default", "input p train", "F.alpha_dropout(input, p, train)"},
