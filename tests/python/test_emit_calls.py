@@ -8,6 +8,7 @@ between most of their operators.
 
 import collections
 import dataclasses
+import enum
 
 import emit_models
 import pytest
@@ -601,6 +602,31 @@ def test_modules_that_are_called_otherwise_in_eval_mode_are_refused(tmp_path):
         pytest.raises(NotImplementedError, match="Scaled 'block'.* where the eval trace"),
     ):
         written(tmp_path, AroundScaled(), (torch.randn(5, 8),), modes=True)
+
+
+class How(enum.Enum):
+    half = 1
+    twice = 2
+
+
+class Sets(Net):
+    """Is called with, and gives, plain data of every kind."""
+
+    def forward(self, x, how, names=frozenset(), text=b""):
+        y = self.a(x) * (2 if how is How.twice else 0.5) * len(names)
+        return self.b(y), how, {"a", 1}, frozenset(names), set(), text
+
+
+def test_enums_sets_and_bytes_in_and_out(tmp_path):
+    call = (torch.randn(3, 8), How.twice, {"a", (2, 3)}), {"text": b"a\0\xff"}
+    module, stages = written(tmp_path, Sets(), *call)
+    x = call[0][0]
+    module.run(stages, *call[0], **call[1])[2].add("changed")
+    assert module.run(stages, *call[0], **call[1])[2] == {"a", 1}
+    with pytest.raises(ValueError, match="argument 'how' is How.half; expected twice"):
+        module.run(stages, x, How.half, {"a", (2, 3)}, b"a\0\xff")
+    with pytest.raises(ValueError, match="argument 'names' is {'a'}; expected"):
+        module.run(stages, x, How.twice, {"a"}, b"a\0\xff")
 
 
 class Gate(nn.Module):

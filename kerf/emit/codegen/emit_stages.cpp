@@ -120,7 +120,7 @@ class FileWriter {
 
   void note_needs(const std::string& stages) {
     if (stages.find("decoded(") != std::string::npos) needs_.insert("decoded");
-    for (const char* kind : {"Row", "Made", "Node"}) {
+    for (const char* kind : {"Row", "Made", "Node", "Member"}) {
       if (needs_.contains(kind)) needs_.insert("classes");
     }
     if (call_.result_uses_batch) needs_.insert("result_batch");

@@ -103,6 +103,21 @@ Code PatternWriter::object(const Json& spec, int depth) {
   return named("Made", std::move(items));
 }
 
+Code PatternWriter::set(const std::string& kind, const Json& items) {
+  std::vector<Code> members;
+  for (const Json& item : items) {
+    if (item.is_object() && item.contains("t")) refuse("a set of tensors");
+    members.push_back(part(item, 0));
+  }
+  const bool empty = members.empty();
+  Code braces("", Bracket::dict, std::move(members));
+  if (kind == "set") {
+    kinds_.insert(kind);  // whoever is given one may change it
+    return empty ? Code("set()") : braces;
+  }
+  return {kind, Bracket::call, empty ? std::vector<Code>{} : std::vector<Code>{std::move(braces)}};
+}
+
 Code PatternWriter::special(const std::string& kind, const Json& spec, int depth) {
   const Json& value = spec.at(kind);
   if (kind == "t") return tensor_(value.get<std::size_t>());
@@ -111,6 +126,14 @@ Code PatternWriter::special(const std::string& kind, const Json& spec, int depth
   if (kind == "tuple") return {"", Bracket::tuple, parts(value, depth)};
   if (kind == "dict" && value.empty()) return "{}";
   if (kind == "dict") return pairs(value, depth);
+  if (kind == "set" || kind == "frozenset") return set(kind, value);
+  if (kind == "bytes") {
+    return "bytes.fromhex(" + string_literal(value.get<std::string>()) + ")";
+  }
+  if (kind == "enum") {
+    return named("Member", {string_literal(value.get<std::string>()),
+                            string_literal(spec.at("name").get<std::string>())});
+  }
   if (kind == "size") {
     return {"torch.Size", Bracket::call, {Code("", Bracket::list, parts(value, depth))}};
   }

@@ -33,7 +33,8 @@ class PatternWriter {
   // is no description.
   Code write(const Json& spec) { return part(spec, 0); }
 
-  // Kinds of parts that need help from the file: "Made", "Row", "Node", "Again", "ANY_DEVICE".
+  // Kinds of parts that need help from the file: "Made", "Row", "Node", "Member", "Again",
+  // "ANY_DEVICE", "set".
   const std::set<std::string>& kinds() const { return kinds_; }
   bool uses_batch() const { return uses_batch_; }
 
@@ -43,6 +44,7 @@ class PatternWriter {
   std::vector<Code> parts(const Json& list, int depth);
   Code pairs(const Json& list, int depth);
   Code object(const Json& spec, int depth);
+  Code set(const std::string& kind, const Json& items);
   Code named(const std::string& kind, std::vector<Code> items);
   [[noreturn]] void refuse(std::string_view found) const;
   [[noreturn]] void malformed() const;

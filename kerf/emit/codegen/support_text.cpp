@@ -215,6 +215,15 @@ class Node(NamedTuple):
     children: list
     context: object
 #!
+#? Member
+
+
+class Member(NamedTuple):
+    """In a pattern: a member of an enum."""
+
+    cls: str
+    name: str
+#!
 #? Again
 
 
@@ -268,6 +277,12 @@ def unpack(pattern, value, path="the result", values=None):
             unpack(part, getattr(value, name, None), f"{path}.{name}", values)
         if pattern.items is not None:
             unpack(pattern.items, type(pattern.items)(value), path, values)
+#!
+#? Member
+    elif isinstance(pattern, Member):
+        class_of(value, path, pattern.cls)
+        if value.name != pattern.name:
+            refuse(path, value, pattern.name)
 #!
 #? Again
     elif isinstance(pattern, Again):
@@ -347,9 +362,17 @@ def fill(pattern, values, made=None):
     if isinstance(pattern, Made):
         return fill_object(pattern, values, made)
 #!
+#? Member
+    if isinstance(pattern, Member):
+        return find_class(pattern.cls)[pattern.name]
+#!
 #? Again
     if isinstance(pattern, Again):
         return made[pattern.number]
+#!
+#? set
+    if isinstance(pattern, set):
+        return set(pattern)
 #!
     if isinstance(pattern, dict):
         return {fill(k, values, made): fill(v, values, made) for k, v in pattern.items()}
