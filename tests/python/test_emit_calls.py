@@ -629,6 +629,26 @@ def test_enums_sets_and_bytes_in_and_out(tmp_path):
         module.run(stages, x, How.twice, {"a"}, b"a\0\xff")
 
 
+class LongNames(nn.Module):
+    """A weight whose name, with the results of a split, fills a line; and a name like a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = nn.ModuleDict({"layers": nn.ModuleList([nn.Module()])})
+        self.decoder["layers"][0].multihead_attention = nn.Linear(8, 16)
+        self.l = nn.Linear(8, 8)
+
+    def forward(self, x):
+        layer = self.decoder["layers"][0].multihead_attention
+        a, b = layer.weight.split([8, 8])
+        return self.l(F.linear(x, a) + F.linear(x, b)) * 2
+
+
+def test_long_names_are_laid_out_as_a_formatter_would(tmp_path):
+    module, _ = written(tmp_path, LongNames(), (torch.randn(3, 8),))
+    assert " l = " not in open(module.__file__).read()
+
+
 class Gate(nn.Module):
     def forward(self, x, *, type, list):
         return x * 2 if x.sum() > 0 else x * len(list)

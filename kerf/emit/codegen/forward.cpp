@@ -344,18 +344,33 @@ class ForwardWriter {
     std::vector<Code> names = output_names(node);
     const bool none =
         std::all_of(names.begin(), names.end(), [](const Code& name) { return name.text == "_"; });
-    if (none) return lines_.add(call);
+    if (none) return add_after("", call);
     if (names.size() == 1 && gives_list(packet_of(node.op))) {
-      return lines_.add(call.after("(" + names[0].text + ",) = "));
+      return add_after("(" + names[0].text + ",) = ", call);
     }
     const std::string left = targets(names);
-    if (left.size() <= kLongTargets) return lines_.add(call.after(left));
+    if (left.size() <= kLongTargets) return add_after(left, call);
     const std::string list = context_.names.make(fmt::format("results_{}", i));
-    lines_.add(call.after(list + " = "));
+    add_after(list + " = ", call);
     for (std::size_t k = 0; k < names.size(); ++k) {
       if (names[k].text != "_") lines_.add(fmt::format("{} = {}[{}]", names[k].text, list, k));
     }
     lines_.add("del " + list);
+  }
+
+  // Where there is no room up to the call's own bracket, a formatter would open those before it,
+  // as in self.layers[0].attention.weight.split(...): the weight has a name of its own then.
+  void add_after(const std::string& left, Code call) {
+    const std::size_t dot = call.text.rfind('.');
+    const bool on_weight = call.text.starts_with("self.") && dot > std::string_view("self").size();
+    const bool no_room = lines_.depth() + left.size() + call.text.size() + 1 > kLineWidth;
+    if (call.bracket == Bracket::call && on_weight && no_room) {
+      const std::string owner = call.text.substr(0, dot);
+      const std::string name = context_.names.make(last_name(owner));
+      lines_.add(name + " = " + owner);
+      call.text.replace(0, dot, name);
+    }
+    lines_.add(call.after(left));
   }
 
   std::vector<Code> output_names(const Node& node) const {

@@ -20,13 +20,14 @@ constexpr std::array<std::string_view, 35> kKeywords{
     "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
     "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
 
-// Names that the written code itself uses in a stage.
-constexpr std::array<std::string_view, 37> kUsed{
-    "match",      "case",    "type",    "self",  "torch",     "F",       "nn",     "B",
-    "checkpoint", "tuple",   "list",    "dict",  "super",     "int",     "float",  "bool",
-    "str",        "zip",     "slice",   "print", "len",       "max",     "min",    "sum",
-    "abs",        "getattr", "complex", "fill",  "unpack",    "keeping", "Tensor", "Number",
-    "Row",        "Made",    "Node",    "Again", "ANY_DEVICE"};
+// Names that the written code itself uses in a stage, and some that read like numbers.
+constexpr std::array<std::string_view, 44> kUsed{
+    "match",      "case",    "type",    "self",  "torch",  "F",       "nn",     "B",
+    "checkpoint", "tuple",   "list",    "dict",  "super",  "int",     "float",  "bool",
+    "str",        "zip",     "slice",   "print", "len",    "max",     "min",    "sum",
+    "abs",        "getattr", "complex", "fill",  "unpack", "keeping", "Tensor", "Number",
+    "Row",        "Made",    "Node",    "Again", "Member", "bytes",   "set",    "frozenset",
+    "ANY_DEVICE", "l",       "I",       "O"};
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
