@@ -25,9 +25,9 @@ def method_name(name: str) -> str:
     if lower == "aot":
         hint = "; a placement of your own goes to kerf.plan(method='aot')"
     raise ValueError(
-        f"[kerf.pipe_model] partitioning_method is {shown(name)}; expected one of FTPipe's acyclic, "
-        f"metis, 2dbin, mpipe, pipedream, or of Kerf's {', '.join(sorted({*known} - {'aot'}))}"
-        f"{hint}"
+        f"[kerf.pipe_model] partitioning_method is {shown(name)}; expected one of FTPipe's "
+        "acyclic, metis, 2dbin, mpipe, pipedream, or of Kerf's "
+        f"{', '.join(sorted({*known} - {'aot'}))}{hint}"
     )
 
 
