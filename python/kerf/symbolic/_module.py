@@ -8,6 +8,7 @@ import torch
 from torch.fx import GraphModule
 
 from kerf.symbolic._codegen import ActivationCheckpointCodeGen
+from kerf.symbolic._folder import write_folder
 from kerf.symbolic._reads import SHAPES
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -36,6 +37,11 @@ class SymbolicModule(GraphModule):
         gm._non_persistent_buffers_set |= constants & set(gm._buffers)
         gm.training = root.training if is_module else True
         return gm
+
+    def to_folder(self, folder, module_name="FxModule"):
+        """Writes a package to ``folder``: the generated source as the class ``module_name``, the
+        state dict, and the rest that it needs. The class takes no arguments."""
+        write_folder(self, folder, module_name)
 
     def __reduce__(self):
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""``gm.to_folder``: a traced module as source that another process imports."""
+
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from kerf.symbolic import symbolic_trace
+
+CONSTANT = torch.arange(8.0)
+
+
+class Two(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Many(nn.Module):
+    """Of each kind of thing that generated source refers to one."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(8, 8)
+        self.head = nn.Linear(8, 8, bias=False)
+        self.head.weight = self.table.weight
+        self.norm = nn.BatchNorm1d(8)
+        self.norm.bias.requires_grad_(False)
+        self.register_buffer("scale", torch.rand(8))
+        self.register_buffer("hidden", torch.rand(8), persistent=False)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, ids, factor=2.0):
+        x = self.norm(self.table(ids)) * self.scale + self.hidden
+        if ids.shape[0] > 1:
+            x = x + CONSTANT * factor
+        x = checkpoint(lambda x: self.head(x).clamp(max=float("inf")), x, use_reentrant=False)
+        return Two(Doubled.apply(x), torch.ones(2, device=torch.device("cpu")))
+
+
+CHECK = """
+import sys, torch
+from written.module import Many
+given, expected, names = torch.load(sys.argv[1])
+model = Many()
+assert model.training
+assert list(model.state_dict()) == names
+assert model.head.weight is model.table.weight
+assert not model.norm.bias.requires_grad and model.norm.weight.requires_grad
+result = model(given)
+assert type(result).__name__ == "Two"
+torch.testing.assert_close(tuple(result), expected)
+result[0].sum().backward()
+assert model.table.weight.grad is not None
+try:
+    model(given[:1])
+except ValueError as error:
+    assert "ids.shape[0] > 1 held" in str(error), error
+else:
+    raise AssertionError("no guard")
+"""
+
+
+def test_a_written_module_is_imported_in_another_process(tmp_path):
+    model, ids = Many(), torch.randint(0, 8, (4,))
+    gm = symbolic_trace(model, meta_args={"ids": ids}, trace_act_ckpt=True)
+    gm.to_folder(tmp_path / "before", "Many")
+    os.rename(tmp_path / "before", tmp_path / "written")  # nothing in it says where it is
+    names = list(model.state_dict())
+    assert list(torch.load(tmp_path / "written" / "state_dict.pt")) == names
+    torch.save((ids, tuple(gm(ids)), names), tmp_path / "call.pt")
+    path = os.pathsep.join([str(tmp_path), os.path.dirname(__file__), *sys.path])
+    command = [sys.executable, "-c", CHECK, str(tmp_path / "call.pt")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    class Local(nn.Linear):
+        pass
+
+    gm = symbolic_trace(nn.Sequential(Local(8, 8)), meta_args={"input": torch.ones(2, 8)})
+    gm.to_folder(tmp_path / "traced", "Traced")  # its forward was followed: nothing of it is left
+    model = nn.Sequential(nn.Linear(8, 8))
+    model[0].hook = lambda x: x
+    gm = symbolic_trace(model, meta_args={"input": torch.ones(2, 8)})
+    with pytest.raises(TypeError, match=r"\[symbolic.to_folder\] the module holds .*lambda"):
+        gm.to_folder(tmp_path / "local")
+    with pytest.raises(ValueError, match="module_name is 'my model'"):
+        gm.to_folder(tmp_path / "named", "my model")
