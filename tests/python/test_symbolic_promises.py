@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import pickle
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from given_code import Model, trace, x
 from torch import nn
 
+import kerf
 from kerf import ExportError
 from kerf.symbolic import (
     GuardError,
@@ -216,6 +218,11 @@ def test_seeds_that_a_graph_would_lose_are_refused(forward):
         symbolic_trace(model, meta_args={"x": given})
     assert torch.equal(torch.get_rng_state(), before[0])
     assert torch.equal(generator.get_state(), before[1])
+
+
+def test_seeds_are_refused_without_samples_too():
+    with pytest.raises(ExportError, match=r"sets the state of .*test_symbolic_promises.py:\d+"):
+        symbolic_trace(Model(seeded))
 
 
 # What belongs to the caller or to the model
@@ -452,6 +459,38 @@ def test_figures_of_a_node_are_refused_after_an_edit_elsewhere():
             MetaInfo(node)
     with pytest.raises(RuntimeError, match="changed after the profile"):
         profile_table(gm)
+
+
+def moved(gm):
+    first, second = (n for n in gm.graph.nodes if n.target in ("1", "2"))
+    first.prepend(second)
+
+
+def in_other_numbers(gm):
+    gm.double()
+
+
+def frozen(gm):
+    gm.get_submodule("2").requires_grad_(False)
+
+
+def another_layer(gm):
+    gm.add_submodule("2", nn.Linear(8, 8, bias=False))
+
+
+@pytest.mark.parametrize("change", [moved, in_other_numbers, frozen, another_layer])
+def test_a_profile_is_refused_after_a_change_of_order_weights_or_modules(change):
+    layers = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU())
+    gm = symbolic_profile(symbolic_trace(layers, meta_args={"input": x()}), x())
+    profile_table(gm.eval())
+    change(gm.train())
+    for use in (profile_table, kerf.graph_of, kerf.memory, partial(kerf.plan, devices=["cpu:0"])):
+        with pytest.raises(
+            RuntimeError, match=r"(changed|moved) after the profile; .*call it again"
+        ):
+            use(gm)
+    if change is not in_other_numbers:  # which the guard of the input refuses
+        assert profile_table(symbolic_profile(gm, x())).totals["saved"] > 0
 
 
 @dataclasses.dataclass

@@ -42,7 +42,7 @@ class PlainTracer(torch.fx.Tracer):
         self.registry, self._keep_regions, self.split = registry, regions, split
         self.regions, self.region_options, self._counts = [], {}, [0]
         self._inside, self.refused = set(), None
-        self.module_path = "self"
+        self.path = "self"
         self.grad_blocks = _modes.GradBlocks(
             lambda function, args: self.create_node("call_function", function, args, {})
         )
@@ -71,7 +71,7 @@ class PlainTracer(torch.fx.Tracer):
 
     def create_node(self, *args, **kwargs):
         node = super().create_node(*args, **kwargs)
-        node.meta["mod_dir"] = self.module_path
+        node.meta["mod_dir"] = self.path
         line = stack_line()
         if line:
             node.meta["stack_trace"] = line
@@ -86,11 +86,11 @@ class PlainTracer(torch.fx.Tracer):
         return super().is_leaf_module(module, name) if said is None else said
 
     def call_module(self, module, forward, args, kwargs):
-        before, self.module_path = self.module_path, self.path_of_module(module) or "self"
+        before, self.path = self.path, self.path_of_module(module) or "self"
         try:
             return super().call_module(module, forward, args, kwargs)
         finally:
-            self.module_path = before
+            self.path = before
 
     def replacement(self, func, args, kwargs):
         rule = self.registry.find("tracer_rules", func)
@@ -130,6 +130,9 @@ class PlainTracer(torch.fx.Tracer):
 
     def note_training(self, module, flag):
         pass
+
+    def module_path(self):
+        return "" if self.path == "self" else self.path
 
     def note_setting(self, name, args, answer):
         self.create_node("call_function", check_setting, (name, args, answer, location()), {})

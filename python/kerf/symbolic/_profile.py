@@ -25,6 +25,35 @@ class _Record:
 
     def __init__(self, run: Run, profile: Any) -> None:
         self.graph, self.profile = run.graph, profile
+        self._order, self._parts = _order(run.gm), _parts(run.gm)
+
+    def check(self, gm: GraphModule, where: str) -> None:
+        """Raises where the figures are no longer those of the module."""
+        check_fresh(gm, where)
+        parts = _parts(gm)
+        changed = next(
+            (n for n in {**self._parts, **parts} if self._parts.get(n) != parts.get(n)), ""
+        )
+        if not changed and _order(gm) == self._order:
+            return
+        said = f"'{changed}' was changed" if changed else "nodes of the graph were moved"
+        raise RuntimeError(
+            f"[{where}] {said} after the profile; expected the module that symbolic_profile() has "
+            "seen; call it again"
+        )
+
+
+def _order(gm: GraphModule) -> list[str]:
+    return [node.name for node in gm.graph.nodes]
+
+
+def _parts(gm: GraphModule) -> dict[str, Any]:
+    """What figures go by besides the graph: which modules there are, and of weights what a
+    profile reads. The mode of the module is no part of it, nor is where it is."""
+    parts: dict[str, Any] = {n: id(m) for n, m in gm.named_modules(remove_duplicate=False) if n}
+    for name, tensor in (*gm.named_parameters(), *gm.named_buffers()):
+        parts[name] = tensor.dtype, tuple(tensor.shape), tensor.requires_grad
+    return parts
 
 
 # Beside the modules, not in them: a module with a profile is pickled and copied as before.
@@ -110,7 +139,7 @@ def _record(where: str, gm: GraphModule) -> _Record:
             f"[{where}] {type(gm).__name__} was not profiled; expected a module that "
             "symbolic_profile() has seen; call it first"
         )
-    check_fresh(gm, where)
+    record.check(gm, where)
     return record
 
 

@@ -38,8 +38,13 @@ class Registry:
     _TABLES = ("shape_rules", "flop_rules", "tracer_rules", "bias_rules", "leaf_rules")
 
     def __init__(self, parent: Registry | str | None = "default") -> None:
-        if isinstance(parent, str):
+        if parent == "default":
             parent = DEFAULT
+        if not isinstance(parent, Registry | None):
+            raise TypeError(
+                f"[symbolic.Registry] parent is {found(parent)}; expected a registry, None or "
+                "'default'"
+            )
         self.parent: Registry | None = parent
         self.shape_rules: Rules = {}
         self.flop_rules: Rules = {}
