@@ -489,8 +489,14 @@ def test_a_profile_is_refused_after_a_change_of_order_weights_or_modules(change)
             RuntimeError, match=r"(changed|moved) after the profile; .*call it again"
         ):
             use(gm)
-    if change is not in_other_numbers:  # which the guard of the input refuses
-        assert profile_table(symbolic_profile(gm, x())).totals["saved"] > 0
+
+
+def test_a_node_in_front_of_what_it_takes_is_named():
+    layers = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+    gm = symbolic_trace(layers, meta_args={"input": x()})
+    moved(gm)
+    with pytest.raises(RuntimeError, match="node '_2' takes '_1', which comes after it"):
+        symbolic_profile(gm, x())
 
 
 @dataclasses.dataclass

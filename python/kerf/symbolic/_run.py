@@ -60,10 +60,16 @@ class Run:
 
     def _run_node(self, number, node):
         results = self.results
-        args, kwargs = map_tree(
-            lambda item: results[item] if isinstance(item, torch.fx.Node) else item,
-            (tuple(node.args), dict(node.kwargs)),
-        )
+        try:
+            args, kwargs = map_tree(
+                lambda item: results[item] if isinstance(item, torch.fx.Node) else item,
+                (tuple(node.args), dict(node.kwargs)),
+            )
+        except KeyError as error:
+            raise RuntimeError(
+                f"[symbolic.profile] node '{node.name}' takes '{error.args[0].name}', which comes "
+                "after it; expected a graph in the order of its calls; gm.graph.lint() finds others"
+            ) from error
         function, as_op = self._function(node)
         weights = _held(function) if node.op == "call_module" else []
         inputs = [] if node.op == "placeholder" else tensors_within((args, kwargs))
