@@ -7,7 +7,9 @@ comes out must depend on the shapes that go in, never on the values. Sizes are k
 stands for a*B + b.
 """
 
+import contextlib
 import dataclasses
+import functools
 import json
 
 import sympy
@@ -131,11 +133,28 @@ def _run(model, modules, signature, batch):
         if any(w.is_meta for w in weights):
             raise ProbeError(f"it runs on real weights only: {error}") from error
     with attributes_restored(module):
-        first = _run_real(model, modules, module, signature, batch, seed=1)
-        again = _run_real(model, modules, module, signature, batch, seed=2)
+        first, again = _run_twice(model, modules, module, signature, batch)
     _check_forms(first, again)
     tensors = [(*one[:-1], one[-1] or other[-1]) for one, other in zip(first[0], again[0])]
     return (tensors, *first[1:-1], first[-1] or again[-1])
+
+
+def _run_twice(model, modules, module, signature, batch):
+    """On other values each time. Whole numbers are 0 and 1, or where these will not do, as for
+    lengths of sequences, 1 the first time and 2 the second."""
+    run = functools.partial(_run_real, model, modules, module, signature, batch)
+    try:
+        return run(seed=1), run(seed=2)
+    except ProbeError:
+        if not any(_is_whole(dtype) for _, dtype, _, _ in signature.inputs):
+            raise
+        with contextlib.suppress(ProbeError):
+            return run(seed=1, whole=1), run(seed=2, whole=2)
+        raise
+
+
+def _is_whole(dtype):
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def _check_forms(first, again):
@@ -211,14 +230,14 @@ def _run_fake(model, modules, module, signature, batch):
         return (*found, draws.seen)
 
 
-def _run_real(model, modules, module, signature, batch, seed):
+def _run_real(model, modules, module, signature, batch, seed, whole=None):
     state = dict(module.named_buffers(remove_duplicate=False))
     devices = [d for _, _, d, _ in signature.inputs if d.type == "cuda"]
     grad = torch.set_grad_enabled(signature.grad)
     with torch.random.fork_rng(devices), grad, buffers_restored(module):
         torch.manual_seed(seed)
         inputs = [
-            signature.with_gradient(_made_up(_at(shape, batch), dtype, device), wanted)
+            signature.with_gradient(_made_up(_at(shape, batch), dtype, device, whole), wanted)
             for shape, dtype, device, wanted in signature.inputs
         ]
         try:
@@ -265,7 +284,9 @@ def _random_states(devices):
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
 
 
-def _made_up(shape, dtype, device):
+def _made_up(shape, dtype, device, whole=None):
+    if whole is not None and _is_whole(dtype):
+        return torch.full(shape, whole, dtype=dtype, device=device)
     if dtype.is_floating_point or dtype.is_complex:
         return torch.randn(shape, device=device).to(dtype)
     # Small numbers: they may be used as indices.

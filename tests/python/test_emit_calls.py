@@ -405,6 +405,42 @@ def test_packed_sequences_inside_of_a_module_that_runs_as_it_is(tmp_path):
     assert [path for stage in module.STAGES for path in stage.BLOCKS] == ["router", "packed"]
 
 
+class GivenLengths(nn.Module):
+    """An LSTM over padded sequences of lengths that are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, x, lengths):
+        pack = nn.utils.rnn.pack_padded_sequence
+        packed = pack(x, lengths, batch_first=True, enforce_sorted=False)
+        packed, (state, _) = self.lstm(packed)
+        pad = nn.utils.rnn.pad_packed_sequence
+        return pad(packed, batch_first=True, total_length=x.shape[1])[0], state
+
+
+class AroundLengths(Net):
+    def __init__(self):
+        super().__init__()
+        self.packed = GivenLengths()
+
+    def forward(self, x, lengths):
+        y, state = self.packed(self.a(x), lengths)
+        return self.b(y), state
+
+
+def test_packed_sequences_of_lengths_that_are_given(tmp_path):
+    """The module was tried by itself with lengths of 0 only, which nobody can pack."""
+    call = torch.randn(3, 5, 8), torch.tensor([2, 5, 1])
+    with pytest.warns(kerf.KerfWarning, match="'packed'"):
+        module, _ = written(tmp_path, AroundLengths(), call, modes=True)
+    model = AroundLengths().eval()
+    call = torch.randn(2, 5, 8), torch.tensor([4, 3])
+    found, expected = module.run(module.make_stages(model), *call), model(*call)
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+
+
 class Spelt(nn.Module):
     """A block that is called with, and gives, what no tensor is."""
 
