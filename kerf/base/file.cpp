@@ -108,12 +108,25 @@ void write_file(const std::string& path, std::string_view content) {
 }
 
 void check_writable(const std::string& path, bool overwrite) {
+  if (is_device_or_pipe(path)) return;
   std::error_code ignored;
-  if (overwrite || is_device_or_pipe(path) || !std::filesystem::exists(path, ignored)) return;
-  throw Error(ErrorKind::io,
-              fmt::format("[base.file] '{}' is there already; expected a new file; give another "
-                          "name, or say that it may be overwritten",
-                          path));
+  if (!overwrite && std::filesystem::exists(path, ignored)) {
+    throw Error(ErrorKind::io,
+                fmt::format("[base.file] '{}' is there already; expected a new file; give another "
+                            "name, or say that it may be overwritten",
+                            path));
+  }
+  const std::string target = resolve(path);
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  if (target.empty() || ::access(folder.c_str(), W_OK | X_OK) != 0) {
+    errno = target.empty() ? ENOENT : errno;
+    fail("write", path, "check that the folder exists and can be written");
+  }
+  if (std::filesystem::is_directory(target, ignored)) {
+    errno = EISDIR;
+    fail("write", path, "check that the path is a file that may be replaced");
+  }
 }
 
 }  // namespace kerf

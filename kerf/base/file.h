@@ -17,7 +17,8 @@ std::string read_file(const std::string& path);
 // pipes are written to as they are. Throws Error(io).
 void write_file(const std::string& path, std::string_view content);
 
-// Throws Error(io) when there is a file of that name, unless it may be overwritten.
+// Throws Error(io) when there is a file of that name, unless it may be overwritten, and when there
+// is no folder for it: for callers with work to do before they write.
 void check_writable(const std::string& path, bool overwrite);
 
 }  // namespace kerf

@@ -79,9 +79,16 @@ def given_transfers(graph: Graph, nodes: list[PipeNode], weigh: EdgeWeight) -> d
 
 
 def _ms(function: str, value: Any, of: str) -> float:
-    if not is_number(value) or not 0 <= float(value) < 1e15:
+    if not _is_time(value):
         raise ValueError(
             f"[kerf.pipe_model] {function} gives {shown(value)} for {of}; expected milliseconds, a "
             "number from 0 on"
         )
     return float(value) * 1e-3
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return is_number(value) and 0 <= float(value) < 1e15
+    except OverflowError:  # a whole number that is no float
+        return False

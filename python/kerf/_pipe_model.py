@@ -27,6 +27,7 @@ from kerf._pipe_costs import EdgeWeight, NodeWeight, given_times, given_transfer
 from kerf._plan import make_cluster, plan
 from kerf._profile import conditions
 from kerf._profile import profile as measure
+from kerf._surroundings import Surroundings
 from kerf._trace import trace, traced_device
 from kerf._traced import TracedModel
 
@@ -79,7 +80,10 @@ _KINDS = {
     ),
     **dict.fromkeys(
         ("output_file", "trace_cache_name", "profiles_cache_name"),
-        Kind(lambda value: isinstance(value, (str, os.PathLike)), "the path of a file"),
+        Kind(
+            lambda value: isinstance(value, (str, os.PathLike)) and "\0" not in os.fspath(value),
+            "the path of a file",
+        ),
     ),
 }
 
@@ -173,8 +177,7 @@ def pipe_model(
         method,
         {n: given[n] for n in ("METIS_opt", "acyclic_opt", "binpack_opt", "mpipe_opt")},
     )
-    if output_file is not None:
-        _core.check_writable(os.fspath(output_file), overwrite)  # before the work
+    _check_files(given)  # before the work
     cluster = _cluster(nparts, devices, max_memory)
     traced = _Traced(given, model_args, model_kwargs, cluster)
     blocks = [*basic_blocks, *options.get("basic_blocks", ())]
@@ -217,6 +220,27 @@ def _call_of(given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     if kwargs is not None:
         check("kerf.pipe_model", "kwargs", kwargs, _KINDS["model_kwargs"])
     return tuple(args) if isinstance(args, list) else args, kwargs or {}
+
+
+def _check_files(given: Mapping[str, Any]) -> None:
+    """Can they be written, and is each of them one file?"""
+    taken: dict[str, str] = {}
+    for name, others in (
+        ("output_file", ()),
+        ("trace_cache_name", (".eval", ".key.json")),
+        ("profiles_cache_name", (".key.json",)),
+    ):
+        if given[name] is None:
+            continue
+        path = os.fspath(given[name])
+        _core.check_writable(path, given["overwrite"] or name != "output_file")
+        for file in (path, *(path + end for end in others)):
+            other = taken.setdefault(os.path.realpath(file), name)
+            if other != name:
+                raise ValueError(
+                    f"[kerf.pipe_model] {other} and {name} both write {shown(file)}; expected "
+                    "files of their own; give one of them another name"
+                )
 
 
 def _cluster(
@@ -320,6 +344,7 @@ class _Traced:
         def load() -> tuple[Graph, Graph | None]:
             found = [_core.load_graph(path) for path in paths]
             TracedModel(found[0]).check(self.model)
+            Surroundings(found[0], {self._device().type}).check()
             if not both:
                 return found[0], None
             with _in_eval_mode(self.model):
@@ -337,9 +362,13 @@ class _Traced:
     def _versions(self) -> dict[str, str]:
         return {"kerf": _core.__version__, "torch": torch.__version__}
 
+    def _device(self) -> torch.device:
+        args = self.args if isinstance(self.args, tuple) else (self.args,)
+        return traced_device(self.model, args, self.kwargs)
+
     def _call_key(self) -> dict[str, str]:
         args = self.args if isinstance(self.args, tuple) else (self.args,)
-        device = traced_device(self.model, args, self.kwargs)
+        device = self._device()
         signature, tensors = Signature.of_call(self.model, args, self.kwargs, device)
         shapes = [f"{tuple(t.shape)} {t.dtype} {t.requires_grad}" for t in tensors]
         return {

@@ -86,6 +86,20 @@ TEST_F(AFile, IsLeftAloneWhenWritingFails) {
   EXPECT_THAT(names(), testing::IsEmpty());
 }
 
+TEST_F(AFile, SaysBeforeTheWorkThatItCannotBeWritten) {
+  EXPECT_THAT(refusal([&] { check_writable(path("none/a"), true); }),
+              testing::HasSubstr("check that the folder exists"));
+  EXPECT_THAT(refusal([&] { check_writable("", true); }), testing::HasSubstr("cannot write ''"));
+  fs::create_directory(path("sub"));
+  EXPECT_THAT(refusal([&] { check_writable(path("sub"), true); }), testing::HasSubstr("directory"));
+  write_file(path("a"), "old");
+  EXPECT_THAT(refusal([&] { check_writable(path("a"), false); }), testing::HasSubstr("is there"));
+  check_writable(path("a"), true);
+  check_writable(path("new"), false);
+  check_writable("/dev/null", false);
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("sub", "a"));
+}
+
 TEST_F(AFile, IsLeftAloneWhenTheDeviceIsFull) {
   // A limit on the size of files stands in for a full device: the write fails half-way.
   write_file(path("a"), "old");

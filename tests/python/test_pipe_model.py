@@ -235,7 +235,14 @@ def test_node_weights_are_the_times_of_the_plan():
     assert first.time + first.backward == pytest.approx(0.05)
     assert second.time + second.backward == pytest.approx(0.05)
     assert plan.profile_source == "given" and plan.profile.source == "estimated"
-    refusal(ValueError, "gives -1 for", model, args, node_weight_function=lambda node: -1)
+    for wrong in (-1, float("nan"), 10**400, "3", None, True):
+        refusal(
+            ValueError,
+            rf"node_weight_function gives '?{str(wrong)[:20]}",
+            model,
+            args,
+            node_weight_function=lambda node, wrong=wrong: wrong,
+        )
 
 
 def two_ends():
@@ -475,6 +482,33 @@ def test_a_cache_of_something_else_is_made_again(tmp_path, monkeypatch, change, 
     assert plan.graph.hash == kerf.trace(model, args).hash
     again, said = cached(tmp_path, model, args)
     assert said == [] and again == plan
+
+
+def test_a_trace_of_other_surroundings_is_made_again(tmp_path):
+    """Autocast and the default dtype are no part of the model; the old trace was taken."""
+    model, args = chain()
+    cold, _ = cached(tmp_path, model, args)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plan, said = cached(tmp_path, model, args)
+        assert "inside torch.autocast" in said[0]
+        assert plan.graph.hash == kerf.trace(model, args).hash != cold.graph.hash
+        assert cached(tmp_path, model, args)[1] == []
+    plan, said = cached(tmp_path, model, args)
+    assert "outside torch.autocast" in said[0] and plan.graph.hash == cold.graph.hash
+
+
+def test_files_that_cannot_be_written_are_told_before_the_work(tmp_path, monkeypatch):
+    model, args = chain()
+    monkeypatch.setattr(_pipe_model, "trace", None)
+    for name in ("output_file", "trace_cache_name", "profiles_cache_name"):
+        refusal(OSError, "check that the folder", model, args, **{name: tmp_path / "no" / "file"})
+        refusal(OSError, "directory", model, args, overwrite=True, **{name: tmp_path})
+        refusal(OSError, "cannot write ''", model, args, **{name: ""})
+    both = {"trace_cache_name": tmp_path / "c", "profiles_cache_name": tmp_path / "c"}
+    refusal(ValueError, "trace_cache_name and profiles_cache_name both write", model, args, **both)
+    both = {"trace_cache_name": tmp_path / "c", "profiles_cache_name": tmp_path / "c.eval"}
+    refusal(ValueError, "both write", model, args, **both)
+    assert not list(tmp_path.iterdir())
 
 
 def test_save_memory_mode_measures_blocks(tmp_path):
