@@ -250,7 +250,9 @@ class Placed:
         self.device_map = _map_of(model, units, streamed, far, device)
         self._answers = PlacedAnswers(model, device, self.device_map)
         self._copies = PlacedCopies(model, device, compiled_modules(model))
-        object.__setattr__(model, "_kerf_placed", self)
+        if device != CPU:
+            self._calls.late.look()
+        object.__setattr__(model, "_kerf_placed", _Keeps(self))
         PLACED.add(self)
 
     @staticmethod
@@ -275,8 +277,11 @@ class Placed:
             raise AttributeError(name)
         return getattr(self._model, name)
 
-    def __reduce__(self):  # a copy of the model, or a pickled one, is not placed
-        return type(None), ()
+    def __reduce_ex__(self, protocol):
+        raise TypeError(
+            "[kerf.place] the handle of a placed model cannot be copied or pickled; expected the "
+            "model, whose copy has its weights and is not placed; copy or save that"
+        )
 
     def __repr__(self):
         return f"kerf.Placed({type(self._model).__name__}, {self.placement!r})"
@@ -301,6 +306,19 @@ class Placed:
             calls.remove()  # last: until then calls wait at the hooks
             self._calls = None
             del self._model.__dict__["_kerf_placed"]
+
+
+class _Keeps:
+    """A model keeps its handle. A copy of it, or a pickled one, is not placed."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __deepcopy__(self, memo):
+        return None
+
+    def __reduce__(self):
+        return type(None), ()
 
 
 def _map_of(model, units, streamed, far, device):

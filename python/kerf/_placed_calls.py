@@ -16,6 +16,7 @@ from torch.utils import _pytree
 
 from kerf import _torch
 from kerf._host_units import rows_of
+from kerf._late_weights import LateWeights
 from kerf._limits import CPU
 from kerf._loose_reads import LooseReads
 from kerf._transfer import Mover, Transfer
@@ -44,7 +45,7 @@ class _Turn:
             while self._owner not in (None, me):
                 if self._changed.wait(0.1):
                     continue
-                if not self._running(self._owner):
+                if not self._is_running(self._owner):
                     drop()
                 elif path is not None and time.monotonic() - start > self._PATIENCE:
                     raise RuntimeError(
@@ -75,23 +76,27 @@ class _Turn:
 
     def depth_of(self, module):
         """How many calls of the module this thread is in."""
-        return sum(m is module for m in self._running(threading.get_ident()))
+        return sum(m is module for m in _called(threading.get_ident()))
 
     def is_inside(self):
         """Is this thread inside of a call of the model, or of a module of it?"""
-        return bool(self._running(threading.get_ident()))
+        return self._is_running(threading.get_ident())
 
-    def _running(self, thread):
-        """The modules of the model that a thread is inside of."""
+    def _is_running(self, thread):
+        """Is a thread inside of the model?"""
         model = self._model()
-        modules = set(map(id, model.modules())) if model is not None else set()
-        frame, found = sys._current_frames().get(thread), []
-        while frame is not None:
-            own = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
-            if own is not None and id(own) in modules:
-                found.append(own)
-            frame = frame.f_back
-        return found
+        modules = set(map(id, model.modules())) if model is not None else ()
+        return any(id(module) in modules for module in _called(thread))
+
+
+def _called(thread):
+    """The modules that a thread is inside of."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        own = frame.f_locals.get("self") if frame.f_code.co_name == "_call_impl" else None
+        if own is not None:
+            yield own
+        frame = frame.f_back
 
 
 _LESSONS = (2, 4, 8)  # calls of few rows that are learned from: the first is like no other
@@ -119,6 +124,12 @@ def _modules_around(model, inside):
 
     look(model)
     return [m for m in model.modules() if found[id(m)]]
+
+
+def _any_on_host(args, kwargs):
+    """Among those that are tensors: a look that costs little."""
+    given = (*args, *kwargs.values()) if kwargs else args
+    return any(isinstance(value, torch.Tensor) and value.is_cpu for value in given)
 
 
 @dataclasses.dataclass
@@ -176,6 +187,8 @@ class PlacedCalls:
         self._kinds = sorted({rows for rows in host_rows if rows > 0})  # of calls, by their rows
         self._kind_is_known = False  # of the call under way
         self.on_host = 0  # uses of units that the host computed
+        streamed = {id(p) for unit in units for p in unit.parameters}
+        self.late = LateWeights(model, device, streamed)
         # Called after a few calls with what they took; gives ``host_rows`` anew.
         self.learn = None
         self._few = None  # of the call under way
@@ -286,8 +299,15 @@ class PlacedCalls:
             if self._turn.depth_of(module) > 1:
                 outer.again += 1
                 return None
-        elif outer is not None and (module is not self._model or self._turn.depth_of(outer.module)):
-            return None
+        elif outer is not None and module is self._model:
+            if self._turn.depth_of(outer.module):
+                return None
+        elif outer is not None:
+            # Arguments on the host: an interrupt may have ended the call from outside, of which no
+            # hook was told.
+            if not _any_on_host(args, kwargs) or self._turn.depth_of(outer.module):
+                return None
+        self.late.look()
         way = Transfer(Mover(), self._device)
         there = way(args), way(kwargs)
         if self._few is not None and module is self._model:

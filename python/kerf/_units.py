@@ -128,7 +128,9 @@ class WeightSizes:
                 self._several.update(map(id, module.parameters()))
                 continue
             own = self._own[id(module)] = _own_parameters(module)
-            self._buffers.update((id(b), b) for b in module.buffers(recurse=False))
+            buffers = module._buffers
+            if not isinstance(buffers, dict) or buffers:
+                self._buffers.update((id(b), b) for b in module.buffers(recurse=False))
             ids = [id(p) for p in own]
             self._several.update(i for i in ids if i in seen)
             seen.update(ids)

@@ -265,6 +265,9 @@ def test_a_copy_of_a_placed_model_is_a_model_of_its_own(tmp_path):
         assert torch.equal(again(x), expected)
     second = place_small(again, tmp_path / "again")
     assert torch.equal(second(x), placed(x))
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="handle of a placed model cannot be copied"):
+            copied(placed)
     placed.remove()
 
 

@@ -372,6 +372,24 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("called", [0, 1, "all"])
+def test_after_an_interrupt_any_module_may_be_called_from_outside(pretend_device, called):
+    parts = [breakable(seed)[0] for seed in range(2)]
+    model, x = nn.Sequential(*parts), torch.randn(4, 64)
+    module = model if called == "all" else model[called]
+    with torch.no_grad():
+        expected = module(x)
+        placed = place_small(model)
+        for cut_short in (model[0], model):
+            parts[0][3].raises = KeyboardInterrupt()
+            with pytest.raises(KeyboardInterrupt):
+                cut_short(x)
+            parts[0][3].raises = None
+            found = module(x)
+            assert found.device.type == "cpu" and torch.equal(found, expected)
+    placed.remove()
+
+
 class GivesItsWeight(nn.Module):
     def __init__(self):
         super().__init__()
@@ -462,3 +480,22 @@ def test_buffers_and_weights_that_come_later_go_home(pretend_device, mode):
         with mode():
             assert [torch.equal(made(x), y) for y in expected[1:]] == [True, True]
     place_small(model, 0.5).remove()
+
+
+def test_weights_that_are_put_in_place_of_others_are_on_the_device(pretend_device):
+    model, x = breakable()
+    reference = copy.deepcopy(model)
+    state = {name: torch.randn_like(p) for name, p in model.state_dict().items()}
+    placed = place_small(model)
+    for each in (model, reference):
+        each.load_state_dict({name: t.clone() for name, t in state.items()}, assign=True)
+    with torch.no_grad():
+        expected = reference(x)
+        with pytest.warns(UserWarning, match="'0.weight' and 11 more came into the model after"):
+            assert torch.equal(model(x), expected)
+        model.append(nn.Linear(64, 64))
+        with pytest.warns(UserWarning, match="'6.weight' and 1 more came into the model after"):
+            expected = reference.append(copy.deepcopy(model[6]).cpu())(x)
+            assert torch.equal(model(x), expected)
+        placed.remove()
+        assert all(p.is_cpu for p in model.parameters()) and torch.equal(model(x), expected)
