@@ -571,7 +571,7 @@ class DataFlow:
 
     def _constructed(self, made, changes):
         calls = Calls(self._mover)
-        tree = Tree(made, self.fine_grained, calls)
+        tree = Tree(made, self.fine_grained, calls, self._tree.layers)
         for name, layer in tree.layers.items():
             here = self._tree.layers[name]
             layer.device = changes.get(here, here.device)

@@ -72,9 +72,12 @@ class Tree:
     are never called, such as ``nn.ParameterList``: they follow the module that holds them.
     """
 
-    def __init__(self, model, fine_grained, calls):
+    def __init__(self, model, fine_grained, calls, names=None):
+        """``names``: of the layers of the tree that ``model`` is a copy of; it may have got buffers
+        where there were none."""
         self._calls = calls
         self._model = model
+        self._names = names
         self._remember()
         self.layers = {"": Layer("")}
         self.gates = []  # (module, gate), the model's first
@@ -138,7 +141,8 @@ class Tree:
         layer.modules.append((path, module))
         gate = self._gate(module, layer, above, opened=True)
         self._open_children(path, module, layer, gate)
-        if next(layer.registered(), None) is None:  # then it is no layer: its children are
+        is_empty = next(layer.registered(), None) is None
+        if is_empty if self._names is None else path not in self._names:  # its children are layers
             del self.layers[path]
             own = self.layers[""]
             own.modules += layer.modules

@@ -464,3 +464,29 @@ def test_what_layers_leave_in_empty_containers_comes_to_the_caller(pretend_devic
                 found = flow(x)
                 assert {t.device.type for t in (found[0], *found[1], found[2])} == {"cpu"}
                 torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+class CountsFrom(nn.Module):
+    """Has no tensors of its own before it is called first."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if not hasattr(self, "shift"):
+            self.register_buffer("shift", torch.ones(8, device=x.device))
+        return self.layer(x) + self.shift
+
+
+def test_modules_are_constructed_of_a_model_that_made_its_buffers_when_called(pretend_device):
+    model, x = nn.Sequential(CountsFrom(), CountsFrom()), torch.randn(4, 8)
+    expected = copy.deepcopy(model)(x).detach()
+    flow = kerf.DataFlow(model, fine_grained=True, inference_only=True, enable_clone=True)
+    flow.layer_gpus["0.layer"] = 1
+    assert list(flow.layer_gpus) == ["0.layer", "1.layer"]
+    for each in (flow, flow.construct_module({"1.layer": 1}), flow):
+        assert torch.equal(each(x).cpu(), expected)
+    made = flow.construct_module({"1.layer": 1})
+    assert torch.equal(made(x).cpu(), expected)
+    flow.remove()
