@@ -131,7 +131,8 @@ std::optional<KnownBlock> BlockCache::find(const std::string& signature, std::si
     return std::nullopt;
   }
   const std::string file = path(signature);
-  if (!std::filesystem::exists(file)) {
+  std::error_code unreadable;  // a folder that cannot be looked into has nothing
+  if (!std::filesystem::exists(file, unreadable)) {
     miss(why_missing(signature));
     return std::nullopt;
   }
