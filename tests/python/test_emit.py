@@ -78,6 +78,23 @@ def test_a_checkpoint_goes_into_stages_and_back(tmp_path):
         stages[0].load_state_dict({})
 
 
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_checkpoint_may_have_one_name_of_a_tied_weight(tmp_path, assign):
+    """As safetensors files have: those of transformers' models lack their heads."""
+    module, model, args, kwargs = both(tmp_path, emit_models.make_decoder, 3)
+    for missing in ("head.weight", "wte.weight"):
+        state = {n: torch.randn_like(t) for n, t in model.state_dict().items() if n != missing}
+        stages = [stage.eval() for stage in module.make_stages()]
+        for stage in stages:
+            stage.load_state_dict(state, assign=assign)
+        first = stages[0]
+        assert first.head.weight is first.wte.weight
+        (tied,) = {"head.weight", "wte.weight"} - {missing}
+        assert torch.equal(first.wte.weight, state[tied])
+        model.load_state_dict({**state, missing: state[tied]})
+        assert torch.equal(module.run(stages, *args, **kwargs), model.eval()(*args, **kwargs))
+
+
 def test_a_tied_weight_has_one_owner_and_all_of_its_gradient(tmp_path):
     module, model, args, kwargs = both(tmp_path, emit_models.make_decoder, 3)
     owners = [s for s in module.STAGES if any(w.name == "wte.weight" for w in s.WEIGHTS)]

@@ -114,10 +114,19 @@ class Stage(Holder):
         return super().train(mode)
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Takes what this stage has out of the state of the whole model, or of a stage."""
+        """Takes what this stage has out of the state of the whole model, or of a stage. Of the
+        names of a tied weight one will do."""
         own = super().state_dict().keys()
         mine = {name: tensor for name, tensor in state_dict.items() if name in own}
-        return super().load_state_dict(mine, strict, assign)
+        for weight in self.WEIGHTS:
+            names = [name for name in (weight.name, *weight.also) if name in own]
+            known = [name for name in names if name in mine]
+            mine.update({name: mine[known[0]] for name in names if known and name not in mine})
+        result = super().load_state_dict(mine, strict, assign)
+        for weight in self.WEIGHTS if assign else []:
+            for name in weight.also:  # tied as before
+                put(self, name, find_tensor(self, weight.name), name in own)
+        return result
 
 
 def find_weight(model, weight):
