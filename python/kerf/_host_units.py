@@ -10,6 +10,7 @@ from torch import nn
 
 from kerf import _core, _torch
 from kerf._limits import CPU
+from kerf._speeds import kept
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096)  # calls that are planned for
 MEASURED = "measured"
@@ -112,7 +113,7 @@ class HostShare:
 
     def _weight_speeds(self, units):
         """[(rows, seconds per byte on the device, on the host)] for the type of the largest weight
-        that the host may compute with; measured once per process. None where all copies are over
+        that the host may compute with; measured once per machine. None where all copies are over
         before the host has its arguments."""
         products = [
             p
@@ -133,7 +134,12 @@ class HostShare:
 def _speed(like, device):
     key = (device, like.dtype)
     if key not in _SPEEDS:
-        _SPEEDS[key] = _torch.linear_seconds_per_byte(like.data, device, list(ROWS))
+        _SPEEDS[key] = kept(
+            f"seconds per byte of products with {like.dtype}, by rows: {list(ROWS)}",
+            device,
+            len(ROWS),
+            lambda: _torch.linear_seconds_per_byte(like.data, device, list(ROWS)),
+        )
     return _SPEEDS[key]
 
 

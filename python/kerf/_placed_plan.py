@@ -11,6 +11,7 @@ from kerf._host_units import HOOK_SECONDS
 from kerf._limits import CPU
 from kerf._placed_answers import device_class
 from kerf._placed_weights import is_mapped, named, place_of
+from kerf._speeds import kept
 from kerf._units import Unit, WeightSizes, find_units
 
 _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
@@ -34,19 +35,24 @@ def disk_speed(model):
 
 
 def link_speed(device):
-    """Bytes per second of copies from pinned memory; measured once."""
+    """Bytes per second of copies from pinned memory; measured once per machine."""
     if device not in _LINK_SPEEDS:
-        source = torch.empty(_PROBE_BYTES, dtype=torch.uint8, pin_memory=True)
-        target = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device=device)
-        best = float("inf")
-        for _ in range(3):
-            torch.accelerator.synchronize(device)
-            start = time.perf_counter()
-            target.copy_(source, non_blocking=True)
-            torch.accelerator.synchronize(device)
-            best = min(best, time.perf_counter() - start)
-        _LINK_SPEEDS[device] = _PROBE_BYTES / best
+        speeds = kept("bytes per second of the link", device, 1, lambda: [_link_speed(device)])
+        _LINK_SPEEDS[device] = speeds[0]
     return _LINK_SPEEDS[device]
+
+
+def _link_speed(device):
+    source = torch.empty(_PROBE_BYTES, dtype=torch.uint8, pin_memory=True)
+    target = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device=device)
+    best = float("inf")
+    for _ in range(3):
+        torch.accelerator.synchronize(device)
+        start = time.perf_counter()
+        target.copy_(source, non_blocking=True)
+        torch.accelerator.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return _PROBE_BYTES / best
 
 
 def streamed_units(placement, units):

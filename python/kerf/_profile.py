@@ -4,7 +4,6 @@
 
 import contextlib
 import os
-import platform
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import torch
 from kerf import _core, _torch
 from kerf._arguments import Kind, checked
 from kerf._call import Signature
+from kerf._machine import accelerator_name, processor_name
 from kerf._pipeline import block_calls
 from kerf._plan import make_cluster
 from kerf._progress import progress_bar
@@ -156,25 +156,9 @@ def conditions(device):
     }
     return {
         "torch": torch.__version__,
-        "device": _processor() if on_host else _accelerator(device.name),
+        "device": processor_name() if on_host else accelerator_name(device.name),
         "settings": ", ".join(f"{key} {value}" for key, value in switches.items()),
     }
-
-
-def _processor():
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _accelerator(name):
-    """The full name of an accelerator, where PyTorch has one for it."""
-    with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
-        device = torch.device(name.split("#")[0])
-        return torch.get_device_module(device).get_device_name(device)
-    return name
 
 
 @contextlib.contextmanager
