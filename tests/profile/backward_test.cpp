@@ -276,6 +276,24 @@ TEST(TheBackwardOfALstm, PassesThroughEveryMatrixThatAGradientNeeds) {
   EXPECT_EQ(macs_of(head(""), node), (Macs{tokens * 12 * 3, tokens * (12 * 6 + 12 * 3)}));
 }
 
+TEST(TheBackwardOfAGru, MakesNoGradientOfFirstStatesOnTheHost) {
+  const auto macs = [](const char* states, bool host) {
+    const std::string head = std::string("input %x: f32[B, 5, 6] grad = \"args.0\"\n") +
+                             "input %h: f32[1, B, 3]" + states +
+                             " = \"args.1\"\n"
+                             "weight @a: f32[9, 6] grad = parameter \"a\"\n"
+                             "weight @b: f32[9, 3] grad = parameter \"b\"\n";
+    const std::string node =
+        "%y: f32[B, 5, 3] grad, %hn: f32[1, B, 3] grad = "
+        "aten.gru.input(%x, %h, [@a, @b], false, 1, 0.0, true, false, true)";
+    return macs_of(head, node, host).inputs;
+  };
+  const double tokens = 2 * 5;
+  EXPECT_EQ(macs(" grad", true), tokens * (9 * 6 + 9 * 3));
+  EXPECT_EQ(macs("", true), tokens * 9 * 6 + (tokens - 2) * 9 * 3);
+  EXPECT_EQ(macs("", false), tokens * (9 * 6 + 9 * 3)) << "one kernel makes them all";
+}
+
 TEST(TheBackwardOfAnUnknownOperator, MovesTwiceWhatItsForwardTouches) {
   const std::string head =
       "input %x: f32[B, 8] grad = \"args.0\"\nweight @w: f32[8] grad = parameter \"w\"\n";

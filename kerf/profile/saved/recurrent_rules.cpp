@@ -41,11 +41,12 @@ bool read_recurrent(const SavedCall& call, Recurrent& r) {
   return true;
 }
 
-// The first layer's input, time first; the later layers' is what the ones before made, and the
-// factors of a dropout between them.
-void keep_inputs(SavedCall& call, const Recurrent& r) {
+// The first layer's input, time first, in `copies` where it has to be turned; the later layers' is
+// what the ones before made, and the factors of a dropout between them.
+void keep_inputs(SavedCall& call, const Recurrent& r, std::int64_t copies) {
   const bool is_turned = r.batch_first && r.steps > 1 && r.batch > 1;
-  is_turned ? call.keep_copy(r.input) : call.keep(r.input);
+  if (!is_turned) call.keep(r.input);
+  for (std::int64_t copy = 0; is_turned && copy < copies; ++copy) call.keep_copy(r.input);
   for (std::int64_t layer = 1; layer < r.layers; ++layer) {
     call.keep_own(r.states() * r.directions, r.dtype);
     if (r.drops) call.keep_own(r.states() * r.directions, r.dtype);
@@ -61,7 +62,7 @@ void keep_first_states(SavedCall& call) {
 // `tensors`: what a cell keeps, in units of its hidden state; `shared`: how many of them are the
 // first states, which are arguments.
 void keep_cells(SavedCall& call, const Recurrent& r, int tensors, int shared) {
-  keep_inputs(call, r);
+  keep_inputs(call, r, r.directions);
   keep_first_states(call);
   const std::int64_t cells = tensors * r.steps - shared;
   call.keep_own(r.layers * r.directions * cells * r.batch * r.hidden, r.dtype);
@@ -91,7 +92,7 @@ std::int64_t workspace(const Recurrent& r, std::int64_t width) {
 // Layer by layer and direction by direction: the result, the last states and a workspace. The
 // result of a layer of one direction is the next layer's input, or the call's result.
 void fused_lstm(SavedCall& call, const Recurrent& r) {
-  keep_inputs(call, r);
+  keep_inputs(call, r, 1);
   keep_first_states(call);
   for (std::int64_t layer = 0; layer < r.layers; ++layer) {
     const std::int64_t width = layer == 0 ? r.width : r.hidden * r.directions;
