@@ -19,6 +19,10 @@ def img(x):
     return x.view(2, 2, 4, 8)
 
 
+def square(x):
+    return x[:8] + 8 * torch.eye(8, dtype=x.dtype)
+
+
 def attention(x, y, z, shape, **options):
     return F.scaled_dot_product_attention(*(t.view(*shape) for t in (x, y, z)), **options)
 
@@ -376,6 +380,40 @@ FORMS = {
     "celu alpha": lambda x, y, z: F.celu(x, 0.5),
     "elu alpha": lambda x, y, z: F.elu(x, 0.5),
     "softplus beta": lambda x, y, z: F.softplus(x, 2.0),
+    "complex": lambda x, y, z: torch.view_as_real(torch.complex(x.float(), y.float())),
+    "polar": lambda x, y, z: torch.view_as_real(torch.polar(x.float(), y.float())),
+    "std_mean": lambda x, y, z: torch.std_mean(x, 1),
+    "var_mean": lambda x, y, z: torch.var_mean(x, 1),
+    "cumprod": lambda x, y, z: x.cumprod(1),
+    "logcumsumexp": lambda x, y, z: x.logcumsumexp(1),
+    "nansum": lambda x, y, z: x.nansum(),
+    "remainder": lambda x, y, z: x.remainder(y),
+    "remainder number": lambda x, y, z: x % 0.3,
+    "fmod": lambda x, y, z: x.fmod(y),
+    "xlogy": lambda x, y, z: x.xlogy(y),
+    "xlog1py": lambda x, y, z: torch.special.xlog1py(x, y),
+    "logaddexp": lambda x, y, z: x.logaddexp(y),
+    "logaddexp2": lambda x, y, z: x.logaddexp2(y),
+    "hypot": lambda x, y, z: x.hypot(y),
+    "entr": lambda x, y, z: torch.special.entr(x),
+    "i0": lambda x, y, z: x.i0(),
+    "polygamma": lambda x, y, z: x.polygamma(1),
+    "addmv": lambda x, y, z: torch.addmv(x[:, 0], y, z[0]),
+    "addr": lambda x, y, z: torch.addr(x, y[:, 0], z[0]),
+    "addbmm": lambda x, y, z: torch.addbmm(x[:4, :4], y.view(2, 4, 16), z.view(2, 16, 4)),
+    "take": lambda x, y, z: x.take(idx(5)),
+    "masked_scatter": lambda x, y, z: x.masked_scatter(x > 1, y),
+    "scatter_reduce": lambda x, y, z: x.scatter_reduce(0, idx(2, 8), y[:2], "amax"),
+    "max_unpool": lambda x, y, z: F.max_unpool2d(
+        img(x), idx(2, 2, 4, 8, high=64), 2, output_size=(8, 16)
+    ),
+    "fractional_max_pool": lambda x, y, z: F.fractional_max_pool2d(
+        img(x), 2, output_size=2, _random_samples=torch.full((2, 2, 2), 0.5, dtype=x.dtype)
+    ),
+    "grid_sample": lambda x, y, z: F.grid_sample(img(x), y.view(2, 4, 8, 2), align_corners=False),
+    "solve_triangular": lambda x, y, z: torch.linalg.solve_triangular(square(x), y[:8], upper=True),
+    "qr": lambda x, y, z: torch.linalg.qr(x)[1],
+    "matrix_exp": lambda x, y, z: torch.linalg.matrix_exp(square(x)),
     "sdpa": lambda x, y, z: attention(x, y, z, (2, 2, 4, 8)),
     "sdpa causal": lambda x, y, z: attention(x, y, z, (2, 2, 4, 8), is_causal=True),
     "sdpa dropout": lambda x, y, z: attention(x, y, z, (2, 2, 4, 8), dropout_p=0.2),

@@ -14,12 +14,18 @@ void add_functions(Table& table) {
              "tanhshrink", "logit", "asinh", "acosh",   "atanh", "angle"});
   // It takes another polynomial or two.
   table.add({per_output<10>, derivative<12, 1>},
-            {"sin", "cos", "elu", "selu", "celu", "softplus", "logsigmoid", "log_sigmoid",
-             "log_sigmoid_forward", "erf", "erfc", "sinh", "cosh", "erfinv", "sinc", "digamma",
-             "lgamma", "swish", "silu"});
+            {"sin",         "cos",         "elu",
+             "selu",        "celu",        "softplus",
+             "logsigmoid",  "log_sigmoid", "log_sigmoid_forward",
+             "erf",         "erfc",        "sinh",
+             "cosh",        "erfinv",      "sinc",
+             "digamma",     "lgamma",      "swish",
+             "silu",        "i0",          "polygamma",
+             "special_entr"});
   table.add({per_output<10>, derivative<22, 1>}, {"gelu", "mish"});
   table.add({per_output<10>, derivative<12, 2>},
-            {"pow", "atan2", "logaddexp", "polar", "float_power", "xlogy", "hypot"});
+            {"pow", "atan2", "logaddexp", "polar", "float_power", "xlogy", "hypot", "logaddexp2",
+             "special_xlog1py"});
   table.add({per_output<10>, of_each_input<12, 2>}, {"glu"});  // its input is twice the output
   table.add({per_output<5>, derivative<4, 1>},
             {"softmax", "_softmax", "_safe_softmax", "special_softmax", "gumbel_softmax"});

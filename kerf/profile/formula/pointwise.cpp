@@ -88,7 +88,7 @@ void add_pointwise(Table& table) {
                                                 "_conj", "complex", "frac", "deg2rad", "rad2deg"});
   table.add({per_output<1>, derivative<1, 1>},
             {"abs", "relu", "clamp", "clamp_min", "clamp_max", "threshold", "hardtanh", "relu6",
-             "leaky_relu", "clip", "nan_to_num"});
+             "leaky_relu", "clip", "nan_to_num", "rrelu_with_noise"});
   table.add({per_output<1>, derivative<2, 1>}, {"square", "reciprocal", "sgn", "copysign"});
   table.add({per_output<1>, derivative<2, 2>}, {"maximum", "minimum", "max_other", "fmax", "fmin"});
   table.add({per_output<1>, masked}, {"where", "masked_fill"});

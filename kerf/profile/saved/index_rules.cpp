@@ -60,10 +60,45 @@ void extremum(SavedCall& call) {
   call.keep(other.valid() ? other : call.result());
 }
 
+void input_and_index(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  call.keep(call.tensor(1, "index"));
+}
+
+constexpr int kSum = 0;
+constexpr int kMax = 2;
+
+// Which row each index is for, in memory for one more, which the host's sum does without; how many
+// each row has; and what the maxima were, or a number a row.
+void embedding_bag(SavedCall& call) {
+  const ValueId indices = call.tensor(1, "indices");
+  const ValueId result = call.result();
+  const int mode = static_cast<int>(call.number(4, "mode", kSum));
+  call.keep(indices);
+  call.keep(call.tensor(2, "offsets"));
+  call.keep(call.tensor(6, "per_sample_weights"));
+  const std::int64_t rows = call.size(result, 0);
+  if (mode != kSum || call.on_accelerator()) call.keep_own(call.numel(indices) + 1, DType::i64);
+  call.keep_own(rows, DType::i64);
+  call.keep_own(mode == kMax ? call.numel(result) : rows, DType::i64);
+  if (call.on_accelerator()) call.estimate();
+}
+
+void scatter_reduce(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  third_argument(call);
+  call.keep(call.tensor(3, "src"));
+  call.keep(call.result());
+}
+
 }  // namespace
 
 void add_saved_index_rules(SavedRules& rules) {
   rules.add({"embedding"}, second_argument);
+  rules.add({"masked_scatter", "max_unpool2d", "max_unpool3d"}, second_argument);
+  rules.add({"_embedding_bag"}, embedding_bag);
+  rules.add({"take"}, input_and_index);
+  rules.add({"scatter_reduce"}, scatter_reduce);
   rules.add({"gather"}, gather);
   rules.add({"index_select", "index_fill"}, third_argument);
   rules.add({"scatter"}, scatter);

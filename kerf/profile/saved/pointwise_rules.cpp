@@ -72,6 +72,32 @@ void both_operands(SavedCall& call) {
   call.keep(call.tensor(1, "other"));
 }
 
+void of_second(SavedCall& call) { call.keep(call.tensor(1, "self")); }
+
+// Real numbers become complex ones: it is kept what they were.
+void complex_number(SavedCall& call) {
+  const ValueId real = call.tensor(0, "real");
+  const ValueId imaginary = call.tensor(1, "imag");
+  if (call.needs(real)) call.keep(real);
+  if (call.needs(imaginary)) call.keep(imaginary);
+}
+
+void hypotenuse(SavedCall& call) {
+  const ValueId a = call.tensor(0, "self");
+  const ValueId b = call.tensor(1, "other");
+  if (call.needs(a)) call.keep_before(a);
+  if (call.needs(b)) call.keep(b);
+  call.keep(call.result());
+}
+
+// What is divided gets the gradient as it is.
+void remainder(SavedCall& call) {
+  const ValueId divisor = call.tensor(1, "other");
+  if (!call.needs(divisor)) return;
+  call.keep_before(call.tensor(0, "self"));
+  call.keep(divisor);
+}
+
 // y = a + value * b * c
 void product_added(SavedCall& call) {
   const ValueId b = call.tensor(1, "tensor1");
@@ -121,29 +147,49 @@ void softmax(SavedCall& call) { call.keep(call.result()); }
 }  // namespace
 
 void add_saved_pointwise_rules(SavedRules& rules) {
-  rules.add({"abs",        "acos",
-             "asin",       "atan",
-             "cos",        "cosh",
-             "digamma",    "erf",
-             "erfc",       "erfinv",
-             "gelu",       "glu",
-             "hardshrink", "hardsigmoid",
-             "hardswish",  "hardtanh",
-             "lgamma",     "log",
-             "log10",      "log1p",
-             "log2",       "logit",
-             "mish",       "nan_to_num",
-             "relu6",      "silu",
-             "sin",        "sinc",
-             "sinh",       "softplus",
-             "softshrink", "square",
-             "threshold",  "threshold_backward"},
+  rules.add({"abs",
+             "acos",
+             "asin",
+             "atan",
+             "cos",
+             "cosh",
+             "digamma",
+             "erf",
+             "erfc",
+             "erfinv",
+             "gelu",
+             "glu",
+             "hardshrink",
+             "hardsigmoid",
+             "hardswish",
+             "hardtanh",
+             "i0",
+             "mvlgamma",
+             "lgamma",
+             "log",
+             "log10",
+             "log1p",
+             "log2",
+             "logit",
+             "mish",
+             "nan_to_num",
+             "relu6",
+             "silu",
+             "sin",
+             "sinc",
+             "sinh",
+             "softplus",
+             "softshrink",
+             "special_entr",
+             "square",
+             "threshold",
+             "threshold_backward"},
             of_input);
   rules.add({"acosh", "asinh", "atanh"}, of_input_out_of_place);
   rules.add({"clamp", "clamp_min", "clip"}, bounded);
   rules.add({"clamp_max"}, bounded_above);
-  rules.add({"exp", "exp2", "expm1", "reciprocal", "relu", "rsqrt", "sigmoid", "special_expit",
-             "sqrt", "tan", "tanh"},
+  rules.add({"exp", "exp2", "expm1", "polar", "reciprocal", "relu", "rsqrt", "sigmoid",
+             "special_expit", "sqrt", "tan", "tanh"},
             of_result);
   rules.add({"celu", "leaky_relu", "elu", "selu"}, of_input_or_result);
   rules.add({"log_sigmoid"}, log_sigmoid);
@@ -151,7 +197,14 @@ void add_saved_pointwise_rules(SavedRules& rules) {
   rules.add({"mul", "multiply"}, product);
   rules.add({"div", "divide", "true_divide"}, quotient);
   rules.add({"pow"}, power);
-  rules.add({"maximum", "minimum", "atan2", "fmax", "fmin"}, both_operands);
+  rules.add({"maximum", "minimum", "atan2", "fmax", "fmin", "xlogy", "special_xlog1py", "logaddexp",
+             "logaddexp2"},
+            both_operands);
+  rules.add({"polygamma"}, of_second);
+  rules.add({"complex"}, complex_number);
+  rules.add({"hypot"}, hypotenuse);
+  rules.add({"remainder", "fmod"}, remainder);
+  rules.add({"rrelu_with_noise"}, both_operands);
   rules.add({"addcmul"}, product_added);
   rules.add({"addcdiv"}, quotient_added);
   rules.add({"lerp"}, lerp);

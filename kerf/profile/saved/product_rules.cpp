@@ -86,11 +86,22 @@ void grouped_product(SavedCall& call) {
   for (const ValueId id : call.graph().inputs_of(call.id())) call.keep(id);
 }
 
+// Each where one of the others gets a gradient.
+void three_factors(SavedCall& call) {
+  const ValueId factors[] = {call.tensor(0, "i1"), call.tensor(1, "i2"), call.tensor(2, "i3")};
+  for (const ValueId factor : factors) {
+    for (const ValueId other : factors) {
+      if (other != factor && call.needs(other)) call.keep(factor);
+    }
+  }
+}
+
 }  // namespace
 
 void add_saved_product_rules(SavedRules& rules) {
   rules.add({"mm", "bmm", "mv", "dot"}, first_two);
-  rules.add({"addmm", "baddbmm"}, second_and_third);
+  rules.add({"addmm", "baddbmm", "addbmm", "addmv", "addr"}, second_and_third);
+  rules.add({"_trilinear"}, three_factors);
   rules.add({"linear"}, linear);
   rules.add({"matmul"}, matmul);
   rules.add({"transformers.grouped_mm_fallback.default"}, grouped_product);

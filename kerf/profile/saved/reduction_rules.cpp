@@ -89,11 +89,28 @@ void binary_cross_entropy_of_logits(SavedCall& call) {
   call.keep(call.tensor(3, "pos_weight"));
 }
 
+void distances(SavedCall& call) {
+  input(call);
+  call.keep(call.tensor(1, "x2"));
+  call.keep(call.result());
+}
+
+void alignment(SavedCall& call) {
+  call.keep(call.tensor(0, "log_probs"));
+  call.keep(call.tensor(1, "targets"));
+  call.keep(call.result());
+  call.keep(call.result(1));
+}
+
 }  // namespace
 
 void add_saved_reduction_rules(SavedRules& rules) {
-  rules.add({"var"}, input);
-  rules.add({"logsumexp", "prod", "std", "norm", "linalg_vector_norm"}, input_and_result);
+  rules.add({"var", "var_mean", "nansum", "renorm", "_fft_r2c"}, input);
+  rules.add({"logsumexp", "prod", "std", "std_mean", "norm", "linalg_vector_norm", "cumprod",
+             "logcumsumexp"},
+            input_and_result);
+  rules.add({"_cdist_forward"}, distances);
+  rules.add({"_ctc_loss"}, alignment);
   rules.add({"mse_loss", "smooth_l1_loss", "huber_loss"}, both_arguments);
   rules.add({"l1_loss"}, absolute_difference);
   rules.add({"cross_entropy_loss"}, cross_entropy);

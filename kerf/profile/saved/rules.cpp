@@ -20,6 +20,7 @@ const SavedRules& SavedRules::all() {
     add_saved_window_rules(rules);
     add_saved_index_rules(rules);
     add_saved_recurrent_rules(rules);
+    add_saved_linalg_rules(rules);
     add_saved_attention_rules(rules);
     add_saved_function_rules(rules);
     return rules;

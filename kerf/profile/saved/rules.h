@@ -37,6 +37,7 @@ void add_saved_norm_rules(SavedRules& rules);
 void add_saved_window_rules(SavedRules& rules);
 void add_saved_index_rules(SavedRules& rules);
 void add_saved_recurrent_rules(SavedRules& rules);
+void add_saved_linalg_rules(SavedRules& rules);
 void add_saved_attention_rules(SavedRules& rules);
 void add_saved_function_rules(SavedRules& rules);
 

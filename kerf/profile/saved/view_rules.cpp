@@ -139,7 +139,9 @@ void add_saved_view_rules(SavedRules& rules) {
              "frac",
              "im2col",
              "rad2deg",
-             "trace"},
+             "trace",
+             "_fft_c2c",
+             "_fft_c2r"},
             nothing);
 }
 

@@ -65,6 +65,16 @@ void adaptive_average_pool(SavedCall& call) {
   }
 }
 
+void fractional_pool(SavedCall& call) {
+  call.keep(call.tensor(0, "self"));
+  call.keep(call.result(1));
+}
+
+void grid_sampler(SavedCall& call) {
+  call.keep(call.tensor(0, "input"));
+  call.keep(call.tensor(1, "grid"));
+}
+
 }  // namespace
 
 void add_saved_window_rules(SavedRules& rules) {
@@ -78,6 +88,8 @@ void add_saved_window_rules(SavedRules& rules) {
   rules.add({"avg_pool1d", "avg_pool2d", "avg_pool3d"}, average_pool);
   rules.add({"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"},
             adaptive_average_pool);
+  rules.add({"fractional_max_pool2d", "fractional_max_pool3d"}, fractional_pool);
+  rules.add({"grid_sampler", "grid_sampler_2d", "grid_sampler_3d"}, grid_sampler);
 }
 
 }  // namespace kerf
