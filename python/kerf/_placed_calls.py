@@ -126,6 +126,12 @@ def _modules_around(model, inside):
     return [m for m in model.modules() if found[id(m)]]
 
 
+def _weight_places(module):
+    """``[(attributes of a module, name of its parameter, parameter)]``"""
+    modules = (m for m in module.modules() if isinstance(m._parameters, dict))
+    return [(vars(m), name, p) for m in modules for name, p in m._parameters.items()]
+
+
 def _any_on_host(args, kwargs):
     """Among those that are tensors: a look that costs little."""
     given = (*args, *kwargs.values()) if kwargs else args
@@ -193,6 +199,7 @@ class PlacedCalls:
         self.learn = None
         self._few = None  # of the call under way
         self._calls_of_few = 0
+        self._places = [_weight_places(unit.module) for unit in units] if self._device else []
         self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
         self._handles = []
         self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
@@ -400,6 +407,8 @@ class PlacedCalls:
         rows = rows_of(args, kwargs)
         if rows is None or self._units[number].module.training:
             return False
+        if not self._has_own_weights(number):
+            return False  # others are in their place, and those are on the device
         if torch.is_autocast_enabled(self._device.type):
             return False  # the host would compute in another precision
         if self._few is not None:
@@ -408,6 +417,9 @@ class PlacedCalls:
             self._kind_is_known = True
             self._weights.call_is_like(bisect.bisect_left(self._kinds, rows))
         return rows <= self._host_rows[number]
+
+    def _has_own_weights(self, number):
+        return all(dict.get(own["_parameters"], name) is p for own, name, p in self._places[number])
 
     def _leave(self, module, args, result):
         del args

@@ -245,3 +245,22 @@ def test_the_share_follows_what_calls_take(pretend_device, monkeypatch):
     assert placed.placement.time_with_host > planned + 0.005
     assert placed.placement.lower_bound_with_host <= placed.placement.time_with_host
     placed.remove()
+
+
+@pytest.mark.filterwarnings("ignore:.*came into the model after it was placed")
+@pytest.mark.filterwarnings("ignore:.*is read while the module does not run")
+def test_units_that_run_with_other_weights_do_so_on_the_device(pretend_device):
+    model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(8)]).eval()
+    other = {name: torch.randn_like(p) for name, p in model.state_dict().items()}
+    plain, x = copy.deepcopy(model), torch.randn(1, WIDTH)
+    placed = place_part(model)
+    assert uses_on_host(placed, x) > 0
+    there = {name: t.to("pretend:0") for name, t in other.items()}
+    with torch.no_grad():
+        expected = torch.func.functional_call(plain, other, (x,))
+        assert torch.equal(torch.func.functional_call(model, there, (x,)), expected)
+        assert torch.equal(model(x), plain(x))
+        model.load_state_dict(other, assign=True)
+        assert uses_on_host(placed, x) == 0
+        assert torch.equal(model(x), expected)
+    placed.remove()
