@@ -33,6 +33,9 @@ def host_work(unit):
     own = {id(p) for m in known for p in m.parameters(recurse=False)}
     if not may or any(id(p) not in own for p in products):
         return False, False, 0
+    brought = {id(p) for p in unit.parameters}
+    if any(id(p) not in brought for p in unit.module.parameters()):
+        return False, False, 0  # tied ones, or those that a map has there, are on the device
     widest = max(sum(p.shape) * p.element_size() for p in products)
     is_table = _is_table(unit.module)
     return True, is_table, products[0][0].nbytes if is_table else widest

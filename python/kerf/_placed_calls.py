@@ -340,6 +340,8 @@ class PlacedCalls:
             outer.again -= 1
             return None
         self._outside.call = None
+        if module is not self._model and not self._inside:
+            self._reads.end_call()
         return outer.way.returned(outer.origin)(result) if outer.way.has_copied() else None
 
     def _enter(self, module, args, kwargs=None):
@@ -453,8 +455,13 @@ class PlacedCalls:
         return os.getpid() != self._made_in
 
     def _is_mine(self):
-        """Does this thread run a call of the model?"""
-        return bool(self._inside) and self._turn.is_mine() and not self._is_elsewhere()
+        """Does this thread run a call of the model, or of a module of it?"""
+        if self._is_elsewhere():
+            return False
+        if self._inside and self._turn.is_mine():
+            return True
+        outer = getattr(self._outside, "call", None)
+        return outer is not None and self._turn.depth_of(outer.module) > 0
 
     def _is_away(self, unit):
         """Is a weight of the unit not where this thread's call of the model needs it?"""

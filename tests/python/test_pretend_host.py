@@ -264,3 +264,23 @@ def test_units_that_run_with_other_weights_do_so_on_the_device(pretend_device):
         assert uses_on_host(placed, x) == 0
         assert torch.equal(model(x), expected)
     placed.remove()
+
+
+@pytest.mark.parametrize("by_map", [False, True])
+def test_units_with_weights_that_stay_on_the_device_are_computed_there(pretend_device, by_map):
+    model, x = stack(), torch.randn(1, WIDTH)
+    plain = copy.deepcopy(model)
+    if by_map:
+        places = {"": "cpu", **{f"{i}.up.bias": 0 for i in range(8)}, "0.down": 0}
+        placed = kerf.place(model, device_map=places, **HOST)
+    else:
+        for each in (model, plain):
+            each[7].up.weight = each[6].up.weight
+        placed = place_part(model, 3, no_split_module_classes=["Block"])
+    for m in (model, plain):
+        with torch.no_grad():
+            m[2].up.weight.mul_(2)
+    for _ in range(2):
+        assert_same(placed(x), plain(x).detach())
+    assert uses_on_host(placed, x) > 0
+    placed.remove()

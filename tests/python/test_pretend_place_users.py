@@ -499,3 +499,28 @@ def test_weights_that_are_put_in_place_of_others_are_on_the_device(pretend_devic
             assert torch.equal(model(x), expected)
         placed.remove()
         assert all(p.is_cpu for p in model.parameters()) and torch.equal(model(x), expected)
+
+
+class ReadsInside(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.last(nn.functional.linear(x, self.layer.weight) + self.layer(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*is read while the module does not run")
+def test_a_module_called_by_itself_may_read_weights_of_others(pretend_device):
+    torch.manual_seed(0)
+    model = nn.Sequential(*[ReadsInside() for _ in range(4)]).eval()
+    plain, x = copy.deepcopy(model), torch.randn(4, 64)
+    placed = kerf.place(model, max_memory={0: "20KB"})  # one linear layer
+    with torch.no_grad():
+        for number in (0, 3, 1, 1):
+            found = model[number](x)
+            assert torch.equal(found, plain[number](x)) and found.device.type == "cpu"
+            for each in (model, plain):
+                each[number].layer.weight.mul_(2)
+        assert torch.equal(model(x), plain(x))
+    placed.remove()
