@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from given_code import Model, trace, x
+from saving import kept_bytes
 from torch import nn
 
 import kerf
@@ -23,6 +24,8 @@ from kerf.symbolic import (
     MetaInfo,
     profile_table,
     register_flop_count_impl,
+    register_leaf_module_impl,
+    register_shape_impl,
     symbolic_profile,
     symbolic_trace,
 )
@@ -421,7 +424,50 @@ def test_functions_of_functions_are_refused_with_their_line(forward):
         trace(forward)
 
 
+def places(x):
+    return torch.arange(x.shape[0]) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x: x[places(x)],
+        lambda x: x[:, torch.arange(8) > 3],
+        lambda x: x[places(x), 1:3],
+        lambda x: x[torch.ones(x.shape).tril().bool()],
+        lambda x: x[torch.tensor(0)],
+        lambda x: x[x.detach().argmax() % 2],
+    ],
+)
+def test_masks_whose_numbers_are_known_are_followed(pick):
+    model = Model(lambda model, x: torch.relu(pick(model.linear(x))) * 2)
+    gm, given = symbolic_trace(model, meta_args={"x": x()}), x()
+    agrees(model, gm)
+    for module in (gm, pickle.loads(pickle.dumps(gm))):
+        table = profile_table(symbolic_profile(module, given, device_kind="cpu"))
+        assert table.ops_without_rule == []
+        assert table.totals["saved"] == kept_bytes(module, (given,), {})
+
+
+def test_a_mask_in_a_list_is_followed():
+    model = Model(lambda model, x: model.linear(x)[None, :, [True, False] * 4])
+    agrees(model, symbolic_trace(model, meta_args={"x": x()}))
+
+
+def test_a_mask_of_data_is_refused():
+    with pytest.raises(ExportError, match="depends on the data"):
+        trace(lambda model, x: x[x > 0])
+
+
 # Profiles
+
+
+def test_a_shape_that_follows_from_numbers_is_profiled_for_the_sizes_of_the_trace_alone():
+    gm = symbolic_trace(Picked(), meta_args={"x": x()})
+    for module in (gm, pickle.loads(pickle.dumps(gm))):
+        assert profile_table(symbolic_profile(module, x())).totals["fwd_mac"] == 3 * 4 * 8 * 8
+        with pytest.raises(ValueError, match=r"'x' has shape \(6, 8\) and was traced for \(4, 8\)"):
+            symbolic_profile(module, x(6))
 
 
 class Picked(nn.Module):
@@ -497,6 +543,44 @@ def test_a_node_in_front_of_what_it_takes_is_named():
     moved(gm)
     with pytest.raises(RuntimeError, match="node '_2' takes '_1', which comes after it"):
         symbolic_profile(gm, x())
+
+
+def fused(x):
+    return torch.sin(x)
+
+
+class Peeking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x):
+        return x * self.scale * int(x.detach().sum() > 0)
+
+
+@pytest.mark.parametrize(
+    "register, target, op",
+    [
+        (register_shape_impl, fused, "fused"),
+        (register_leaf_module_impl, Peeking, "Peeking"),
+    ],
+)
+def test_gradients_go_through_what_a_rule_stands_for(register, target, op):
+    """A rule returns tensors with shapes, and says nothing of gradients."""
+    registry = Registry()
+    layer = Peeking() if target is Peeking else lambda x: fused(x)
+    with registry.active():
+        register(target)(lambda x: torch.empty(x.shape, device="meta"))
+        model = Model(lambda model, x: model.last(torch.relu(layer(model.linear(x)))))
+        model.add_module("last", nn.Linear(8, 8))
+        if target is Peeking:
+            model.add_module("layer", layer)
+        gm = symbolic_profile(symbolic_trace(model, meta_args={"x": x()}), x())
+    totals = profile_table(gm).totals
+    assert totals["fwd_mac"] == 2 * 4 * 8 * 8
+    assert totals["bwd_mac"] == 3 * 4 * 8 * 8  # of the last layer's input, and of both weights
+    assert totals["saved"] == 4 * 4 * 8 * 4  # x, what the rule stands for and its input, relu's
+    assert [name.rpartition(".")[2] for name in profile_table(gm).ops_without_rule] == [op]
 
 
 @dataclasses.dataclass

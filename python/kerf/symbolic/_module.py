@@ -9,6 +9,7 @@ from torch.fx import GraphModule
 
 from kerf.symbolic._codegen import ActivationCheckpointCodeGen
 from kerf.symbolic._folder import write_folder
+from kerf.symbolic._guards import check_input
 from kerf.symbolic._reads import SHAPES
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -143,13 +144,14 @@ def _saved(graph):
         if "nn_module_stack" in node.meta:  # classes by name: those of a function have no other
             stack = node.meta["nn_module_stack"].items()
             meta["nn_module_stack"] = {key: (path, _class_name(cls)) for key, (path, cls) in stack}
-        if node.op == "placeholder" or getattr(node.target, "__name__", node.target) in SHAPES:
+        is_input = node.op == "placeholder" or any(n.target is check_input for n in node.users)
+        if is_input or getattr(node.target, "__name__", node.target) in SHAPES:
             meta["val"] = node.meta.get("val")  # a profile goes by it
         nodes.append((node.op, _target(node), args, kwargs, node.name, meta))
     return nodes
 
 
-_KEPT = ("mod_dir", "stack_trace", "activation_checkpoint")
+_KEPT = ("mod_dir", "stack_trace", "activation_checkpoint", "mask_counts")
 
 
 def _class_name(cls):

@@ -12,9 +12,10 @@ from kerf._lower import source_of
 from kerf.symbolic._devices import factories
 from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
+from kerf.symbolic._indices import index_without_data
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._reads import SHAPES
-from kerf.symbolic._trees import map_tree, tensors_in, tensors_within
+from kerf.symbolic._trees import map_tree, tensors_in, tensors_within, with_gradients
 from kerf.symbolic._twin import Twins
 
 
@@ -72,6 +73,8 @@ class Run:
             ) from error
         function, as_op = self._function(node)
         weights = _held(function) if node.op == "call_module" else []
+        if node.op == "call_module":
+            function, as_op = self._module_or_rule(function, args, kwargs)
         inputs = [] if node.op == "placeholder" else tensors_within((args, kwargs))
         self._start(node, inputs, weights, as_op)
         try:
@@ -82,17 +85,32 @@ class Run:
             if result is None:
                 self._explain(node, error)
                 raise
+            self._check_as_traced(node)
             as_op = operator_of(node.target)
             self._start(node, inputs, weights, as_op)
-        results[node] = result
         if as_op:
             _check_shapes(node, result)
+            result = with_gradients(result, (*inputs, *weights))
+        results[node] = result
         if node.op == "output":
             self._result = result
         self.recorder.end([] if node.op == "output" else tensors_within(result))
         rule = self._rule("flop_rules", node)
         if rule is not None:
             self.flops[number] = checked_flops(target_name(node), rule(*args, **kwargs))
+
+    def _check_as_traced(self, node):
+        """Its shape follows from numbers that the trace knew: for the sizes of the trace alone."""
+        for given, result in self.results.items():
+            traced = given.meta.get("val")
+            both = isinstance(result, torch.Tensor) and isinstance(traced, torch.Tensor)
+            if both and result.shape != traced.shape:
+                raise ValueError(
+                    f"[symbolic.profile] '{given.name}' has shape {tuple(result.shape)} and was "
+                    f"traced for {tuple(traced.shape)}, where the shape of '{node.name}' "
+                    f"({target_name(node)}) follows from numbers; expected the shapes of the "
+                    "trace; trace again for these"
+                )
 
     def _start(self, node, inputs, weights, as_op):
         meta = node.meta
@@ -111,10 +129,24 @@ class Run:
     def _rule(self, table, node):
         return self.registry.find(table, node.target) if node.op == "call_function" else None
 
+    def _module_or_rule(self, twin, args, kwargs):
+        """A module, or the rule for its class where it cannot run without data."""
+        rule = self.registry.find("leaf_rules", type(twin))
+        if rule is not None:
+            try:
+                twin(*args, **kwargs)
+            except Exception:
+                return rule, operator_of(type(twin))
+        return twin, ""
+
     def _function(self, node):
         """What a node calls, and the operator that it is as a whole, where a rule stands for it."""
         if node.op == "call_module":
             return self.twins.module(self.gm.get_submodule(node.target)), ""
+        if node.target is operator.getitem and node.meta.get("mask_counts"):
+            self._check_as_traced(node)
+            counts = node.meta["mask_counts"]
+            return lambda x, index: x[index_without_data(index, counts)], "aten.index.Tensor"
         rule = self._rule("shape_rules", node)
         return (rule, operator_of(node.target)) if rule is not None else (node.target, "")
 
@@ -132,6 +164,8 @@ class Run:
             return getattr(args[0], function)(*args[1:], **kwargs)
         if node.op == "call_function":
             args, kwargs = on_meta(function, getattr(function, "__name__", ""), args, kwargs)
+        if function is operator.getitem and isinstance(args[0], torch.Tensor):
+            args = args[0], index_without_data(args[1])
         return function(*args, **kwargs)
 
     def _explain(self, node, error):
@@ -145,10 +179,13 @@ class Run:
                 f"'{node.name}' cannot take it ({_first_line(error)}); expected a tensor; pass one "
                 "of the shape to be profiled, such as torch.empty(..., device='meta')"
             ) from error
+        register = "kerf.symbolic.register_leaf_module_impl"
+        if node.op != "call_module":
+            register = "kerf.register_shape_impl"
         error.add_note(
             f"[symbolic.profile] node '{node.name}' ({node.op} {target_name(node)}) failed on "
-            "tensors without data; give it a rule with @kerf.register_shape_impl if that is due to "
-            "the missing data"
+            f"tensors without data; give it a rule with @{register} if that is due to the missing "
+            "data"
         )
 
 

@@ -17,10 +17,11 @@ from kerf.symbolic import _bias, _modes, _reads
 from kerf.symbolic._calls import as_node, is_setter, name_of
 from kerf.symbolic._devices import result_device
 from kerf.symbolic._guards import check_results
+from kerf.symbolic._indices import index_without_data, mask_counts
 from kerf.symbolic._patches import active_tracer, tracing
 from kerf.symbolic._places import location, refusal
 from kerf.symbolic._recorder import Recorder
-from kerf.symbolic._trees import leaves, map_tree, tensors_in
+from kerf.symbolic._trees import leaves, map_tree, tensors_in, with_gradients
 from kerf.symbolic._twin import Twins
 from kerf.symbolic._values import Value, empty_like, may_be_known
 
@@ -145,6 +146,9 @@ class Tracer(TorchFunctionMode):
         node_args, node_kwargs = self.recorder.argument((node_args, node_kwargs))
         node = self.recorder.node(op, target, node_args, node_kwargs)
         self._add_results(node, result, device, numbers, fixed)
+        if name == "__getitem__" and len(args) == 2:
+            counts = mask_counts(args[1], self.values.known)
+            node.meta.update({"mask_counts": counts} if counts else {})
         self.values.note_drawn(name, result)
         if name in _reads.COUNTED and isinstance(result, tuple | list):
             text = f"{name}() of {self._text(args)}"
@@ -162,7 +166,11 @@ class Tracer(TorchFunctionMode):
         versions = self.values.versions(args, kwargs)
         try:
             with tracing(None):  # operators of users call functions with a backward of their own
-                result, device = self.values.evaluate(func, args, kwargs, rule)
+                given = args
+                if name == "__getitem__" and len(args) == 2:
+                    counts = mask_counts(args[1], self.values.known)
+                    given = args[0], index_without_data(args[1], counts)
+                result, device = self.values.evaluate(func, given, kwargs, rule)
         except Exception as error:
             raise self._explained(func, name, args, kwargs, error) from error
         if rule is not None and not tensors_in(result):
@@ -171,6 +179,8 @@ class Tracer(TorchFunctionMode):
                 "expected tensors with the shapes and dtypes of the results; return "
                 "torch.empty(..., device='meta')"
             )
+        if rule is not None:
+            result = self._with_gradients(result, args, kwargs)
         known = known and rule is None and may_be_known(result)
         written = self.values.note_writes(versions, known)
         self._check_written(written, args, kwargs)
@@ -480,6 +490,7 @@ class Tracer(TorchFunctionMode):
                     f"{found(result)}; expected tensors with the shapes and dtypes of the results; "
                     "return torch.empty(..., device='meta')"
                 )
+            result = self._with_gradients(result, (args, list(module.parameters())), kwargs)
         else:
             twin = self._twins.module(module)
             versions = self.values.versions(args, kwargs)
@@ -506,6 +517,9 @@ class Tracer(TorchFunctionMode):
         self.recorder.path, self.recorder.stack = before
         self._add_results(node, result, device, None, False)
         return result
+
+    def _with_gradients(self, result, args, kwargs):
+        return with_gradients(result, tensors_in(self._untraced((args, kwargs))))
 
     def _leaf_device(self, module, args, kwargs):
         tensors = tensors_in((args, kwargs)) or list(module.parameters())[:1]
@@ -563,6 +577,8 @@ class Tracer(TorchFunctionMode):
                 f"{found(result)}; expected tensors with the shapes and dtypes of the results; "
                 "return torch.empty(..., device='meta')"
             )
+        if rule is not None:
+            result = self._with_gradients(result, args, kwargs)
         return self._one_node(function, args, kwargs, result, args, kwargs)
 
     def call_autograd(self, cls, args, kwargs):

@@ -51,6 +51,22 @@ def tensors_in(tree):
     return found
 
 
+def with_gradients(tree, inputs):
+    """What a rule returned, which knows shapes alone, with gradients where the call has them."""
+    if not torch.is_grad_enabled() or not any(t.requires_grad for t in inputs):
+        return tree
+
+    def made(item):
+        if not isinstance(item, torch.Tensor) or item.requires_grad:
+            return item
+        if any(item is given for given in inputs):
+            return item
+        differentiable = item.is_floating_point() or item.is_complex()
+        return item.detach().requires_grad_().clone() if differentiable else item
+
+    return map_tree(made, tree)
+
+
 def tensors_within(tree):
     """The same, and those in the fields of objects, such as dataclasses: what a call gives back."""
     found = []
