@@ -118,8 +118,7 @@ def test_a_registered_rule_gives_the_shape():
 
 def test_what_autograd_keeps_is_noted_without_the_weights():
     layer, x = nn.Linear(4, 4), torch.randn(2, 4, requires_grad=True)
-    environment = sim_env(layer)
-    with environment:
+    with sim_env(layer) as environment:
         torch.relu(layer(x)).sum()
     assert sorted(t.shape for t in environment.ctx.values()) == [(2, 4), (2, 4)]
     with pytest.raises(TypeError, match="expected the module"):

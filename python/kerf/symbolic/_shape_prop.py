@@ -34,6 +34,10 @@ class sim_env(torch.autograd.graph.saved_tensors_hooks):
         self._own = {_memory(tensor) for tensor in own}
         super().__init__(self._pack, lambda tensor: tensor)
 
+    def __enter__(self):
+        super().__enter__()
+        return self
+
     def _pack(self, tensor):
         key = _memory(tensor)
         if key not in self._own:
