@@ -37,10 +37,15 @@ class PlacedWeights:
         dtype take no memory until it is known where they go: they are converted there."""
         stored = _torch.map_checkpoint(os.fspath(path))
         every, found = list(named(self._model)), {}
+        names = {}
         for name, tensor in every:
-            if name in stored and id(tensor) not in found:
-                _check_stored(name, tensor, stored[name])
-                found[id(tensor)] = tensor, stored[name]
+            if name not in stored:
+                continue
+            _check_stored(name, tensor, stored[name])
+            first = names.setdefault(id(tensor), name)
+            if first != name:
+                _refuse_others(first, name, stored)
+            found[id(tensor)] = tensor, stored[first]
         # One name of a tied weight is enough.
         missing = [(name, tensor) for name, tensor in every if id(tensor) not in found]
         _refuse_missing(self._model, missing, path)
@@ -220,6 +225,16 @@ def _check_stored(name, tensor, stored):
         raise ValueError(
             f"[kerf.place] the checkpoint has '{name}' as {stored.dtype}; expected {tensor.dtype}, "
             "as the model has it; give the model's own checkpoint"
+        )
+
+
+def _refuse_others(first, name, stored):
+    a, b = stored[first], stored[name]
+    if a.dtype != b.dtype or not _torch.same_bytes(a, b):
+        raise ValueError(
+            f"[kerf.place] the checkpoint has other numbers for '{first}' and '{name}', which are "
+            "one weight of the model; expected the same; make the model without that tie "
+            "(tie_word_embeddings=False), or give the model's own checkpoint"
         )
 
 

@@ -289,6 +289,28 @@ def test_a_checkpoint_gives_a_model_without_weights_its_own(tmp_path):
     assert [id(p) for p in empty.parameters()] == meta
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_a_checkpoint_may_name_a_tied_weight_twice_if_it_is_the_same(differ, tmp_path):
+    from safetensors.torch import save_file
+
+    model, x = mlp()
+    model[6].weight = model[0].weight
+    state = {name: t.clone() for name, t in model.state_dict().items()}
+    assert {"0.weight", "6.weight"} < set(state)
+    state["6.weight"][-1, -1] += differ
+    save_file(state, tmp_path / "model.safetensors")
+    limits, before = {"cpu": total_bytes(model) // 2}, model[0].weight.data_ptr()
+    if differ:
+        with pytest.raises(ValueError, match="other numbers for '0.weight' and '6.weight'"):
+            kerf.place(model, max_memory=limits, checkpoint=tmp_path)
+        assert model[0].weight.data_ptr() == before
+    else:
+        expected = model(x).detach()
+        placed = kerf.place(model, max_memory=limits, checkpoint=tmp_path)
+        assert torch.equal(placed(x), expected)
+        placed.remove()
+
+
 def test_bad_arguments_are_refused_and_the_model_stays(tmp_path):
     model, x = mlp()
     before = [id(p) for p in model.parameters()]

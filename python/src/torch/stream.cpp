@@ -7,7 +7,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -66,6 +68,23 @@ double file_speed(const at::Tensor& tensor, std::size_t most_bytes) {
   return file->speed(from, std::min(most_bytes, tensor.nbytes()));
 }
 
+// Read a MiB at a time: mapped ones take no memory.
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  constexpr std::size_t kPiece = 1 << 20;
+  if (a.nbytes() != b.nbytes()) return false;
+  std::vector<std::byte> left(kPiece);
+  std::vector<std::byte> right(kPiece);
+  const auto* const from_a = static_cast<const std::byte*>(a.const_data_ptr());
+  const auto* const from_b = static_cast<const std::byte*>(b.const_data_ptr());
+  for (std::size_t done = 0; done < a.nbytes(); done += kPiece) {
+    const std::size_t bytes = std::min(kPiece, a.nbytes() - done);
+    read_host(from_a + done, bytes, left.data());
+    read_host(from_b + done, bytes, right.data());
+    if (std::memcmp(left.data(), right.data(), bytes) != 0) return false;
+  }
+  return true;
+}
+
 // `like`: a weight of the type that counts; it is not read.
 std::vector<double> linear_speed(const at::Tensor& like, const at::Device& device,
                                  const std::vector<std::int64_t>& rows) {
@@ -107,6 +126,9 @@ void init_stream(py::module_& m) {
       "A tensor of the host in new memory of a device, as this type; read a few MiB at a time.");
   m.def("file_speed", &file_speed, py::arg("tensor"), py::arg("most_bytes"),
         "Bytes per second of reading a tensor that is in a mapped file.");
+  m.def("same_bytes", &same_bytes, py::arg("a"), py::arg("b"),
+        py::call_guard<py::gil_scoped_release>(),
+        "Whether two tensors of the host, without gaps, have the same bytes.");
   m.def("linear_seconds_per_byte", &linear_speed, py::arg("like"), py::arg("device"),
         py::arg("rows"), "Of products of so many rows with a weight like this, by number of rows.");
   m.def(
