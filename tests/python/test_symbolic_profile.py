@@ -601,3 +601,24 @@ def test_the_passes_of_siu_have_their_names():
     assert profiler.summary() == str(profile_table(gm))
     assert graph_profile_pass(gm, torch.randn(16, 16)) is gm
     assert sets(gm)[0] == (1024, 1024, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_of_groups_are_known_in_every_dtype(dtype):
+    """PyTorch's kernel without data takes bfloat16 alone, those of the host float32 too."""
+    ends = torch.tensor([2, 6], dtype=torch.int32)
+
+    def forward(x, w, ends):
+        return torch._grouped_mm(x * 2, w, offs=ends)
+
+    given = torch.randn(6, 8, dtype=dtype), torch.randn(2, 8, 16, dtype=dtype), ends
+    for tensor in given[:2]:
+        tensor.requires_grad_()
+    gm = kerf.symbolic_trace(forward, meta_args=dict(zip(("x", "w", "ends"), given, strict=True)))
+    torch.testing.assert_close(gm(*given), forward(*given))
+    symbolic_profile(gm, *given, device_kind="cpu", strict=True)
+    totals = profile_table(gm).totals
+    assert (totals["fwd_mac"], totals["bwd_mac"]) == (6 * 8 * 16, 2 * 6 * 8 * 16)
+    assert profile_table(gm).ops_without_rule == []
+    kept = (6 * 8 + 2 * 8 * 16) * dtype.itemsize + 2 * 4
+    assert totals["saved"] == kept

@@ -14,7 +14,7 @@ from kerf.symbolic import GuardError, MetaTensorMode, ShapeProp, symbolic_trace
 TRANSFORMERS = (
     "gpt2 llama_tied llama_untied qwen2 qwen3 gemma2 mistral opt bloom falcon phi gptneox bert "
     "distilbert roberta electra albert deberta xlnet t5 bart whisper vit swin clip wav2vec2 "
-    "convnext"
+    "convnext mixtral"
 ).split()
 
 

@@ -86,6 +86,12 @@ void grouped_product(SavedCall& call) {
   for (const ValueId id : call.graph().inputs_of(call.id())) call.keep(id);
 }
 
+// Products of groups of rows, with the ends of the groups.
+void products_of_groups(SavedCall& call) {
+  first_two(call);
+  call.keep(call.tensor(2, "offs"));
+}
+
 // Each where one of the others gets a gradient.
 void three_factors(SavedCall& call) {
   const ValueId factors[] = {call.tensor(0, "i1"), call.tensor(1, "i2"), call.tensor(2, "i3")};
@@ -101,6 +107,7 @@ void three_factors(SavedCall& call) {
 void add_saved_product_rules(SavedRules& rules) {
   rules.add({"mm", "bmm", "mv", "dot"}, first_two);
   rules.add({"addmm", "baddbmm", "addbmm", "addmv", "addr"}, second_and_third);
+  rules.add({"_grouped_mm"}, products_of_groups);
   rules.add({"_trilinear"}, three_factors);
   rules.add({"linear"}, linear);
   rules.add({"matmul"}, matmul);

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from kerf._arguments import TEXT, Kind, checked, found, shown
+from kerf.symbolic._own_rules import add_own_rules
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Rules = dict[Any, Callable[..., Any]]
@@ -114,6 +115,7 @@ class Registry:
 
 
 DEFAULT = Registry(parent=None)
+add_own_rules(DEFAULT)
 _current: contextvars.ContextVar[Registry] = contextvars.ContextVar("kerf_registry")
 
 
