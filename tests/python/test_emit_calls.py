@@ -591,6 +591,32 @@ def test_one_mode_may_leave_out_what_the_other_says(tmp_path):
     assert module.MODES == (True, False)
 
 
+class TrainsMore(Net):
+    """Train mode looks at memory that is written later, and drops out what nobody uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.3, inplace=True)
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        y = self.a(x)
+        seen = self.drop(y * 2.0)
+        if self.training:
+            self.mean.mul_(0.9).add_(seen.detach().mean(0)).add_(y.detach().mean(0))
+        y.add_(x.detach())
+        y = F.gelu(y, approximate="tanh" if self.training else "none")
+        return self.b(y * self.mean) + F.mse_loss(
+            y, x, reduction="sum" if self.training else "mean"
+        )
+
+
+def test_train_mode_may_look_at_more(tmp_path):
+    """Its own dropout in place ran in eval mode, too, on a tensor that was not there."""
+    module, _ = written(tmp_path, TrainsMore(), (torch.randn(5, 8),), count=1, modes=True)
+    assert module.MODES == (True, False)
+
+
 class CountsInBlock(nn.Module):
     """Runs as it is, and writes statistics in train mode alone."""
 

@@ -152,17 +152,24 @@ class ModeComparer {
     return nullptr;
   }
 
-  // What an attention's mask and dropout are where nobody says them.
+  // What an attention's mask and dropout, or a loss's reduction, are where nobody says them.
   static std::optional<Argument> preset(const Node& node, std::size_t i) {
     const std::optional<std::string> text = preset_of(node.op, i);
     if (!text) return std::nullopt;
     if (*text == "None") return Argument{};
     if (*text == "True" || *text == "False") return Argument{*text == "True"};
-    double number = 0;
+    if (text->starts_with('"')) {
+      const bool is_text = node.args[i].value.find<std::string>() != nullptr;
+      if (is_text) return Argument{text->substr(1, text->size() - 2)};
+      if (*text == "\"mean\"") return Argument{Expr(1)};  // as schemas number reductions
+      return std::nullopt;
+    }
     const char* end = text->data() + text->size();
-    const bool is_float = text->find('.') != std::string::npos &&
-                          std::from_chars(text->data(), end, number).ptr == end;
-    return is_float ? std::optional(Argument{number}) : std::nullopt;
+    std::int64_t whole = 0;
+    if (std::from_chars(text->data(), end, whole).ptr == end) return Argument{Expr(whole)};
+    double number = 0;
+    if (std::from_chars(text->data(), end, number).ptr == end) return Argument{number};
+    return std::nullopt;
   }
 
   bool same_result(const Node& mine, const Node& other, std::size_t i) const {
@@ -239,7 +246,7 @@ class ModeComparer {
   // What the train trace has alone.
   bool pass_by(NodeId id) {
     const Node& node = training_.node(id);
-    if (is_dropout(node)) return pass_by_dropout(id, node);
+    if (is_dropout(node)) return pass_by_dropout(id, node) || take_detour(id, node);
     if (skipped_.first == kNone) skipped_ = {id.index(), next_in_eval_};
     if (keeps_numbers(node) && pass_by_first(id, node)) return true;
     return pass_by_write(id, node) || take_detour(id, node);
@@ -281,6 +288,7 @@ class ModeComparer {
     const bool spelt = node.args.size() == 3 && node.args[kTrain].name.empty();
     if (!spelt) return false;
     if (const ValueId changed = changed_in_place(training_, node); changed.valid()) {
+      if (!in_eval_of_[changed.index()].valid()) return false;
       in_eval_of_[node.outputs[0].index()] = in_eval_of_[changed.index()];
     } else if (!pass_by_first(id, node)) {
       return false;
@@ -317,7 +325,7 @@ class ModeComparer {
     if (std::any_of(node.written.begin(), node.written.end(), is_foreign)) return false;
     for (const ValueId output : node.outputs) {
       if (!output.valid() || !training_.is_written(training_.value(output).storage)) continue;
-      if (is_foreign(output)) return false;
+      if (is_foreign(output)) continue;  // a view: it is for those who write to be refused
       written_in_detours_.insert(training_.value(output).storage);
     }
     out_.only_training[id.index()] = true;
@@ -339,7 +347,11 @@ class ModeComparer {
   // In eval mode there is other memory in its place.
   bool writes_a_detour(const Node& node) const {
     return std::any_of(node.written.begin(), node.written.end(), [&](ValueId id) {
-      return written_in_detours_.contains(training_.value(id).storage);
+      const Value& value = training_.value(id);
+      const bool detour = value.origin == Origin::node &&
+                          out_.only_training[value.producer.index()] &&
+                          !in_eval_of_[id.index()].valid();
+      return detour || written_in_detours_.contains(value.storage);
     });
   }
 

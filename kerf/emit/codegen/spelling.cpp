@@ -81,14 +81,22 @@ const SpellingRow* find_row(std::string_view op) {
   return found == kRows.end() ? nullptr : found->second;
 }
 
+// The name of a loss's reduction, which schemas number; in each mode where that differs.
+Code reduction(const Code& code) {
+  constexpr std::array<std::string_view, 3> kNames{"\"none\"", "\"mean\"", "\"sum\""};
+  constexpr std::string_view kOr = " if self.training else ";
+  const auto is_number = [](char c) { return c >= '0' && c <= '2'; };
+  const auto name = [&](char c) { return std::string(kNames[static_cast<std::size_t>(c - '0')]); };
+  const std::string& text = code.text;
+  if (text.size() == 1 && is_number(text[0])) return Code(name(text[0]));
+  const bool differs = text.size() == kOr.size() + 2 && text.substr(1, kOr.size()) == kOr &&
+                       is_number(text.front()) && is_number(text.back());
+  return differs ? Code(name(text.front()) + std::string(kOr) + name(text.back())) : code;
+}
+
 // A list in the way that a form asks for.
 Code styled(const Code& code, char style) {
-  if (style == '%') {
-    constexpr std::array<std::string_view, 3> kReductions{"\"none\"", "\"mean\"", "\"sum\""};
-    const bool known = code.text.size() == 1 && code.text[0] >= '0' && code.text[0] <= '2';
-    return known ? Code(std::string(kReductions[static_cast<std::size_t>(code.text[0] - '0')]))
-                 : code;
-  }
+  if (style == '%') return reduction(code);
   if (style == 0 || code.bracket != Bracket::list) return code;
   const auto same = [&](const Code& item) { return flat(item) == flat(code.items[0]); };
   const bool alike = !code.items.empty() && std::all_of(code.items.begin(), code.items.end(), same);
