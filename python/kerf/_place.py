@@ -111,6 +111,12 @@ def place(
             "[kerf.place] the model is a TorchScript module, which takes no hooks as a whole; "
             "expected a model of Python; place the one that it was made from"
         )
+    if type(model).__name__ == "OptimizedModule" and limits.device != CPU:
+        raise ValueError(
+            "[kerf.place] the model is a wrapper that torch.compile made, and would be compiled "
+            "with the hooks that bring it to the accelerator; expected the model inside, which the "
+            "wrapper goes on calling; place model._orig_mod"
+        )
     if getattr(model, "_kerf_placed", None) is not None:
         raise ValueError(
             "[kerf.place] the model is placed already; expected one that is not; call remove() on "

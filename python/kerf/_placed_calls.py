@@ -72,11 +72,11 @@ class _Turn:
 
     def is_nested(self):
         """Does the model run on this thread more than once, one call inside of the other?"""
-        return self.depth_of(self._model()) > 1
+        return self.depth_of(id(self._model())) > 1
 
     def depth_of(self, module):
-        """How many calls of the module this thread is in."""
-        return sum(m is module for m in _called(threading.get_ident()))
+        """How many calls of the module of this id this thread is in."""
+        return sum(id(m) == module for m in _called(threading.get_ident()))
 
     def is_inside(self):
         """Is this thread inside of a call of the model, or of a module of it?"""
@@ -142,7 +142,7 @@ def _any_on_host(args, kwargs):
 class _FromOutside:
     """A call whose arguments were brought to the device, and whose results go to their origin."""
 
-    module: torch.nn.Module
+    module: int  # its id; the module itself may be wrapped for torch.compile, which looks here, too
     way: Transfer
     origin: torch.device | None
     again: int = 0  # calls of the module inside of this one
@@ -302,8 +302,8 @@ class PlacedCalls:
         if self._door.get(id(module)) is not module or self._is_over:
             return None  # a copy's, or the model was made what it was
         outer = getattr(self._outside, "call", None)
-        if outer is not None and module is outer.module:
-            if self._turn.depth_of(module) > 1:
+        if outer is not None and id(module) == outer.module:
+            if self._turn.depth_of(id(module)) > 1:
                 outer.again += 1
                 return None
         elif outer is not None and module is self._model:
@@ -320,7 +320,7 @@ class PlacedCalls:
         if self._few is not None and module is self._model:
             self._few.start = time.perf_counter()  # what brings arguments is no issuing
         origin = self._origin(args, kwargs) if way.has_copied() else None
-        self._outside.call = _FromOutside(module, way, origin)
+        self._outside.call = _FromOutside(id(module), way, origin)
         return there
 
     def _origin(self, args, kwargs):
@@ -334,7 +334,7 @@ class PlacedCalls:
         """Results go where the arguments came from, and arguments are what the call made them."""
         del args
         outer = getattr(self._outside, "call", None)
-        if outer is None or outer.module is not module:
+        if outer is None or outer.module != id(module):
             return None
         if outer.again:
             outer.again -= 1

@@ -163,6 +163,8 @@ class PlacedWeights:
                 if place not in data:
                     data[place] = tensor.data.to(CPU)
                 tensor.data = data[place]
+                if tensor.is_leaf and tensor.grad is not None:
+                    tensor.grad.data = tensor.grad.data.to(CPU)
         for tensor in self._mapped:
             if is_plain(tensor) and (is_mapped(tensor) or tensor.is_pinned()):
                 place = place_of(tensor)

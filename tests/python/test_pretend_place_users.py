@@ -524,3 +524,28 @@ def test_a_module_called_by_itself_may_read_weights_of_others(pretend_device):
                 each[number].layer.weight.mul_(2)
         assert torch.equal(model(x), plain(x))
     placed.remove()
+
+
+def test_gradients_of_a_model_that_fits_go_home_with_its_weights(pretend_device):
+    model, x = breakable()
+    plain = copy.deepcopy(model)
+    placed = place_small(model, 0.5)
+    for each in (model, plain):
+        each(x).sum().backward()
+    placed.remove()
+    for found, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(found.grad, expected.grad)
+
+
+def test_what_torch_compile_made_is_placed_by_what_is_inside(pretend_device):
+    model, x = breakable()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        expected = model(x)
+        with pytest.raises(ValueError, match="place model._orig_mod"):
+            place_small(compiled)
+        placed = place_small(compiled._orig_mod)
+        for _ in range(2):
+            assert torch.equal(compiled(x), expected)
+        placed.remove()
+        assert torch.equal(compiled(x), expected)
