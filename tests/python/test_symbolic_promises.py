@@ -26,6 +26,7 @@ from kerf.symbolic import (
     register_flop_count_impl,
     register_leaf_module_impl,
     register_shape_impl,
+    register_tracer_impl,
     symbolic_profile,
     symbolic_trace,
 )
@@ -547,6 +548,22 @@ def test_a_node_in_front_of_what_it_takes_is_named():
 
 def fused(x):
     return torch.sin(x)
+
+
+def test_rules_for_functions_hold_without_samples_too():
+    def forward(model, x):
+        return fused(model.linear(x)) + 1
+
+    replaced, one_node, given = Registry(), Registry(), x()
+    register_tracer_impl(fused, registry=replaced)(lambda x: torch.cos(x) * 2)
+    register_shape_impl(fused, registry=one_node)(lambda x: torch.empty(x.shape, device="meta"))
+    model = Model(forward)
+    gm = symbolic_trace(model, registry=replaced)
+    torch.testing.assert_close(gm(given), torch.cos(model.linear(given)) * 2 + 1)
+    gm = symbolic_trace(model, registry=one_node)
+    assert fused in [node.target for node in gm.graph.nodes]
+    torch.testing.assert_close(gm(given), model(given))
+    assert fused(given).equal(torch.sin(given))
 
 
 class Peeking(nn.Module):

@@ -7,7 +7,11 @@ mode. Each is exchanged when the first trace of the process begins and put back,
 object, when the last one ends; in between, threads that do not trace get the original.
 """
 
+import contextlib
+import functools
+import sys
 import threading
+import types
 
 _lock = threading.RLock()
 _local = threading.local()
@@ -72,3 +76,28 @@ class Patch:
             delattr(self._holder, self._name)
         else:
             setattr(self._holder, self._name, value)
+
+
+@contextlib.contextmanager
+def ruled_functions(registry):
+    """Python functions with a rule, which no mode sees, wherever a module has them by name."""
+    wanted = {id(f): f for f in registry.functions() if isinstance(f, types.FunctionType)}
+    wanted = {k: f for k, f in wanted.items() if not (f.__module__ or "").startswith("torch.")}
+    with contextlib.ExitStack() as stack:
+        if wanted:
+            for module in list(sys.modules.values()):
+                for name, item in list(getattr(module, "__dict__", {}).items()):
+                    if id(item) in wanted:
+                        stack.enter_context(Patch(module, name, _seen))
+        yield
+
+
+def _seen(function):
+    @functools.wraps(function)
+    def stand_in(*args, **kwargs):
+        tracer = active_tracer()
+        if tracer is None:
+            return function(*args, **kwargs)
+        return tracer.call_function(function, args, kwargs)
+
+    return stand_in

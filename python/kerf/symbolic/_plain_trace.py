@@ -16,7 +16,7 @@ from kerf.symbolic import _bias, _modes
 from kerf.symbolic._guards import check_setting
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
-from kerf.symbolic._patches import tracing
+from kerf.symbolic._patches import ruled_functions, tracing
 from kerf.symbolic._places import location, refusal, stack_line
 from kerf.symbolic._regions import stand_ins
 
@@ -104,6 +104,15 @@ class PlainTracer(torch.fx.Tracer):
         finally:
             self._inside.discard(func)
 
+    def call_function(self, function, args, kwargs):
+        """A Python function that has a rule: one node."""
+        if function in self._inside or _tracer_of((args, kwargs)) is None:
+            return function(*args, **kwargs)
+        replaced = self.replacement(function, args, kwargs)
+        if replaced is not NotImplemented:
+            return replaced
+        return self.create_proxy("call_function", function, args, kwargs)
+
     # What the stand-ins for checkpoints ask for
 
     @contextlib.contextmanager
@@ -159,7 +168,16 @@ class _Switches(TorchFunctionMode):
 
 def plain_trace(root, concrete, registry, options):
     tracer = PlainTracer(registry, **options)
-    with unchanged_modes(), stand_ins(modules=False), tracing(tracer), _Switches(tracer):
+    contexts = (
+        unchanged_modes(),
+        stand_ins(modules=False),
+        ruled_functions(registry),
+        tracing(tracer),
+        _Switches(tracer),
+    )
+    with contextlib.ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
         try:
             graph = tracer.trace(root, concrete or None)
             if tracer.refused is not None:

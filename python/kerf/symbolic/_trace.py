@@ -3,11 +3,8 @@
 """``symbolic_trace``: from a model and samples without data to an FX module that runs."""
 
 import contextlib
-import functools
 import inspect
 import operator
-import sys
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,7 +24,7 @@ from kerf.symbolic._guards import (
 )
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
-from kerf.symbolic._patches import Patch, active_tracer, tracing
+from kerf.symbolic._patches import ruled_functions, tracing
 from kerf.symbolic._places import line_of
 from kerf.symbolic._plain_trace import plain_trace
 from kerf.symbolic._regions import stand_ins
@@ -170,7 +167,7 @@ def _call(root, args, kwargs, tracer, registry):
             unchanged_modes(),
             torch.enable_grad(),
             stand_ins(),
-            _functions(registry),
+            ruled_functions(registry),
             tracing(tracer),
             tracer,
         ):
@@ -198,31 +195,6 @@ def _home(root):
             if not tensor.is_meta:
                 return tensor.device
     return torch.device("cpu")
-
-
-@contextlib.contextmanager
-def _functions(registry):
-    """Python functions with a rule, which no mode sees, wherever a module has them by name."""
-    wanted = {id(f): f for f in registry.functions() if isinstance(f, types.FunctionType)}
-    wanted = {k: f for k, f in wanted.items() if not (f.__module__ or "").startswith("torch.")}
-    with contextlib.ExitStack() as stack:
-        if wanted:
-            for module in list(sys.modules.values()):
-                for name, item in list(getattr(module, "__dict__", {}).items()):
-                    if id(item) in wanted:
-                        stack.enter_context(Patch(module, name, _seen))
-        yield
-
-
-def _seen(function):
-    @functools.wraps(function)
-    def stand_in(*args, **kwargs):
-        tracer = active_tracer()
-        if tracer is None:
-            return function(*args, **kwargs)
-        return tracer.call_function(function, args, kwargs)
-
-    return stand_in
 
 
 def _parameters(function):
