@@ -348,6 +348,40 @@ def test_a_function_whose_forward_looks_at_data_is_refused_with_its_line():
         trace(lambda model, x: Scaled.apply(x))
 
 
+# Dimensions that come and go
+
+
+@pytest.mark.parametrize(
+    "squeeze, shape",
+    [
+        (lambda x: x.squeeze(), (1, 8)),
+        (lambda x: torch.squeeze(x, 0), (1, 8)),
+        (lambda x: (x * 1).squeeze_() + 1, (1, 8)),
+        (lambda x: x.squeeze((0, 1)), (1, 8)),
+        (lambda x: x[:1].squeeze(1).relu(), (4, 1)),
+    ],
+)
+def test_a_rank_that_follows_from_sizes_is_guarded_where_it_is_read(squeeze, shape):
+    def by_dim(x):
+        y = squeeze(x)
+        return y * 2 if y.dim() == 2 else y * 3
+
+    def by_shape(x):
+        return squeeze(x).sum() * len(squeeze(x).shape)
+
+    for function in (by_dim, by_shape):
+        gm = symbolic_trace(function, meta_args={"x": torch.ones(4, 8)})
+        given = torch.randn(3, 8)
+        torch.testing.assert_close(gm(given), function(given))
+        with pytest.raises(
+            GuardError, match=r"squeeze_?\(\) of .* had 2 .* has 1.*_promises.py:\d+"
+        ):
+            gm(torch.randn(shape))
+    gm = symbolic_trace(squeeze, meta_args={"x": torch.ones(4, 8)})
+    for given in (torch.randn(3, 8), torch.randn(shape)):  # no question, no guard
+        torch.testing.assert_close(gm(given), squeeze(given))
+
+
 # Containers that are passed in
 
 

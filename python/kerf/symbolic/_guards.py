@@ -161,6 +161,16 @@ def is_without_effect(node, args):
     )
 
 
+def check_rank(value, rank, text, where):
+    """What squeeze() returned has as many dimensions as when the module was traced."""
+    if value.dim() != rank:
+        raise GuardError(
+            f"[symbolic.call] {text} had {rank} dimensions when the module was traced and has "
+            f"{value.dim()}, and the model's code asks how many; trace again for this shape"
+            f"{_at(where)}"
+        )
+
+
 class TrainingGuard(torch.nn.Module):
     """Where the model's code has read ``self.training``: a trace holds for one mode."""
 
@@ -195,6 +205,7 @@ CHECKS = (
     check_keys,
     check_count,
     check_results,
+    check_rank,
 )
 for _check in CHECKS:
     has_side_effect(_check)  # nobody uses its result, and it must stay

@@ -10,6 +10,8 @@ SHAPES      functions whose results have as many elements as the data says
 HOOKS       what autograd will call: no part of a graph
 CONVERSIONS functions that return their argument itself where it is already what they make of it
 COUNTED     functions that return as many tensors as the sizes say
+RANKED      functions whose results have as many dimensions as the sizes say
+RANKS       questions whose answers say how many dimensions there are
 """
 
 PROPERTIES = frozenset(
@@ -44,5 +46,7 @@ COUNTED = frozenset(
     """unbind split chunk tensor_split hsplit vsplit dsplit split_with_sizes unsafe_split
     unsafe_chunk meshgrid""".split()
 )
+RANKED = frozenset("squeeze squeeze_ squeeze_copy".split())
+RANKS = frozenset("dim ndim ndimension dense_dim shape size".split())
 # Of an input that the model was not traced with: these hold for one sample alone.
 ANSWERS = (bool, int, float, complex, str, type(None))

@@ -16,7 +16,7 @@ from kerf._errors import ExportError
 from kerf.symbolic import _bias, _modes, _reads
 from kerf.symbolic._calls import as_node, is_setter, name_of
 from kerf.symbolic._devices import result_device
-from kerf.symbolic._guards import check_results
+from kerf.symbolic._guards import check_rank, check_results
 from kerf.symbolic._indices import index_without_data, mask_counts
 from kerf.symbolic._patches import active_tracer, tracing
 from kerf.symbolic._places import location, refusal
@@ -55,6 +55,7 @@ class Tracer(TorchFunctionMode):
         )
         self._autocast = []
         self._inputs = set()  # nodes of tensors that a call passes in
+        self._ranked = {}  # nodes whose rank follows from sizes -> (rank, what they are called)
         self._failure = None  # the first error of a call that the model's code has seen
         if isinstance(root, torch.nn.Module):
             self._name_all(root)
@@ -150,6 +151,8 @@ class Tracer(TorchFunctionMode):
             counts = mask_counts(args[1], self.values.known)
             node.meta.update({"mask_counts": counts} if counts else {})
         self.values.note_drawn(name, result)
+        if name in _reads.RANKED and isinstance(result, torch.Tensor):
+            self._ranked[node] = result.dim(), f"{name}() of {self._text(args)}"
         if name in _reads.COUNTED and isinstance(result, tuple | list):
             text = f"{name}() of {self._text(args)}"
             check = (node, len(result), text, location())
@@ -268,6 +271,8 @@ class Tracer(TorchFunctionMode):
                 "function with kerf.register_shape_impl",
                 self.recorder.path,
             )
+        if name in _reads.RANKS and tensor is not None and self._ranked:
+            self._guard_ranks(tensor)
         if name in _reads.SIZES and tensor is not None:
             return self._size(func, name, tensor, args[1:], kwargs)
         if name in _reads.DATA:
@@ -280,6 +285,23 @@ class Tracer(TorchFunctionMode):
             plain = self._untraced(args), self._untraced(kwargs)
             return func(*plain[0], **plain[1])
         return NotImplemented
+
+    def _guard_ranks(self, tensor):
+        """The code has read the rank of a tensor: that of every squeeze() behind it is checked."""
+        value = self.values.of(tensor)
+        if value.held is not None:
+            return
+        found, reached = [value.node or value.source[0]], set()
+        while found:
+            node = found.pop()
+            if node in reached:
+                continue
+            reached.add(node)
+            found += node.all_input_nodes
+            if node in self._ranked:
+                rank, text = self._ranked.pop(node)
+                args = (node, rank, text, location())
+                self.recorder.behind(node, "call_function", check_rank, args)
 
     def _text(self, args):
         """How the first tensor of a call is called, as far as the trace knows."""
