@@ -348,6 +348,39 @@ def test_a_function_whose_forward_looks_at_data_is_refused_with_its_line():
         trace(lambda model, x: Scaled.apply(x))
 
 
+def test_questions_about_leaves_are_guarded():
+    for question in (lambda x: x.is_leaf, lambda x: x.grad_fn is None):
+        gm = trace(lambda model, x, ask=question: model.linear(x) * (2 if ask(x) else 3))
+        assert gm(x()).shape == (4, 8)
+        with pytest.raises(GuardError, match=r"is_leaf of x was True.*_promises.py:\d+"):
+            gm(x().requires_grad_() * 2)
+
+
+class Ring(nn.Module):
+    """Remembers the first row of each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(3, 8))
+        self.register_buffer("next", torch.tensor(0))
+
+    def forward(self, x):
+        self.rows[self.next] = x.detach()[0]
+        self.next.add_(1).remainder_(3)
+        return x @ self.rows.t()
+
+
+def test_a_place_that_a_tensor_says_is_written():
+    model = Ring()
+    twin = copy.deepcopy(model)
+    gm = symbolic_trace(model, meta_args={"x": x()})
+    for batch in (4, 3, 4, 4):
+        given = x(batch)
+        torch.testing.assert_close(gm(given), twin(given))
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    assert profile_table(symbolic_profile(gm, x())).totals["fwd_mac"] == 4 * 8 * 3
+
+
 # Dimensions that come and go
 
 

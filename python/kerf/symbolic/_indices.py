@@ -29,11 +29,21 @@ def index_without_data(index, counts=()):
             made += [torch.empty(count, dtype=torch.int64, device="meta")] * part.dim()
         elif isinstance(part, list) and part and all(isinstance(i, bool) for i in part):
             made.append(torch.empty(sum(part), dtype=torch.int64, device="meta"))
-        elif isinstance(part, torch.Tensor) and part.dim() == 0 and part.dtype in _INTEGERS:
+        elif _is_number(part):
             made.append(0)
         else:
             made.append(part)
     return tuple(made)
+
+
+def place_without_data(index):
+    """The index of what is written: masks stay, a tensor that is a single number becomes 0."""
+    parts = tuple(0 if _is_number(part) else part for part in _parts(index))
+    return parts if isinstance(index, tuple) else parts[0]
+
+
+def _is_number(part):
+    return isinstance(part, torch.Tensor) and part.dim() == 0 and part.dtype in _INTEGERS
 
 
 def _parts(index):

@@ -18,7 +18,7 @@ PROPERTIES = frozenset(
     """dim ndim dtype layout is_floating_point is_complex is_signed element_size itemsize is_sparse
     is_quantized is_mkldnn is_nested is_sparse_csr is_neg is_conj is_inference is_tensor result_type
     can_cast promote_types get_default_dtype names has_names __hash__ _version grad_fn
-    output_nr is_leaf retains_grad _backward_hooks _base name grad __repr__ __str__ __format__
+    output_nr retains_grad _backward_hooks _base name grad __repr__ __str__ __format__
     __dir__ is_xla is_mps is_xpu is_vulkan is_ipu is_hpu is_maia is_mtia is_ort dense_dim sparse_dim
     is_shared is_pinned __deepcopy__ finfo iinfo is_storage _is_view _is_zerotensor qscheme
     ndimension _grad volatile _post_accumulate_grad_hooks __class__ is_distributed""".split()

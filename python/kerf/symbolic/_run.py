@@ -12,7 +12,7 @@ from kerf._lower import source_of
 from kerf.symbolic._devices import factories
 from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
-from kerf.symbolic._indices import index_without_data
+from kerf.symbolic._indices import index_without_data, place_without_data
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._reads import SHAPES
 from kerf.symbolic._trees import map_tree, tensors_in, tensors_within, with_gradients
@@ -166,6 +166,8 @@ class Run:
             args, kwargs = on_meta(function, getattr(function, "__name__", ""), args, kwargs)
         if function is operator.getitem and isinstance(args[0], torch.Tensor):
             args = args[0], index_without_data(args[1])
+        if function is operator.setitem and isinstance(args[0], torch.Tensor):
+            args = args[0], place_without_data(args[1]), args[2]
         return function(*args, **kwargs)
 
     def _explain(self, node, error):

@@ -17,7 +17,7 @@ from kerf.symbolic import _bias, _modes, _reads
 from kerf.symbolic._calls import as_node, is_setter, name_of
 from kerf.symbolic._devices import result_device
 from kerf.symbolic._guards import check_rank, check_results
-from kerf.symbolic._indices import index_without_data, mask_counts
+from kerf.symbolic._indices import index_without_data, mask_counts, place_without_data
 from kerf.symbolic._patches import active_tracer, tracing
 from kerf.symbolic._places import location, refusal
 from kerf.symbolic._recorder import Recorder
@@ -173,6 +173,8 @@ class Tracer(TorchFunctionMode):
                 if name == "__getitem__" and len(args) == 2:
                     counts = mask_counts(args[1], self.values.known)
                     given = args[0], index_without_data(args[1], counts)
+                elif name == "__setitem__" and len(args) == 3:
+                    given = args[0], place_without_data(args[1]), args[2]
                 result, device = self.values.evaluate(func, given, kwargs, rule)
         except Exception as error:
             raise self._explained(func, name, args, kwargs, error) from error
@@ -281,6 +283,8 @@ class Tracer(TorchFunctionMode):
             return self._device(name, tensor)
         if name == "dtype" and tensor is not None:
             self._read_dtype(tensor)
+        if name == "grad_fn" and tensor is not None:  # a leaf has none: this is checked
+            self._record(torch.Tensor.is_leaf.__get__, "is_leaf", args, kwargs)
         if name in _reads.PROPERTIES:
             plain = self._untraced(args), self._untraced(kwargs)
             return func(*plain[0], **plain[1])
