@@ -633,6 +633,51 @@ def test_rules_for_functions_hold_without_samples_too():
     assert fused(given).equal(torch.sin(given))
 
 
+def scaled(x, *, by=2.0, bias=None):
+    return x * by if bias is None else x * by + bias
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda model, x: model.function(model.linear(x), by=3.0),
+        lambda model, x: model.table["scaled"](model.linear(x), bias=x),
+        lambda model, x, function=scaled: function(model.linear(x)),
+        lambda model, x: partial(scaled, by=4.0)(model.linear(x)),
+        lambda model, x: scaled(x=model.linear(x)),
+    ],
+)
+def test_rules_hold_wherever_a_model_has_a_function_from(forward):
+    code, given = scaled.__code__, x()
+    one_node, replaced = Registry(), Registry()
+    shape = register_shape_impl(scaled, registry=one_node)
+    shape(lambda x, **others: torch.empty(x.shape, device="meta"))
+    register_tracer_impl(scaled, registry=replaced)(lambda x, **others: scaled(x, **others) - 1)
+    model = Model(forward, function=scaled, table={"scaled": scaled})
+    for samples in ({"x": given}, None):
+        gm = symbolic_trace(model, meta_args=samples, registry=one_node)
+        assert scaled in [node.target for node in gm.graph.nodes]
+        torch.testing.assert_close(gm(given), model(given))
+        gm = symbolic_trace(model, meta_args=samples, registry=replaced)
+        assert scaled not in [node.target for node in gm.graph.nodes]
+        torch.testing.assert_close(gm(given), model(given) - 1)
+        assert scaled.__code__ is code
+
+
+def test_a_rule_of_one_trace_is_none_of_another_that_runs_meanwhile():
+    found, one_node = [], Registry()
+    register_shape_impl(scaled, registry=one_node)(lambda x: torch.empty(x.shape, device="meta"))
+
+    def forward(model, x):
+        inner = symbolic_trace(lambda x: scaled(x), meta_args={"x": torch.ones(2)})
+        found.append([node.target for node in inner.graph.nodes])
+        return scaled(model.linear(x))
+
+    gm = symbolic_trace(Model(forward), meta_args={"x": x()}, registry=one_node)
+    assert scaled in [node.target for node in gm.graph.nodes]
+    assert found and all(scaled not in targets for targets in found)
+
+
 class Peeking(nn.Module):
     def __init__(self):
         super().__init__()

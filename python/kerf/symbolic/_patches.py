@@ -80,24 +80,57 @@ class Patch:
 
 @contextlib.contextmanager
 def ruled_functions(registry):
-    """Python functions with a rule, which no mode sees, wherever a module has them by name."""
+    """Python functions with a rule, which no mode sees: their code is exchanged, so that it does
+    not matter where the model has them from. Those with variables of a function around them are
+    exchanged wherever a module has them by name."""
     wanted = {id(f): f for f in registry.functions() if isinstance(f, types.FunctionType)}
     wanted = {k: f for k, f in wanted.items() if not (f.__module__ or "").startswith("torch.")}
+    closures = {k: f for k, f in wanted.items() if f.__closure__}
     with contextlib.ExitStack() as stack:
-        if wanted:
-            for module in list(sys.modules.values()):
-                for name, item in list(getattr(module, "__dict__", {}).items()):
-                    if id(item) in wanted:
-                        stack.enter_context(Patch(module, name, _seen))
+        for key, function in wanted.items():
+            if key not in closures:
+                make = functools.partial(_seen_code, function)
+                stack.enter_context(Patch(function, "__code__", make))
+        for module in list(sys.modules.values()) if closures else ():
+            for name, item in list(getattr(module, "__dict__", {}).items()):
+                if id(item) in closures:
+                    stack.enter_context(Patch(module, name, _seen))
         yield
+
+
+_ruled = {}  # id of a function whose code was exchanged -> (itself, one with its own code)
+
+
+def _seen_code(function, code):
+    original = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    _ruled[id(function)] = function, original
+    consts = (id(function) if c == "the function" else c for c in _stand_in.__code__.co_consts)
+    return _stand_in.__code__.replace(co_consts=tuple(consts), co_name=code.co_name)
+
+
+def _stand_in(*args, **kwargs):
+    from kerf.symbolic._patches import call_ruled
+
+    return call_ruled("the function", args, kwargs)
+
+
+def call_ruled(key, args, kwargs):
+    function, original = _ruled[key]
+    tracer = active_tracer()
+    if tracer is None or not tracer.registry.knows(function):
+        return original(*args, **kwargs)
+    return tracer.call_function(function, original, args, kwargs)
 
 
 def _seen(function):
     @functools.wraps(function)
     def stand_in(*args, **kwargs):
         tracer = active_tracer()
-        if tracer is None:
+        if tracer is None or not tracer.registry.knows(function):
             return function(*args, **kwargs)
-        return tracer.call_function(function, args, kwargs)
+        return tracer.call_function(function, function, args, kwargs)
 
     return stand_in

@@ -104,10 +104,10 @@ class PlainTracer(torch.fx.Tracer):
         finally:
             self._inside.discard(func)
 
-    def call_function(self, function, args, kwargs):
-        """A Python function that has a rule: one node."""
+    def call_function(self, function, original, args, kwargs):
+        """A Python function that has a rule: one node. ``original`` is what it does."""
         if function in self._inside or _tracer_of((args, kwargs)) is None:
-            return function(*args, **kwargs)
+            return original(*args, **kwargs)
         replaced = self.replacement(function, args, kwargs)
         if replaced is not NotImplemented:
             return replaced

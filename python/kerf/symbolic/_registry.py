@@ -86,6 +86,10 @@ class Registry:
             registry = registry.parent
         return list(named)
 
+    def knows(self, function: Any) -> bool:
+        """Whether a function has a rule here: another thread's trace may know others."""
+        return any(self.find(t, function) for t in ("shape_rules", "flop_rules", "tracer_rules"))
+
     def add(self, table: str, key: Any) -> Callable[[Rule], Rule]:
         """A decorator that makes a function the rule for ``key``; a later rule replaces it."""
 

@@ -582,12 +582,12 @@ class Tracer(TorchFunctionMode):
             name or "",
         )
 
-    def call_function(self, function, args, kwargs):
-        """A Python function that has a rule: one node."""
+    def call_function(self, function, original, args, kwargs):
+        """A Python function that has a rule: one node. ``original`` is what it does."""
         if function in self._inside or not (
             tensors_in((args, kwargs)) or self.registry.find("tracer_rules", function)
         ):
-            return function(*args, **kwargs)
+            return original(*args, **kwargs)
         replaced = self._replacement(function, args, kwargs)
         if replaced is not NotImplemented:
             return replaced
