@@ -24,8 +24,8 @@ class Hasher {
   std::uint64_t b_ = 0xc2b2ae3d27d4eb4fULL;
 };
 
-// Of many bytes, about as fast as memory brings them. It changes if any eight of them do, and almost
-// certainly if more do. Not for files: the numbers may change with versions of Kerf.
+// Of many bytes, about as fast as memory brings them. It changes if any eight of them do, and
+// almost certainly if more do. Not for files: the numbers may change with versions of Kerf.
 std::uint64_t quick_hash(const std::byte* bytes, std::size_t size);
 
 }  // namespace kerf

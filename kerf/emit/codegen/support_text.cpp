@@ -119,7 +119,7 @@ def find_weight(model, weight):
     for name, other in zip(weight.also, others, strict=True):
         if other is None or other.data_ptr() != tensor.data_ptr():
             raise ValueError(
-                f"[stages] '{name}' and '{weight.name}' are two tensors in the model; expected one, "
+                f"[stages] '{name}' and '{weight.name}' are two tensors in the model; expected one "
                 "as when it was traced; tie them, or write the stages again"
             )
     return tensor

@@ -57,8 +57,8 @@ class StreamedWeights {
  private:
   struct Weight {
     at::Tensor parameter;
-    StreamSlots::Piece piece;  // its home, and where it lies in a slot
-    std::int64_t version = 0;  // when the unit was last entered or left
+    StreamSlots::Piece piece;              // its home, and where it lies in a slot
+    std::int64_t version = 0;              // when the unit was last entered or left
     std::optional<std::uint64_t> numbers;  // on the host, when the unit was entered: a hash
   };
   struct Placed {
