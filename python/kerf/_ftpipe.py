@@ -104,10 +104,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Only | As]]] = {
         ("mixed_pipe",),
         {
             "L_list": As("L_list", lambda value: [int(number) for number in value]),
-            "special_blocks": Only(
-                (None, (), []),
-                "mixed_pipe needs no hints; basic_blocks= keeps modules whole for good",
-            ),
+            "special_blocks": As("special_blocks", list),
             "basic_blocks": As("basic_blocks", list),
             "depth": Only((None,), "give depth= to kerf.pipe_model"),
             "round_limit": Only((None, -1), "time_budget= bounds the refinement"),

@@ -24,7 +24,7 @@ from kerf._emit import emit
 from kerf._errors import warn
 from kerf._ftpipe import accept_obsolete, method_name, method_options
 from kerf._pipe_costs import EdgeWeight, NodeWeight, given_times, given_transfers, pipe_nodes
-from kerf._plan import make_cluster, plan
+from kerf._plan import InfeasibleError, make_cluster, plan
 from kerf._profile import conditions
 from kerf._profile import profile as measure
 from kerf._surroundings import Surroundings
@@ -182,10 +182,15 @@ def pipe_model(
     traced = _Traced(given, model_args, model_kwargs, cluster)
     blocks = [*basic_blocks, *options.get("basic_blocks", ())]
     coarse = _coarse(traced.graph, model, depth, blocks)
+    starts = [coarse]
+    if special := options.get("special_blocks"):
+        # Whole, and free: what the method splits again is what it would have split by itself.
+        whole = 1000 if depth is None else depth
+        starts.append(_coarse(traced.graph, model, whole, [*blocks, *special]))
     costs = traced.costs(coarse)
     asked = _asked(given, traced.graph, costs, options)
     answer = _best_plan(
-        coarse,
+        starts,
         cluster,
         asked,
         method=options.get("method", method),
@@ -287,6 +292,13 @@ class _Traced:
                 )
             self.eval_graph, self.measured = source.eval_graph, source.profile
         self.graph = source.graph if isinstance(source, Plan) else source
+        if given["trace_cache_name"] is not None:
+            raise ValueError(
+                "[kerf.pipe_model] trace_cache_name together with graph, which is traced already; "
+                "expected one of them; leave trace_cache_name out"
+            )
+        if self.model is not None:
+            TracedModel(self.graph).check(self.model)
 
     def _need_model(self, found: str) -> None:
         if self.model is None:
@@ -316,7 +328,6 @@ class _Traced:
             self.measured = _core.load_profile(os.fspath(source), self.graph)
         else:
             self._need_model("times to measure")
-            TracedModel(self.graph).check(self.model)
             self.measured = self._profile(coarse)
         return self.measured
 
@@ -540,16 +551,25 @@ def _recomputation(given: Mapping[str, Any], graph: Graph) -> dict[str, Any]:
 
 
 def _best_plan(
-    graph: Graph,
+    graphs: list[Graph],
     cluster: Cluster,
     asked: dict[str, Any],
     *,
     method: str,
     numbers_of_stages: list[int] | None,
 ) -> Plan:
-    if not numbers_of_stages:
-        return plan(graph, cluster, method=method, **asked)
-    plans = [plan(graph, cluster, method=method, stages=n, **asked) for n in numbers_of_stages]
+    """Of all graphs and numbers of stages; raises InfeasibleError if none of them fits."""
+    plans, without = [], None
+    for graph in graphs:
+        for stages in numbers_of_stages or [None]:
+            number = {} if stages is None else {"stages": stages}
+            try:
+                plans.append(plan(graph, cluster, method=method, **number, **asked))
+            except InfeasibleError as error:
+                without = without or error
+    if not plans:
+        assert without is not None
+        raise without
     return min(plans, key=lambda found: found.objective_value)
 
 

@@ -276,15 +276,43 @@ def test_4_python_that_looks_at_numbers_runs_in_a_block(tmp_path):
     assert_as_model(load(tmp_path / "stages.py"), model, args, kwargs)
 
 
-def test_4_hints_that_only_start_a_search_are_refused():
-    with pytest.raises(ValueError, match="mixed_pipe needs no hints"):
+def test_4_special_blocks_stay_whole_unless_splitting_them_is_better():
+    class Half(nn.Sequential):
+        pass
+
+    model = nn.Sequential(Half(*[nn.Linear(64, 64) for _ in range(6)]), nn.Linear(64, 64)).eval()
+    traced = kerf.trace(model, (torch.randn(256, 64),))
+    options = {"nparts": 2, "partitioning_method": "mpipe", "profile": "estimate"}
+
+    def busiest(**more):
+        plan = kerf.pipe_model(graph=traced, **options, **more)
+        assert kerf.verify(plan, plan.graph) == []
+        return plan.objective_value
+
+    free = busiest()
+    assert busiest(basic_blocks=["Half"]) > 1.2 * free  # six layers of seven on one device
+    assert busiest(mpipe_opt={"special_blocks": ["Half"]}) == free
+
+
+def test_4_special_blocks_are_where_a_search_starts():
+    asked = []
+
+    def noted(graph, *args, **kwargs):
+        asked.append(graph.glued)
+        return kerf.plan(graph, *args, **kwargs)
+
+    graph = kerf.trace(nn.Sequential(Mlp(), nn.Linear(4, 8), Mlp()).eval(), (torch.randn(6, 8),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kerf._pipe_model.plan", noted)
         kerf.pipe_model(
-            Mlp(),
-            (torch.randn(6, 8),),
+            graph=graph,
             nparts=2,
+            profile="estimate",
             partitioning_method="mpipe",
-            mpipe_opt={"special_blocks": [nn.Linear]},
+            mpipe_opt={"special_blocks": ["Mlp"]},
         )
+    free, whole = asked
+    assert len(whole) == 2 and free != whole
 
 
 # 5: every method, random graphs, tensors that should not be cut

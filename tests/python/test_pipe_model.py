@@ -186,7 +186,6 @@ def test_options_of_methods_do_what_they_say():
 @pytest.mark.parametrize(
     "method, dictionary, options, message",
     [
-        ("mpipe", "mpipe_opt", {"special_blocks": ["Block"]}, "basic_blocks= keeps"),
         ("mpipe", "mpipe_opt", {"round_limit": 5}, "time_budget= bounds"),
         ("mpipe", "acyclic_opt", {"epsilon": 0.1}, "together with the method 'mixed_pipe'"),
         ("acyclic", "acyclic_opt", {"epsilon": 0.1}, "epsilon without objective 'edge_cut'"),
@@ -403,6 +402,35 @@ def test_partitioning_again_neither_traces_nor_measures(monkeypatch):
     assert bare.stages[0].nodes == plan.stages[0].nodes
     with pytest.raises(TypeError, match="times to measure and no model"):
         kerf.pipe_model(graph=plan.graph, nparts=2)
+
+
+def test_a_graph_is_partitioned_for_its_own_model_alone(tmp_path):
+    model, args = chain()
+    graph = kerf.trace(model, args)
+    with pytest.raises(ValueError, match="trace"):
+        kerf.pipe_model(chain(2)[0], args, graph=graph, nparts=2, profile="estimate")
+    name = tmp_path / "trace.graph"
+    refusal(ValueError, "trace_cache_name together with graph", graph=graph, trace_cache_name=name)
+    assert not name.exists()
+
+
+def test_numbers_of_stages_that_do_not_fit_are_passed_over(monkeypatch):
+    model, args = chain()
+
+    def planned(*numbers, limit="1MiB"):
+        how = {"partitioning_method": "mpipe", "mpipe_opt": {"L_list": numbers}}
+        return pipe(model, args, max_memory={"cpu:0": limit, "cpu:1": limit}, **how)
+
+    with pytest.raises(kerf.InfeasibleError) as nothing:
+        planned(1, 2, limit="9KiB")
+
+    def only_two(*args, stages, **options):
+        if stages != 2:
+            raise nothing.value
+        return kerf.plan(*args, stages=stages, **options)
+
+    monkeypatch.setattr(_pipe_model, "plan", only_two)
+    assert planned(1, 2, 3) == planned(2)
 
 
 def test_a_plan_from_a_file_has_no_graph(tmp_path):
