@@ -15,7 +15,7 @@ from kerf._call import Signature
 from kerf._machine import accelerator_name, processor_name
 from kerf._pipeline import block_calls
 from kerf._plan import make_cluster
-from kerf._progress import progress_bar
+from kerf._progress import clock_bar, progress_bar
 from kerf._traced import TracedModel
 from kerf._weights import Weights
 
@@ -105,7 +105,8 @@ def measure(model, graph, args, kwargs, *, batch, devices, budget_seconds, train
     given = (graph, cluster, 0, weights, tensors, batch, calls, budget_seconds, training)
     with _kept_buffers(model if calls else None):
         if blocks is None:
-            return _torch.measure(*given)
+            with clock_bar("profile", budget_seconds):
+                return _torch.measure(*given)
         with progress_bar("profile") as progress:
             return _torch.measure_blocks(
                 *given,

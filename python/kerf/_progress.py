@@ -4,14 +4,24 @@
 
 import contextlib
 import sys
+import threading
 import time
 
 _AFTER_SECONDS = 1.0
+_EVERY_SECONDS = 0.25
 _WIDTH = 30
 
 
+def _steps(done, total):
+    return f"{done}/{total}"
+
+
+def _seconds(done, total):
+    return f"{done:.0f} s"
+
+
 @contextlib.contextmanager
-def progress_bar(what, stream=None):
+def progress_bar(what, stream=None, says=_steps):
     """``with progress_bar("profile") as told: told(done, total)``. Wiped out at the end."""
     stream = sys.stderr if stream is None else stream
     if stream is None or not stream.isatty():
@@ -24,8 +34,8 @@ def progress_bar(what, stream=None):
         nonlocal drawn
         if time.monotonic() - start < _AFTER_SECONDS:
             return
-        filled = _WIDTH * done // max(total, 1)
-        line = f"{what} [{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{total}"
+        filled = int(_WIDTH * min(done / max(total, 1), 1))
+        line = f"{what} [{'#' * filled}{'.' * (_WIDTH - filled)}] {says(done, total)}"
         stream.write("\r" + line.ljust(drawn))
         stream.flush()
         drawn = len(line)
@@ -36,3 +46,25 @@ def progress_bar(what, stream=None):
         if drawn:
             stream.write("\r" + " " * drawn + "\r")
             stream.flush()
+
+
+@contextlib.contextmanager
+def clock_bar(what, seconds, stream=None):
+    """The same for work that tells nobody, and takes about ``seconds``: with the seconds so far."""
+    with progress_bar(what, stream, _seconds) as told:
+        if told is None:
+            yield
+            return
+        start, done = time.monotonic(), threading.Event()
+
+        def tick():
+            while not done.wait(_EVERY_SECONDS):
+                told(time.monotonic() - start, seconds)
+
+        ticking = threading.Thread(target=tick, name=f"kerf {what} progress", daemon=True)
+        ticking.start()
+        try:
+            yield
+        finally:
+            done.set()
+            ticking.join()
