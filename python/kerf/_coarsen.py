@@ -51,7 +51,7 @@ def _names(graph: Graph, want: Any, model: Any) -> list[str]:
         return _found(want, _of_class(want, model))
     if model is not None and any(module is want for module in model.modules()):
         named = model.named_modules(remove_duplicate=False)
-        return [path for path, module in named if module is want]
+        return [path or type(model).__name__ for path, module in named if module is want]
     if hasattr(want, "named_modules") or not callable(want):
         raise ValueError(
             f"[kerf.coarsen] basic_blocks holds {shown(want)}; expected a class, a class name, a "
@@ -64,7 +64,9 @@ def _names(graph: Graph, want: Any, model: Any) -> list[str]:
 def _of_class(cls: type, model: Any) -> list[str]:
     if model is None:
         return [cls.__name__]
-    return [path for path, module in model.named_modules() if path and isinstance(module, cls)]
+    names = [path for path, module in model.named_modules() if path and isinstance(module, cls)]
+    # Itself by its own class alone: a base of it is given to say something of its modules.
+    return [*names, cls.__name__] if type(model) is cls else names
 
 
 def _found(want: Any, names: list[str]) -> list[str]:

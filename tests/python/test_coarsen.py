@@ -56,6 +56,14 @@ def test_basic_blocks_are_named_in_every_way(decoder):
     assert expected[0] | expected[1] in groups(lists)
 
 
+def test_the_model_itself_may_be_a_block(decoder):
+    model, _, graph = decoder
+    whole = groups(kerf.coarsen(graph, depth=0))
+    for block in (type(model).__name__, type(model), model):
+        assert groups(kerf.coarsen(graph, basic_blocks=[block], model=model)) == whole
+    assert groups(kerf.coarsen(graph, basic_blocks=[torch.nn.Module], model=model)) != whole
+
+
 def test_blocks_that_are_not_there_are_refused(decoder):
     _, _, graph = decoder
     with pytest.raises(ValueError, match="names 'Blok'; expected .* did you mean 'Block'"):
