@@ -228,12 +228,24 @@ def test_the_file_needs_no_kerf_and_checks_itself(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 2 results equal" in done.stdout and "eval: 2 results equal" in done.stdout
     assert "the stages are the model" in done.stdout
+    for case in ("mine", "mine:make_nothing", ":make_cnn"):
+        done = check(case)
+        assert done.returncode == 2 and "expected package.module:make_case" in done.stderr, case
+        assert "Traceback" not in done.stderr
     text = Path(module.__file__).read_text()
     broken = text.replace("F.gelu(", "F.relu(", 1)
     assert broken != text
     Path(module.__file__).write_text(broken)
     done = check("mine:make_decoder_with_loss")
     assert done.returncode == 1 and "the stages differ by more than" in done.stdout
+
+
+def test_run_takes_all_stages_in_their_order(tmp_path):
+    module, model, args, kwargs = both(tmp_path, emit_models.make_cnn, 3)
+    stages = module.make_stages(model)
+    for others in (stages[:2], stages[::-1], [stages[0], *stages], []):
+        with pytest.raises(ValueError, match="other stages than Stage0 to Stage2 in this order"):
+            module.run(others, *args, **kwargs)
 
 
 def test_moving_a_stage_moves_its_weights_and_constants(tmp_path):

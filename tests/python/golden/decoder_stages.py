@@ -623,6 +623,11 @@ def make_stages(model=None):
 
 def run(stages, *args, **kwargs):
     """What the model gives for these arguments: one stage after the other, each on its device."""
+    if [stage.INPUTS for stage in stages] != [stage.INPUTS for stage in STAGES]:
+        raise ValueError(
+            f"[stages] run is given other stages than Stage0 to Stage{len(STAGES) - 1} in this "
+            "order; give it what make_stages gives"
+        )
     values = inputs_of(args, kwargs)
     for stage in stages:
         given = [on_device(name, values[name], stage) for name in stage.INPUTS]
@@ -722,9 +727,12 @@ def main():
         metavar="package.module:make_case",
         help="a function that gives the model, its positional and its named arguments",
     )
-    module, _, name = parser.parse_args().check.partition(":")
+    given = parser.parse_args().check
+    module, _, name = given.partition(":")
     sys.path.insert(0, os.getcwd())
-    make_case = getattr(importlib.import_module(module), name)
+    make_case = getattr(importlib.import_module(module), name, None) if module and name else None
+    if make_case is None:
+        parser.error(f"--check {given} names no function; expected package.module:make_case")
     sys.exit(0 if check(make_case) else 1)
 
 
