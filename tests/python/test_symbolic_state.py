@@ -162,6 +162,94 @@ def test_state_in_containers_and_objects_is_refused_and_put_back():
     assert (counts, seen, vars(counter)) == ({"calls": 0}, [], {})
 
 
+@dataclasses.dataclass(slots=True)
+class Slots:
+    calls: int = 0
+
+
+def count_in_an_array(model, x):
+    model.counts[0] += 1
+    return model.linear(x) * float(model.counts[0])
+
+
+def count_in_slots(model, x):
+    model.slots.calls += 1
+    return model.linear(x) * model.slots.calls
+
+
+class Shared(Model):
+    calls = 0
+    tables = {}
+
+
+def count_in_the_class(model, x):
+    Shared.calls += 1
+    return model.linear(x) * Shared.calls
+
+
+def keep_in_the_class(model, x):
+    if "row" not in Shared.tables:
+        Shared.tables["row"] = torch.ones(8)
+    return model.linear(x) + Shared.tables["row"]
+
+
+def test_state_in_arrays_slots_and_classes_is_refused_and_put_back():
+    counts, grown, slots = numpy.zeros(2), bytearray(2), Slots()
+    for forward, given, name in (
+        (count_in_an_array, {"counts": counts}, "counts"),
+        (count_in_an_array, {"counts": grown}, "counts"),
+        (count_in_slots, {"slots": slots}, "slots"),
+        (count_in_the_class, {}, "calls"),
+        (keep_in_the_class, {}, "tables"),
+    ):
+        with pytest.raises(ExportError, match=f"attribute '{name}'"):
+            symbolic_trace(Shared(forward, **given), meta_args={"x": x()})
+    assert (counts.tolist(), grown, slots.calls) == ([0, 0], bytearray(2), 0)
+    assert (Shared.calls, Shared.tables) == (0, {})
+    Shared(keep_in_the_class)(x())  # its cache is full, and of tensors with data
+    gm = symbolic_trace(Shared(keep_in_the_class), meta_args={"x": x()})
+    assert gm(x()).shape == (4, 8)
+
+
+@pytest.mark.parametrize(
+    "decide", [lambda n: n > 5, lambda n: n < 1000, lambda n: n % 100 == 0, lambda n: n % 7 == 6]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_counter_that_decides_at_a_later_call_is_refused(decide, first):
+    def forward(model, x):
+        model.calls += first
+        y = model.linear(x) * (2 if decide(model.calls) else 3)
+        model.calls += not first
+        return y
+
+    with pytest.raises(ExportError, match="attribute 'calls'"):
+        trace(forward, calls=1)
+
+
+def test_a_counter_that_decides_nothing_is_left_out():
+    def forward(model, x):
+        model.calls += 1
+        if model.calls % 10 == 0:
+            model.log.append(model.calls)
+        return model.linear(x)
+
+    model = Model(forward, calls=1, log=[])
+    gm, given = symbolic_trace(model, meta_args={"x": x()}), x()
+    assert torch.equal(gm(given), model.linear(given))
+    assert (model.calls, model.log) == (1, [])
+
+
+def kept_in_a_default(x, seen=[]):  # noqa: B006
+    seen.append(x.shape[0])
+    return x * len(seen)
+
+
+def test_a_default_that_the_code_changes_is_refused_and_put_back():
+    with pytest.raises(ExportError, match="changes what its argument 'seen' holds"):
+        symbolic_trace(kept_in_a_default, meta_args={"x": x()})
+    assert kept_in_a_default.__defaults__ == ([],)
+
+
 def test_a_log_that_nothing_reads_is_left_out_and_put_back():
     def forward(model, x):
         model.log.append(x.mean())
@@ -218,6 +306,19 @@ def test_a_dropout_that_forward_makes_drops_in_eval_mode_too():
 def test_random_numbers_of_python_and_numpy_are_refused(draw):
     with pytest.raises(ExportError, match="forward draws numbers from"):
         trace(lambda model, x: model.linear(x) * draw())
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [random.Random(0), numpy.random.default_rng(0), numpy.random.RandomState(0)],
+    ids=lambda generator: type(generator).__name__,
+)
+def test_random_numbers_of_a_generator_of_the_model_are_refused_and_not_drawn(generator):
+    before = pickle.dumps(generator)
+    forward = lambda model, x: model.linear(x) if model.rng.random() < 2 else x  # noqa: E731
+    with pytest.raises(ExportError, match="forward draws numbers from its attribute 'rng'"):
+        trace(forward, rng=generator)
+    assert pickle.dumps(generator) == before
 
 
 def test_a_generator_that_forward_makes_is_refused_and_one_of_the_model_is_kept():

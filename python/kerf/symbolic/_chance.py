@@ -7,6 +7,7 @@ runs, and a generator that forward makes would go on from call to call where the
 anew: both are refused.
 """
 
+import pickle
 import random
 import sys
 
@@ -17,10 +18,14 @@ from kerf.symbolic._places import line_of
 
 
 class Chance:
-    """The generators of Python and NumPy, and those of the model, as they are before a trace."""
+    """The generators of Python and NumPy, and those of the model, as they are before a trace.
 
-    def __init__(self, root):
-        self._before, self._root = _states(), root
+    ``generators``: those of Python and NumPy that the model holds, with their places.
+    """
+
+    def __init__(self, root, generators=()):
+        self._root, self._generators = root, generators
+        self._before = self._states()
         modules = root.modules() if isinstance(root, torch.nn.Module) else ()
         held = [item for module in modules for item in vars(module).values()]
         self._held = [(g, g.get_state()) for g in held if isinstance(g, torch.Generator)]
@@ -29,12 +34,12 @@ class Chance:
         """Refuses a trace that drew from them, twice: other threads may draw once in a while."""
         self._check_held()
         made = _generators(tracer)
-        drawn = _difference(self._before, _states())
+        drawn = _difference(self._before, self._states())
         if not made and drawn is None:
             return
-        before = _states()
+        before = self._states()
         again = _generators(run_again())
-        drawn = drawn and _difference(before, _states())
+        drawn = drawn and _difference(before, self._states())
         if drawn is not None:
             raise self._refused(
                 f"forward draws numbers from {drawn}",
@@ -60,6 +65,16 @@ class Chance:
                 "seed it before the call",
             )
 
+    def _states(self):
+        states = {"random": random.getstate()}
+        numpy_random = sys.modules.get("numpy.random")
+        if numpy_random is not None:
+            kind, numbers, *rest = numpy_random.get_state()
+            states["numpy.random"] = kind, numbers.tolist(), *rest
+        for generator, place in self._generators:
+            states[f"its attribute '{'.'.join(filter(None, place))}'"] = pickle.dumps(generator)
+        return states
+
     def _refused(self, what, expected, advice):
         forward = getattr(self._root, "forward", self._root)
         line = line_of(getattr(forward, "__func__", forward))
@@ -69,17 +84,8 @@ class Chance:
         )
 
 
-def _states():
-    states = {"random": random.getstate()}
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        kind, numbers, *rest = numpy_random.get_state()
-        states["numpy.random"] = kind, numbers.tolist(), *rest
-    return states
-
-
 def _difference(before, after):
-    """The module that was drawn from, or None."""
+    """What was drawn from, or None."""
     for name, state in before.items():
         if state != after[name]:
             return name

@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attributes of a model before a trace, which are put back after it."""
 
+import array
 import collections
+import pickle
+import random
+import sys
 import types
 
 import torch
@@ -17,6 +21,7 @@ _CONTAINERS = (dict, list, set, collections.deque)
 _NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, torch.nn.Module, type)
 _NO_STATE += (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 _DEPTH = 4  # of containers and objects within an attribute
+_MOST_NUMBERS = 1 << 26  # bytes of an array
 _PYTORCHS = frozenset(vars(torch.nn.Module()))  # attributes that every module has
 
 
@@ -31,7 +36,7 @@ class Held:
         if contents is None or id(item) in self._held:
             return
         self._held[id(item)] = (item, contents, place)
-        if depth:
+        if depth and not isinstance(contents, bytes):
             for part in contents.values() if isinstance(contents, dict) else contents:
                 self.hold(part, place, depth - 1)
 
@@ -45,6 +50,18 @@ class Held:
                 return place
         return None
 
+    def generators(self):
+        """Pairs of a generator of random numbers and its place."""
+        found = ((item, place) for item, _, place in self._held.values())
+        return [pair for pair in found if type(pair[0]) in _generators()]
+
+    def counters(self):
+        """Pairs of a dictionary and a key where another whole number stands by now."""
+        for item, contents, _ in self._held.values():
+            if isinstance(contents, dict):
+                table = item if isinstance(item, dict) else getattr(item, "__dict__", {})
+                yield from _counted(contents, table)
+
     def restore(self):
         for item, contents, _ in self._held.values():
             if not _is_same(contents, _contents(item)):
@@ -52,13 +69,14 @@ class Held:
 
 
 class State:
-    """What all modules of a model hold, by identity: attributes, and what lists, dictionaries and
-    plain objects among them hold."""
+    """What all modules of a model and their classes hold, by identity: attributes, and what lists,
+    dictionaries, arrays and plain objects among them hold."""
 
     def __init__(self, root):
         self._saved = []
         self._held = Held()  # places: (path of the module, attribute)
         self._modules = {}  # id -> (module, its attributes, its tables)
+        self._classes = {}  # class -> (path of a module of it, its attributes)
         modules = root.named_modules() if isinstance(root, torch.nn.Module) else ()
         for path, module in modules:
             if isinstance(module, torch.jit.ScriptModule):  # its tables are views of C++ ones
@@ -69,6 +87,30 @@ class State:
             for name, item in module.__dict__.items():
                 if name not in _PYTORCHS:
                     self._held.hold(item, (path, name))
+            for cls in type(module).__mro__:
+                if cls is not object and not cls.__module__.startswith("torch."):
+                    self._hold_class(cls, path)
+
+    def _hold_class(self, cls, path):
+        if cls in self._classes:
+            return
+        self._classes[cls] = path, dict(vars(cls))
+        for name, item in vars(cls).items():
+            if not name.startswith("__"):
+                self._held.hold(item, (path, name))
+
+    def generators(self):
+        """Pairs of a generator of random numbers and its place: (path of a module, attribute)."""
+        return self._held.generators()
+
+    def count_to(self, count):
+        """Sets the whole numbers that the model's code has changed; whether there are any."""
+        found = list(self._held.counters())
+        for _, module, attributes, _ in self._saved:
+            found += _counted(attributes, module.__dict__)
+        for table, key in found:
+            table[key] = count
+        return bool(found)
 
     def set_on(self, module):
         """The name of an attribute, a weight or a part of a module that the model's code has set
@@ -93,6 +135,10 @@ class State:
             name = _difference(attributes, module.__dict__)
             for table in _TABLES:
                 name = name or _difference(tables[table], getattr(module, table))
+            if name:
+                return path, name
+        for cls, (path, attributes) in self._classes.items():
+            name = _difference(attributes, vars(cls))
             if name:
                 return path, name
         return self._held.changed()
@@ -150,26 +196,101 @@ class State:
             if _difference(attributes, module.__dict__):
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
+        for cls, (_, attributes) in self._classes.items():
+            while name := _difference(attributes, vars(cls)):
+                if name in attributes:
+                    setattr(cls, name, attributes[name])
+                else:
+                    delattr(cls, name)
         self._held.restore()
 
 
 def _contents(item):
-    """What a container or a plain object holds: a dictionary or a list; None of anything else."""
+    """What a container or a plain object holds: a dictionary or a list, or bytes of numbers; None
+    of anything else."""
     if isinstance(item, dict):
         return dict(item)
     if isinstance(item, _CONTAINERS):
         return list(item)
-    return dict(vars(item)) if hasattr(item, "__dict__") else None
+    if type(item) in (bytearray, array.array, *_generators(), *_arrays()):
+        return _numbers(item)
+    slots = _slots(item)
+    if slots or hasattr(item, "__dict__"):
+        return {**{n: getattr(item, n) for n in slots if hasattr(item, n)}, **_vars(item)}
+    return None
+
+
+def _numbers(item):
+    """What an array or a generator holds, as bytes; None of arrays of objects and very large ones,
+    such as data."""
+    if isinstance(item, _arrays()) and (item.dtype.hasobject or item.nbytes > _MOST_NUMBERS):
+        return None
+    return pickle.dumps(item)
 
 
 def _put_back(item, contents):
-    if not isinstance(item, _CONTAINERS):
-        item = vars(item)
-    item.clear()
-    (item.extend if isinstance(item, list | collections.deque) else item.update)(contents)
+    if isinstance(contents, bytes):
+        _put_numbers_back(item, pickle.loads(contents))
+    elif isinstance(item, _CONTAINERS):
+        item.clear()
+        (item.extend if isinstance(item, list | collections.deque) else item.update)(contents)
+    else:
+        slots = _slots(item)
+        for name in slots:
+            if name in contents:
+                object.__setattr__(item, name, contents[name])
+            elif hasattr(item, name):
+                object.__delattr__(item, name)
+        inside = _vars(item)
+        inside.clear()
+        inside.update((k, v) for k, v in contents.items() if k not in slots)
+
+
+def _put_numbers_back(item, before):
+    if isinstance(item, random.Random):
+        item.setstate(before.getstate())
+    elif not isinstance(item, _generators()):
+        item[... if isinstance(item, _arrays()) else slice(None)] = before
+    elif hasattr(item, "bit_generator"):
+        item.bit_generator.state = before.bit_generator.state
+    else:
+        item.set_state(before.get_state())
+
+
+def _generators():
+    numpy_random = sys.modules.get("numpy.random")
+    numpys = (numpy_random.Generator, numpy_random.RandomState) if numpy_random else ()
+    return (random.Random, *numpys)
+
+
+def _arrays():
+    numpy = sys.modules.get("numpy")
+    return (numpy.ndarray,) if numpy else ()
+
+
+def _vars(item):
+    return getattr(item, "__dict__", {})
+
+
+def _slots(item):
+    """Names of what an object holds in slots of its classes."""
+    names = []
+    for cls in type(item).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return [n for n in names if n not in ("__dict__", "__weakref__")]
+
+
+def _counted(before, now):
+    """Pairs of ``now`` and a key whose whole number is another one than before."""
+    for key, item in before.items():
+        if type(item) is int and type(now.get(key)) is int and now[key] != item:
+            yield now, key
 
 
 def _is_same(before, after):
+    if isinstance(before, bytes):
+        return before == after
     if isinstance(before, dict):
         return _difference(before, after) is None
     return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

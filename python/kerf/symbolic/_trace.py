@@ -70,7 +70,8 @@ def symbolic_trace(
 
 
 def _trace(root, arguments, registry, options):
-    state, chance = State(root), Chance(root)
+    state = State(root)
+    chance = Chance(root, state.generators())
 
     def run():
         return _run(root, arguments, registry, options, state)
@@ -84,14 +85,25 @@ def _trace(root, arguments, registry, options):
             if state.replaced():
                 raise state.refused_replaced()
             state.settle()
-            again = _second_run(run, state)
-            if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
-                raise state.refused()
+            _check_again(tracer, run, state)
+            for count in _LATE_CALLS:
+                if state.count_to(count):
+                    _check_again(tracer, run, state)
         if arguments.has_order():
             _guard_order(tracer, arguments, run)
     finally:
         state.restore()
     return SymbolicModule.made(root, tracer)
+
+
+def _check_again(tracer, run, state):
+    again = _second_run(run, state)
+    if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
+        raise state.refused()
+
+
+# Where counters of calls may stand: code may do something else after a while, or every tenth time.
+_LATE_CALLS = (18_018_000 - 2, 18_018_000 - 1, 18_018_000)
 
 
 def _guard_order(tracer, arguments, run):
@@ -297,6 +309,8 @@ class Arguments:
             held.hold(value, self._by_place[number])
         for name, value in kwargs.items():
             held.hold(value, name)
+        for parameter in self.parameters:
+            held.hold(parameter.default, parameter.name)
         return held
 
     def check_held(self, held):
