@@ -6,6 +6,7 @@ numbers: the traced module does the same, or the trace is refused."""
 import copy
 import dataclasses
 import enum
+import functools
 import pickle
 import random
 
@@ -126,6 +127,70 @@ def test_hooks_that_a_graph_would_lose_are_refused():
 
     with pytest.raises(ExportError, match=r"register_hook\(\) .*test_symbolic_state.py:\d+"):
         trace(hooked)
+
+
+def hooked_step(model, x):
+    y = model.linear(x)
+    y.grad_fn.next_functions[0][0].register_hook(lambda given, out: None)
+    return y
+
+
+def packed(model, x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+        return model.linear(x).square()
+
+
+def stored(model, x):
+    with torch.autograd.graph.save_on_cpu():
+        return model.linear(x).square()
+
+
+@pytest.mark.parametrize("forward", [hooked_step, packed, stored])
+def test_hooks_of_steps_and_of_what_autograd_keeps_are_refused(forward):
+    with pytest.raises(ExportError, match=r"no part of a graph; .*\w"):
+        trace(forward)
+
+
+def test_the_step_of_a_gradient_answers_questions():
+    def forward(model, x):
+        y = model.linear(x)
+        return y * (2 if "Addmm" in y.grad_fn.name() and x.grad_fn is None else 3)
+
+    model = Model(forward)
+    check_gradients(model, symbolic_trace(model, meta_args={"x": x()}), x())
+
+
+# Results that run the model's code later
+
+
+def generated(x):
+    yield x * 2
+
+
+async def awaited(x):
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        generated,
+        awaited,
+        lambda x: map(torch.relu, [x]),
+        lambda x: lambda y: x + y,
+        lambda x: functools.partial(torch.add, x),
+    ],
+)
+def test_results_that_run_later_are_refused_where_forward_begins(function):
+    line = function.__code__.co_firstlineno
+    text = rf"passes on .* \(test_symbolic_state.py:{line}\); .*compute them in forward"
+    with pytest.raises(ExportError, match=text):
+        symbolic_trace(function, meta_args={"x": x()})
+
+
+def test_functions_of_plain_values_may_be_returned():
+    gm = symbolic_trace(lambda x: (x, torch.relu, lambda y: y), meta_args={"x": x()})
+    assert gm(x())[1] is torch.relu
 
 
 # State

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import linecache
 import sys
+import threading
 
 import torch
 
@@ -15,15 +16,33 @@ from kerf._lower import short_path
 _TORCH = torch.__path__[0]
 _OWN = __file__.rpartition("/symbolic/")[0] + "/"
 _HIDDEN = (_TORCH, _OWN, contextlib.__file__, "<frozen", "<__array")
+_CALLS = (
+    (_OWN + "symbolic/_trace.py", "_call"),
+    (_OWN + "symbolic/_plain_trace.py", "plain_trace"),
+)
+_local = threading.local()
+
+
+@contextlib.contextmanager
+def results_of(line):
+    """Within the block, what is refused is a result of the function that begins at ``line``."""
+    _local.line = line
+    try:
+        yield
+    finally:
+        _local.line = ""
 
 
 def user_frame():
-    """The innermost frame of the model's code and its line; (None, 0) where torch alone runs."""
+    """The innermost frame of the model's code and its line; (None, 0) where torch alone runs, or
+    where that code has returned."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_HIDDEN):
             return frame, frame.f_lineno
+        if (file, frame.f_code.co_name) in _CALLS:
+            break
         frame = frame.f_back
     return None, 0
 
@@ -31,7 +50,9 @@ def user_frame():
 def location():
     """``model.py:12``: the line of the model's code that runs."""
     frame, line = user_frame()
-    return f"{short_path(frame.f_code.co_filename)}:{line}" if frame is not None else ""
+    if frame is None:
+        return getattr(_local, "line", "")
+    return f"{short_path(frame.f_code.co_filename)}:{line}"
 
 
 def line_of(function):

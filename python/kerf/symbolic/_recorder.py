@@ -5,7 +5,9 @@
 import dataclasses
 import json
 import operator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from enum import Enum
+from types import CellType, MethodType
 
 import torch
 from torch.fx import Graph
@@ -198,6 +200,7 @@ class Recorder:
         made = self._described_object(item)
         if made is not None:
             return made
+        self._check_finished(item)
         if isinstance(item, type) or (callable(item) and hasattr(item, "__qualname__")):
             return self.node("get_attr", self.fresh(item, "_function"))
         return self.node("get_attr", self.fresh(item, "_constant"))
@@ -235,6 +238,19 @@ class Recorder:
             return None
         args = (json.dumps(told.spec), [self.argument(tensor) for tensor in told.tensors])
         return self.node("call_function", build_object, args)
+
+    def _check_finished(self, item):
+        """Code that is still to run would run on tensors without data."""
+        captured = leaves(_captured(item))
+        if isinstance(item, Iterator | Coroutine | AsyncIterator) or any(
+            is_number(part) or self.values.find(part) is not None for _, part in captured
+        ):
+            raise refusal(
+                f"the code passes on {found(item)}, which runs the model's code later",
+                "expected results: tensors, or lists, dictionaries and objects of them",
+                "compute them in forward, as list(...) does",
+                self.path,
+            )
 
     # Numbers and guards
 
@@ -334,6 +350,15 @@ def build_object(spec, tensors):
     """An object of the model's code, made of tensors; its classes are those this process has
     described itself."""
     return build(json.loads(spec), tensors, classes=OWN)
+
+
+def _captured(item):
+    """What a function has from around it, or was given before its call."""
+    parts = [getattr(item, "args", ()), getattr(item, "keywords", {})]
+    if isinstance(item, MethodType):
+        item = item.__func__
+    cells = getattr(item, "__closure__", None) or ()
+    return parts + [cell.cell_contents for cell in cells if cell != CellType()]
 
 
 def _holds_traced(item, values):

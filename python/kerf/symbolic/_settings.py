@@ -34,6 +34,7 @@ def patches():
         made += [Patch(holder, name, _seeded) for name in _SEEDS]
     made += [Patch(holder, name, _transformed) for holder, name in _TRANSFORMS]
     made.append(Patch(torch, "cond", _conditional))
+    made.append(Patch(torch.autograd.graph.saved_tensors_hooks, "__enter__", _packed))
     made.append(Patch(torch, "broadcast_shapes", _broadcast))
     made.append(Patch(torch.jit.ScriptFunction, "__call__", _scripted))
     return made
@@ -97,6 +98,20 @@ def _conditional(original):
             "the code calls torch.cond(), whose path depends on data",
             "expected a path that shapes, flags and constants decide",
             "write torch.where(), or make its module one node with kerf.register_leaf_module",
+            tracer.module_path(),
+        )
+
+    return _stand_in(original, act)
+
+
+def _packed(original):
+    def act(tracer, args, kwargs):
+        raise refusal(
+            "the code changes what autograd keeps (torch.autograd.graph.saved_tensors_hooks)",
+            "expected gradients that follow from the calls of PyTorch: such hooks are no part of a "
+            "graph",
+            "enter the block around the call of the traced module, or make the module one node "
+            "with kerf.register_leaf_module",
             tracer.module_path(),
         )
 

@@ -25,7 +25,7 @@ from kerf.symbolic._guards import (
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import ruled_functions, tracing
-from kerf.symbolic._places import line_of
+from kerf.symbolic._places import line_of, results_of
 from kerf.symbolic._plain_trace import plain_trace
 from kerf.symbolic._regions import stand_ins
 from kerf.symbolic._registry import REGISTRY, Registry, current_registry
@@ -186,7 +186,8 @@ def _call(root, args, kwargs, tracer, registry):
             stack.enter_context(context)
         result = root(*args, **kwargs)
         tracer.check_caught()
-        with tracing(None):
+        forward = root.forward if isinstance(root, torch.nn.Module) else root
+        with tracing(None), results_of(line_of(getattr(forward, "__func__", forward))):
             recorder.node("output", "output", (recorder.argument(result),))
 
 

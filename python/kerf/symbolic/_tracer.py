@@ -16,6 +16,7 @@ from kerf._errors import ExportError
 from kerf.symbolic import _bias, _modes, _reads
 from kerf.symbolic._calls import as_node, is_setter, name_of
 from kerf.symbolic._devices import result_device
+from kerf.symbolic._gradient_steps import step_of
 from kerf.symbolic._guards import check_rank, check_results
 from kerf.symbolic._indices import index_without_data, mask_counts, place_without_data
 from kerf.symbolic._patches import active_tracer, tracing
@@ -285,6 +286,7 @@ class Tracer(TorchFunctionMode):
             self._read_dtype(tensor)
         if name == "grad_fn" and tensor is not None:  # a leaf has none: this is checked
             self._record(torch.Tensor.is_leaf.__get__, "is_leaf", args, kwargs)
+            return step_of(func(*self._untraced(args)), self.recorder)
         if name in _reads.PROPERTIES:
             plain = self._untraced(args), self._untraced(kwargs)
             return func(*plain[0], **plain[1])
