@@ -204,6 +204,42 @@ TEST(Residences, AreAsGoodAsEveryOtherChoice) {
   EXPECT_LT(worst, 1.5);
 }
 
+// Kinds of units that take turns, a little larger and longer each.
+ResidenceProblem alternating(std::size_t count, std::size_t kinds) {
+  ResidenceProblem problem;
+  for (std::size_t u = 0; u < count; ++u) {
+    const auto more = static_cast<std::int64_t>(u % kinds);
+    const auto longer = static_cast<double>(more);
+    problem.units.push_back({{100'000 + 50 * more}, {100 + longer}, {90'000 + 40 * longer}});
+  }
+  problem.memory = {static_cast<std::int64_t>(count) * 2'000 + 200'000};
+  problem.bytes_per_nanosecond = 1;
+  return problem;
+}
+
+// One side is given whole kinds, and would wait for the other within each turn.
+TEST(Residences, OfManyKindsLetHostAndLinkWorkAtTheSameTime) {
+  for (const std::size_t kinds : {10, 30, 300}) {
+    const auto choice = choose_residences(alternating(900, kinds));
+    ASSERT_TRUE(choice);
+    EXPECT_LT(choice->time.count, choice->bound.value * 1.1) << kinds;
+  }
+}
+
+TEST(Residences, OfManyUnitsOfTwoKindsTakeLessThanASecond) {
+  const ResidenceProblem problem = alternating(10'000, 2);
+  const std::clock_t start = std::clock();
+  const auto choice = choose_residences(problem);
+  const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  ASSERT_TRUE(choice);
+  EXPECT_LT(choice->time.count, choice->bound.value * 1.02);
+#ifdef NDEBUG
+  EXPECT_LT(took, 1.0);
+#else
+  static_cast<void>(took);
+#endif
+}
+
 TEST(Residences, OfAHundredThousandUnitsTakeLessThanASecond) {
   Rng rng(3);
   ResidenceProblem problem;

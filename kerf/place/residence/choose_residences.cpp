@@ -12,6 +12,7 @@
 
 #include "kerf/base/infinity.h"
 #include "kerf/base/sort_unique.h"
+#include "kerf/place/residence/host_share.h"
 #include "kerf/place/residence/relaxed.h"
 #include "kerf/place/residence/residence_counts.h"
 #include "kerf/place/residence/stream_time.h"
@@ -20,9 +21,10 @@ namespace kerf {
 namespace {
 
 constexpr std::size_t kMostSlotSizes = 24;
-constexpr std::size_t kManyGroups = 1000;  // one size of slots is tried, without a search
-constexpr std::size_t kNodes = 100'000;    // of all searches together
-constexpr std::size_t kMostSlots = 16;     // more smooth nothing
+constexpr std::size_t kManyGroups = 1000;   // one size of slots is tried, without a search
+constexpr std::size_t kLooks = 20'000'000;  // at groups, of all searches together
+constexpr std::size_t kMostSlots = 16;      // more smooth nothing
+constexpr double kGoodEnough = 1.02;        // times the bound: no other way is tried
 
 // Groups, and the units of each in the order of use.
 struct Grouped {
@@ -140,7 +142,7 @@ class Search {
  public:
   explicit Search(const ResidenceProblem& problem)
       : problem_(problem), grouped_(group_units(problem.units)) {
-    if (grouped_.groups.size() > kManyGroups) nodes_ = 0;
+    if (grouped_.groups.size() > kManyGroups) looks_ = 0;
   }
 
   Outcome<ResidenceChoice, ResidenceShortage> run() {
@@ -150,6 +152,7 @@ class Search {
     for (const std::size_t slots : {3, 4, 8, 16}) {
       if (best_->residences.slots > 0) answer({slots, best_size_.bytes, best_size_.bytes}, share_);
     }
+    if (best_->time.count > bound_ * kGoodEnough) share_evenly();
     best_->bound = {"relaxed", shaved(bound_, problem_.units.size()), argument()};
     check_bound(best_->bound, best_->time.count);
     return *best_;
@@ -176,7 +179,7 @@ class Search {
     const RelaxedResidence relaxed = groups.size() > kManyGroups
                                          ? RelaxedResidence(groups, link_share)
                                          : tightest_relaxation(groups, memory);
-    const ResidenceCounts counts = count_residences(groups, memory, relaxed, nodes_);
+    const ResidenceCounts counts = count_residences(groups, memory, relaxed, looks_);
     if (counts.of.empty()) return;
     Residences residences =
         with_free_slots(problem_, spread(grouped_, counts, problem_.units.size()), size);
@@ -184,6 +187,29 @@ class Search {
     if (best_ && time >= best_->time) return;
     best_ = {std::move(residences), time, {}};
     best_size_ = size;
+  }
+
+  // Where all units of some kinds are streamed, and all of others the host's, one of the two may
+  // have to wait for the other however many slots there are. So also: as without a host, which then
+  // takes its share evenly from what is streamed.
+  void share_evenly() {
+    ResidenceProblem without = problem_;
+    RowTimes times;
+    for (StreamUnit& unit : without.units) {
+      times.device_time.push_back(unit.device_time);
+      times.host_time.push_back(unit.stays ? kNotOnTheHost : unit.host_time);
+      unit.host_time = kNotOnTheHost;
+    }
+    if (times.host_time == std::vector(without.units.size(), kNotOnTheHost)) return;
+    const auto streamed = Search(without).run();
+    if (!streamed) return;
+    const HostShare share = share_with_host(without, streamed->residences, {&times, 1});
+    if (share.time >= best_->time) return;
+    best_ = *streamed;
+    best_->time = share.time;
+    for (std::size_t u = 0; u < share.most_rows.size(); ++u) {
+      if (share.most_rows[u] > 0) best_->residences.of[u] = Residence::host;
+    }
   }
 
   std::string argument() const {
@@ -224,7 +250,7 @@ class Search {
 
   const ResidenceProblem& problem_;
   Grouped grouped_;
-  std::size_t nodes_ = kNodes;
+  std::size_t looks_ = kLooks;
   std::optional<ResidenceChoice> best_;
   SlotSize best_size_;
   double bound_ = kInfinity;

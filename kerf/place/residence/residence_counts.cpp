@@ -162,10 +162,10 @@ class Greedy {
 class BranchAndBound {
  public:
   BranchAndBound(const std::vector<UnitGroup>& groups, const RelaxedResidence& relaxed,
-                 std::size_t& nodes)
+                 std::size_t& looks)
       : groups_(groups),
         relaxations_{relaxed, RelaxedResidence(groups, 0), RelaxedResidence(groups, 1)},
-        nodes_(nodes),
+        looks_(looks),
         now_(groups.size()) {}
 
   void improve(ResidenceCounts& best, double memory) {
@@ -182,10 +182,8 @@ class BranchAndBound {
     });
   }
 
-  // False when the nodes ran out.
+  // False when the looks ran out.
   bool search(std::size_t g, double link, double computing, double memory) {
-    if (nodes_ == 0) return false;
-    --nodes_;
     if (g == groups_.size()) {
       if (best_->of.empty() || std::max(link, computing) < best_->value()) {
         *best_ = {now_, link, computing};
@@ -204,6 +202,9 @@ class BranchAndBound {
       if (others == kNone) break;
       const std::size_t most = may_be_on_host(group) ? others : 0;
       for (std::size_t host = group.may_stream ? 0 : most; host <= most; ++host) {
+        // The relaxations go through all groups, for whichever counts.
+        if (looks_ < groups_.size()) return false;
+        looks_ -= groups_.size();
         now_[g] = {resident, host};
         double next_link = link;
         double next_computing = computing;
@@ -219,7 +220,7 @@ class BranchAndBound {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   const std::vector<UnitGroup>& groups_;
   std::vector<RelaxedResidence> relaxations_;
-  std::size_t& nodes_;
+  std::size_t& looks_;
   std::vector<ResidenceCounts::OfGroup> now_;
   ResidenceCounts* best_ = nullptr;
 };
@@ -227,13 +228,13 @@ class BranchAndBound {
 }  // namespace
 
 ResidenceCounts count_residences(const std::vector<UnitGroup>& groups, double memory,
-                                 const RelaxedResidence& relaxed, std::size_t& nodes) {
+                                 const RelaxedResidence& relaxed, std::size_t& looks) {
   ResidenceCounts best = Greedy(groups, memory, relaxed.link_share()).counts();
   const double bound = relaxed.least(0, memory);
   if (!best.of.empty() && best.value() <= bound * (1 + kWorthwhile)) {
     best.proved = true;
-  } else if (bound < kInfinity && nodes > 0) {
-    BranchAndBound(groups, relaxed, nodes).improve(best, memory);
+  } else if (bound < kInfinity && looks > 0) {
+    BranchAndBound(groups, relaxed, looks).improve(best, memory);
   }
   return best;
 }
