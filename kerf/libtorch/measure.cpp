@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "kerf/graph/condition.h"
 #include "kerf/graph/train_mode.h"
 #include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/kept_memory.h"
@@ -122,6 +123,7 @@ Profile measure(const Graph& graph, const Cluster& cluster, DeviceId device,
                 std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                 std::int64_t batch, const OpaqueCalls& opaque, const MeasureOptions& options) {
   if (options.training) check_train_mode(graph, "libtorch.measure");
+  check_conditions(graph.conditions(), batch, 1, "[libtorch.measure]");
   const KeptMemory kept_memory;  // as in a pipeline that runs
   Profile profile = measured_sizes(graph, cluster.device(device).kind, cluster.device(device).host,
                                    batch, options.training);

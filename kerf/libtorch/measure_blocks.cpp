@@ -10,12 +10,14 @@
 #include <optional>
 #include <set>
 
+#include "kerf/graph/condition.h"
 #include "kerf/graph/passes/subgraph.h"
 #include "kerf/graph/train_mode.h"
 #include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/block_walk.h"
 #include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/measure_one_block.h"
+#include "kerf/libtorch/memory_listener.h"
 #include "kerf/libtorch/own_thread.h"
 #include "kerf/libtorch/torch_backend.h"
 #include "kerf/profile/block_levels.h"
@@ -46,6 +48,33 @@ Kinds find_kinds(const Graph& graph, const std::vector<Block>& blocks, std::int6
     out.of_block.push_back(kind->second);
   }
   return out;
+}
+
+// Is it laid out as in the trace? A dimension of one row has any stride.
+bool is_as_traced(const at::Tensor& tensor, const Value& traced, std::int64_t batch) {
+  if (!tensor.defined() || tensor.layout() != c10::kStrided || tensor.numel() == 0) return true;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    const Expr& stride = traced.strides[static_cast<std::size_t>(d)];
+    if (tensor.size(d) > 1 && tensor.stride(d) != stride.eval(batch)) return false;
+  }
+  return true;
+}
+
+// The first input or weight that has other strides than in the trace; "" where none has. Strides
+// inside the model, and so the times of blocks, follow from these in ways that no graph tells.
+std::string laid_out_otherwise(const BlockSetting& setting) {
+  const Graph& graph = setting.graph;
+  for (std::size_t i = 0; i < setting.inputs.size(); ++i) {
+    const GraphInput& input = graph.inputs()[i];
+    if (is_as_traced(setting.inputs[i], graph.value(input.value), setting.batch)) continue;
+    return fmt::format("input '{}'", input.path);
+  }
+  for (std::size_t i = 0; i < setting.weights.size(); ++i) {
+    const Weight& weight = graph.weights()[i];
+    if (is_as_traced(setting.weights[i], graph.value(weight.value), setting.batch)) continue;
+    return fmt::format("weight '{}'", weight.names.front());
+  }
+  return "";
 }
 
 bool runs_python(const Graph& graph, const Block& block) {
@@ -85,8 +114,10 @@ class BlockMeasuring {
       : setting_(setting),
         cluster_(cluster),
         options_(options),
+        other_layout_(laid_out_otherwise(setting)),
         blocks_(blocks_to_measure(setting.graph)),
-        kinds_(find_kinds(setting.graph, blocks_, setting.batch, options.every_block)),
+        kinds_(find_kinds(setting.graph, blocks_, setting.batch,
+                          options.every_block || !other_layout_.empty())),
         known_(kinds_.first.size()),
         cache_(options.cache_folder, all_conditions(setting.device, options)),
         profile_(measured_sizes(setting.graph, setting.device.kind, setting.device.host,
@@ -108,7 +139,7 @@ class BlockMeasuring {
         [&](std::size_t block, BlockRun& seat) {
           const std::size_t kind = kinds_.of_block[block];
           known_[kind] = measure_one_block(seat, setting_, options_, limits, profile_);
-          if (!runs_python(setting_.graph, blocks_[block])) {
+          if (why_not_kept(blocks_[block]).empty() && MemoryListener::has_room()) {
             cache_.store(kinds_.signatures[kind], *known_[kind]);
           }
         },
@@ -123,6 +154,7 @@ class BlockMeasuring {
     profile_.cache = cache_.use();
     profile_.notes.insert(profile_.notes.end(), cache_.notes().begin(), cache_.notes().end());
     note_idle_neighbours();
+    note_other_layout();
     note_once(profile_);
     fill_levels(setting_.graph, profile_);
     return std::move(profile_);
@@ -133,13 +165,20 @@ class BlockMeasuring {
     wanted_.assign(blocks_.size(), false);
     for (std::size_t kind = 0; kind < kinds_.first.size(); ++kind) {
       const Block& block = blocks_[kinds_.first[kind]];
-      if (runs_python(setting_.graph, block)) {
-        cache_.skip("what runs as Python is measured each time");
+      if (const std::string why = why_not_kept(block); !why.empty()) {
+        cache_.skip(why);
       } else {
         known_[kind] = cache_.find(kinds_.signatures[kind], block.nodes.size());
       }
       if (!known_[kind]) wanted_[kinds_.first[kind]] = true;
     }
+  }
+
+  // Where the signature does not say all that a block's figures depend on.
+  std::string why_not_kept(const Block& block) const {
+    if (runs_python(setting_.graph, block)) return "what runs as Python is measured each time";
+    if (!other_layout_.empty()) return "other strides than when traced";
+    return "";
   }
 
   void add_block(std::size_t number) {
@@ -182,9 +221,18 @@ class BlockMeasuring {
         "blocks were measured while the other CPU devices were idle: together they may be slower");
   }
 
+  void note_other_layout() {
+    if (other_layout_.empty()) return;
+    profile_.notes.push_back(
+        fmt::format("each block was measured by itself, and none is kept: {} has other strides "
+                    "than when the model was traced; trace it as it is now",
+                    other_layout_));
+  }
+
   const BlockSetting& setting_;
   const Cluster& cluster_;
   const BlockOptions& options_;
+  const std::string other_layout_;
   std::vector<Block> blocks_;
   Kinds kinds_;
   std::vector<bool> wanted_;                      // by block: to be measured now
@@ -224,6 +272,7 @@ Profile measure_blocks(const Graph& graph, const Cluster& cluster, DeviceId devi
                        std::vector<at::Tensor> weights, const std::vector<at::Tensor>& inputs,
                        std::int64_t batch, const OpaqueCalls& opaque, const BlockOptions& options) {
   if (options.training) check_train_mode(graph, "libtorch.measure");
+  check_conditions(graph.conditions(), batch, 1, "[libtorch.measure]");
   const KeptMemory kept_memory;  // as in a pipeline that runs
   TorchBackend backend(graph, cluster, weights, opaque);
   const std::vector<at::Tensor> own_weights = own_written_weights(graph, std::move(weights));

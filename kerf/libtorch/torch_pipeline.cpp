@@ -16,21 +16,13 @@
 #include "kerf/base/error.h"
 #include "kerf/base/interrupt.h"
 #include "kerf/libtorch/block_gradients.h"
-#include "kerf/libtorch/convert.h"
+#include "kerf/libtorch/input_shapes.h"
 #include "kerf/libtorch/random.h"
 #include "kerf/libtorch/torch_stage.h"
 #include "kerf/plan/recording_memory.h"
 
 namespace kerf {
 namespace {
-
-[[noreturn]] void refuse_input(const GraphInput& input, const Value& value,
-                               const at::Tensor& tensor, const std::string& what) {
-  throw Error(ErrorKind::invalid_argument,
-              fmt::format("[libtorch.pipeline] input '{}' is {}: {}; it was traced as {}; give an "
-                          "input of that shape, or trace the model with this one",
-                          input.path, describe(c10::IValue(tensor)), what, describe(value)));
-}
 
 // By device: recordings are made where the plan's limit leaves room for them.
 std::vector<std::string> why_not_recorded(const Plan& plan, bool asked) {
@@ -73,41 +65,9 @@ const std::vector<OutputRule>& TorchPipeline::rules() {
 }
 
 void TorchPipeline::check_inputs(const std::vector<at::Tensor>& inputs) const {
-  const std::int64_t batch = check_shapes(inputs);
+  const std::int64_t batch = check_input_shapes(graph_, input_dims_, inputs);
   const bool parts = plan().n_microbatches > 1 && batch > 1;
   if (parts) input_memory_.check_layouts(inputs, batch);
-}
-
-std::int64_t TorchPipeline::check_shapes(const std::vector<at::Tensor>& inputs) const {
-  KERF_CHECK(inputs.size() == graph_.inputs().size(), "one tensor for each input of the graph");
-  std::int64_t batch = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const GraphInput& input = graph_.inputs()[i];
-    const Value& value = graph_.value(input.value);
-    const at::Tensor& tensor = inputs[i];
-    if (tensor.layout() != c10::kStrided || tensor.is_meta()) {
-      refuse_input(input, value, tensor, tensor.is_meta() ? "it has no data" : "it is sparse");
-    }
-    if (tensor.dim() != static_cast<std::int64_t>(value.shape.size())) {
-      refuse_input(input, value, tensor, fmt::format("it has {} dimensions", tensor.dim()));
-    }
-    if (tensor.scalar_type() != to_scalar_type(value.dtype)) {
-      refuse_input(input, value, tensor, "its dtype differs");
-    }
-    const BatchDim& at = input_dims_[i];
-    if (at.dim >= 0 && batch == 0) {
-      batch = tensor.size(at.dim) / at.factor;
-      if (batch == 0) refuse_input(input, value, tensor, "the batch is empty");
-    }
-    for (std::size_t d = 0; d < value.shape.size(); ++d) {
-      const std::int64_t expected = value.shape[d].eval(batch);
-      if (tensor.size(static_cast<std::int64_t>(d)) == expected) continue;
-      refuse_input(input, value, tensor,
-                   fmt::format("dimension {} has size {}, expected {}", d,
-                               tensor.size(static_cast<std::int64_t>(d)), expected));
-    }
-  }
-  return batch;
 }
 
 void TorchPipeline::split(const std::vector<at::Tensor>& inputs, TorchRun& run) const {
@@ -213,7 +173,7 @@ TorchPipeline::Result TorchPipeline::finish(Call& call) {
 void TorchPipeline::prepare(const std::vector<at::Tensor>& inputs, int n_microbatches,
                             TorchRun& run) {
   backend_.weights().prepare_run();
-  run.whole = check_shapes(inputs);
+  run.whole = check_input_shapes(graph_, input_dims_, inputs);
   if (n_microbatches > 1 && graph_.is_static()) {
     throw Error(
         ErrorKind::invalid_argument,

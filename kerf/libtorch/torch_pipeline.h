@@ -112,8 +112,6 @@ class TorchPipeline {
   std::unique_ptr<Call> make_call(const std::vector<at::Tensor>& inputs, int n_microbatches,
                                   bool record);
   void start(Turn& turn, Call& call);
-  // The batch size of a call, 0 for a static graph.
-  std::int64_t check_shapes(const std::vector<at::Tensor>& inputs) const;
   void split(const std::vector<at::Tensor>& inputs, TorchRun& run) const;
   // Checks the inputs of a call, and cuts them into micro-batches.
   void prepare(const std::vector<at::Tensor>& inputs, int n_microbatches, TorchRun& run);

@@ -144,14 +144,14 @@ class PlainDraws:
     @contextlib.contextmanager
     def watched(self):
         """Around one call of the model, which leaves the generators as they were."""
-        before = {name: get() for name, (get, _) in _generators().items()}
+        before = {name: get() for name, (get, _) in generators().items()}
         try:
             yield
         finally:
-            now = {name: get() for name, (get, _) in _generators().items()}
+            now = {name: get() for name, (get, _) in generators().items()}
             self.seen = [n for n in before if pickle.dumps(before[n]) != pickle.dumps(now[n])]
             for name in self.seen:  # others are left alone: other threads draw from them, too
-                _generators()[name][1](before[name])
+                generators()[name][1](before[name])
 
     @contextlib.contextmanager
     def located(self):
@@ -182,7 +182,7 @@ class PlainDraws:
     @contextlib.contextmanager
     def _numpy_located(self):
         """NumPy's functions are seen by nobody: looks after every line of the user's."""
-        get, _ = _generators()["NumPy"]
+        get, _ = generators()["NumPy"]
         before = pickle.dumps(get())
         last = None
 
@@ -208,7 +208,7 @@ class PlainDraws:
         return blame_here(self._modules, reason, frame)
 
 
-def _generators():
+def generators():
     """name -> (get, set) of those that code gets without making one."""
     found = {"Python": (random.getstate, random.setstate)}
     numpy = sys.modules.get("numpy.random")

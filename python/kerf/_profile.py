@@ -12,10 +12,13 @@ import torch
 from kerf import _core, _torch
 from kerf._arguments import Kind, checked
 from kerf._call import Signature
+from kerf._chance import generators
 from kerf._machine import accelerator_name, processor_name
+from kerf._opaque import paths_of
 from kerf._pipeline import block_calls
 from kerf._plan import make_cluster
 from kerf._progress import clock_bar, progress_bar
+from kerf._restore import attributes_restored, buffers_restored, numbers_restored
 from kerf._traced import TracedModel
 from kerf._weights import Weights
 
@@ -99,11 +102,11 @@ def measure(model, graph, args, kwargs, *, batch, devices, budget_seconds, train
     TracedModel(graph).check(model)
     signature = Signature.from_json(graph.in_spec, len(graph.inputs))
     tensors = signature.tensors(args, kwargs or {})
-    tensors, batch = resize(graph, tensors, batch)
+    tensors, batch = resize(graph, tensors, _torch.check_inputs(graph, tensors), batch)
     weights = Weights(model, signature, graph).tensors()
     calls = block_calls(model, graph)
     given = (graph, cluster, 0, weights, tensors, batch, calls, budget_seconds, training)
-    with _kept_buffers(model if calls else None):
+    with _left_alone(model, paths_of(graph)):
         if blocks is None:
             with clock_bar("profile", budget_seconds):
                 return _torch.measure(*given)
@@ -147,44 +150,64 @@ def _cache_folder(cache):
 def conditions(device):
     """What times depend on beside the work: the framework, the device, and switches of both."""
     on_host = device.host
-    switches = {
-        "matmul": torch.get_float32_matmul_precision(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "cudnn.benchmark": torch.backends.cudnn.benchmark,
-        "mkldnn": torch.backends.mkldnn.enabled,
-        "autocast": torch.is_autocast_enabled("cpu" if on_host else device.name.split(":")[0]),
-        "threads": torch.get_num_threads() if on_host else 0,
+    kind = "cpu" if on_host else device.name.split(":")[0]
+    attention = {
+        name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")()
+        for name in ("flash", "mem_efficient", "math", "cudnn")
     }
     return {
         "torch": torch.__version__,
         "device": processor_name() if on_host else accelerator_name(device.name),
-        "settings": ", ".join(f"{key} {value}" for key, value in switches.items()),
+        "threads": str(torch.get_num_threads() if on_host else 0),
+        "float32 matmul precision": torch.get_float32_matmul_precision(),
+        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
+        "mkldnn": str(torch.backends.mkldnn.enabled),
+        "attention kernels": " ".join(name for name, enabled in attention.items() if enabled),
+        "autocast": str(
+            torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        ),
     }
 
 
 @contextlib.contextmanager
-def _kept_buffers(model):
-    """Blocks write buffers that the graph does not know: they are put back."""
-    kept = [] if model is None else [(b, b.detach().clone()) for b in model.buffers()]
-    try:
+def _left_alone(model, blocks):
+    """Blocks that run as Python change what the graph does not know of: it is put back."""
+    if not blocks:
         yield
+        return
+    parameters = [p for path in blocks for p in model.get_submodule(path).parameters()]
+    before = [(put_back, get()) for get, put_back in generators().values()]
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            attributes_restored(model),
+            buffers_restored(model),
+            numbers_restored(parameters),
+        ):
+            yield
     finally:
-        with torch.no_grad():
-            for buffer, before in kept:
-                buffer.copy_(before)
+        for put_back, state in before:
+            put_back(state)
 
 
-def resize(graph, tensors, batch):
-    """The inputs at another batch size, and that size; 0 when the graph is static."""
-    if graph.is_static:
-        return tensors, 0
-    dims = _core.input_dims(graph)
-    current = next(t.shape[d] // f for t, (d, f) in zip(tensors, dims, strict=True) if d >= 0)
-    batch = batch or current
+def resize(graph, tensors, current, batch):
+    """The inputs at another batch size than the ``current`` one, and that size; 0 when the graph is
+    static."""
+    if graph.is_static or batch in (None, current):
+        return tensors, current
     out = []
-    for tensor, (dim, factor) in zip(tensors, dims, strict=True):
-        if dim >= 0 and batch != current:
-            repeats = -(-batch // current)
-            tensor = torch.cat([tensor] * repeats, dim).narrow(dim, 0, batch * factor)
+    for tensor, (dim, factor) in zip(tensors, _core.input_dims(graph), strict=True):
+        if dim >= 0:
+            tensor = _rows(tensor, dim, batch * factor)
         out.append(tensor)
     return out, batch
+
+
+def _rows(tensor, dim, count):
+    """The first ``count`` along a dimension, again from the start where there are too few; laid out
+    in the same order of dimensions."""
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    rows = torch.arange(count, device=tensor.device) % tensor.shape[dim]
+    taken = tensor.permute(order).index_select(order.index(dim), rows).contiguous()
+    return taken.permute([order.index(d) for d in range(tensor.dim())])

@@ -17,6 +17,7 @@
 #include "kerf/base/error.h"
 #include "kerf/driver/memory_advice.h"
 #include "kerf/libtorch/fold_masks.h"
+#include "kerf/libtorch/input_shapes.h"
 #include "kerf/libtorch/measure.h"
 #include "kerf/libtorch/measure_blocks.h"
 #include "kerf/libtorch/out_of_memory.h"
@@ -324,6 +325,12 @@ PYBIND11_MODULE(_torch, m) {
   m.def("gradient_hook", &gradient_hook, py::arg("weights"),
         "The number of the first weight with a hook on the node that adds to its gradient.");
   m.def("fold_masks", &fold_masks, py::arg("graph"), py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "check_inputs",
+      [](const Graph& graph, const std::vector<at::Tensor>& inputs) {
+        return check_input_shapes(graph, input_dims(graph), inputs);
+      },
+      py::arg("graph"), py::arg("inputs"), "The batch size of a call; 0 where it has none.");
   m.def("measure", &measure_on, py::arg("graph"), py::arg("cluster"), py::arg("device"),
         py::arg("weights"), py::arg("inputs"), py::arg("batch"), py::arg("opaque"),
         py::arg("budget_seconds"), py::arg("training") = false);
