@@ -78,7 +78,7 @@ def test_nothing_is_written_where_nobody_looks(at_once, capsys):
 @pytest.mark.parametrize("isolate", [False, True])
 def test_measuring_shows_how_far_it_has_come(at_once, monkeypatch, isolate):
     monkeypatch.setattr("sys.stderr", Terminal())
-    model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU()).eval(), torch.randn(4, 64)
+    model, x = nn.Sequential(nn.Linear(512, 512), nn.GELU()).eval(), torch.randn(1024, 512)
     how = {"isolate": True, "cache": False} if isolate else {"budget_seconds": 0.2}
     kerf.profile(model, kerf.trace(model, (x,)), (x,), **how)
     assert lines(sys.stderr)[-1].startswith("profile [")
