@@ -64,6 +64,7 @@ BlockRun::BlockRun(const BlockSetting& setting, Program program,
     own_weights[weight] = weights_.on(weight, setting.torch_device);
   }
   written_ = WrittenTensors(graph, own_weights, run_.inputs[0]);
+  find_own_written(own_weights);
   for (std::size_t i = 0; i < received.size(); ++i) {
     const Value& value = graph.value(program_.received[i]);
     auto parcel = std::make_shared<TorchParcel>(moved(received[i]->value, setting.torch_device),
@@ -90,9 +91,26 @@ void BlockRun::bring_inputs() {
   run_.inputs = {std::move(inputs)};
 }
 
+void BlockRun::find_own_written(const std::vector<at::Tensor>& weights) {
+  const Graph& graph = setting_.graph;
+  const auto add = [&](ValueId id, const at::Tensor& tensor) {
+    if (tensor.defined() && graph.is_written(graph.value(id).storage)) {
+      own_written_.push_back(tensor);
+    }
+  };
+  for (std::size_t i = 0; i < weights.size(); ++i) add(graph.weights()[i].value, weights[i]);
+  for (std::size_t i = 0; i < run_.inputs[0].size(); ++i) {
+    add(graph.inputs()[i].value, run_.inputs[0][i]);
+  }
+}
+
 void BlockRun::prepare() {
   const c10::AutoGradMode no_grad(false);
   written_.restore();
+  // Of the pass before, whose numbers may have had gradients.
+  for (at::Tensor& tensor : own_written_) {
+    if (tensor.grad_fn() != nullptr) tensor.detach_();
+  }
   for (const std::size_t i : written_received_) {
     auto copy = std::make_shared<TorchParcel>(kept_[i]->value.toTensor().clone(),
                                               setting_.device_id, nullptr);

@@ -63,6 +63,7 @@ class BlockRun {
 
  private:
   void bring_inputs();
+  void find_own_written(const std::vector<at::Tensor>& weights);
   void make_gradients(const std::vector<ParcelPtr>& sends);
 
   const BlockSetting& setting_;
@@ -70,6 +71,7 @@ class BlockRun {
   std::vector<NodeId> nodes_;
   WeightStore weights_;
   WrittenTensors written_;
+  std::vector<at::Tensor> own_written_;        // the tensors themselves: copies of the model's
   std::vector<std::size_t> written_received_;  // positions in received_
   std::vector<TorchParcelPtr> kept_;           // received, on the device
   std::vector<ParcelPtr> received_;            // what the next run gets

@@ -26,9 +26,10 @@ std::vector<at::Tensor> own_written(const Graph& graph, const Items& items,
           static_cast<std::int64_t>(tensor.storage().nbytes() / tensor.element_size());
       copy->second = tensor.detach().as_strided({elements}, {1}, 0).clone();
     }
-    at::Tensor& whole = copy->second;
-    if (whole.scalar_type() != tensor.scalar_type()) whole = whole.view(tensor.scalar_type());
-    tensor = whole.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    // No view of the copy: one that was made without history could not be given any by a write.
+    const c10::Storage bytes = copy->second.storage();
+    tensor = at::empty({0}, tensor.options().requires_grad(false))
+                 .set_(bytes, tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
   return tensors;
 }

@@ -221,3 +221,27 @@ def test_what_blocks_of_python_change_is_put_back(isolate, training, fails):
     after = left_by(model)
     assert all(torch.equal(before[0][name], tensor) for name, tensor in after[0].items())
     assert before[1:] == after[1:]
+
+
+class Writes(nn.Module):
+    """What it writes into its input has gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x, cache):
+        cache[:, 0] = self.first(x)
+        return self.last(cache.sum(1))
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_gradients_may_flow_through_an_input_that_is_written(isolate):
+    torch.manual_seed(0)
+    model, x = Writes().train(), torch.randn(4, 8)
+    for cache in (torch.zeros(4, 3, 8), torch.zeros(4, 6, 8)[:, 1:4]):
+        graph = kerf.trace(model, (x, cache))
+        profile = measure(model, graph, x, cache, isolate=isolate, training=True)
+        by_op = {node["op"]: profile.nodes[i] for i, node in enumerate(graph.nodes)}
+        assert by_op["aten.sum.dim_IntList"].backward > 0
+        assert not cache.requires_grad and not cache.any()
