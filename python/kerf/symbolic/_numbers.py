@@ -13,6 +13,7 @@ numbers; they share none of their machinery.
 
 import math
 import operator
+import sys
 
 import torch
 
@@ -32,11 +33,22 @@ _BINARY = {
 }
 _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-# numpy.sqrt(n) and the like ask an object that is no number of NumPy's for a method of that name.
-_FUNCTIONS_OF_NUMPY = frozenset(
-    """sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh
-    radians degrees""".split()
-)
+# By the names that NumPy has for them.
+_OF_NUMPY = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
 
 
 class _Number:
@@ -53,8 +65,6 @@ class _Number:
     def __getattr__(self, name):
         if name == "node" or name.startswith("__"):  # what PyTorch's own code asks for
             raise AttributeError(name)
-        if name in _FUNCTIONS_OF_NUMPY:
-            return lambda: getattr(math, name)(self.plain())
         return getattr(self.plain(), name)
 
     def __bool__(self):
@@ -62,6 +72,19 @@ class _Number:
 
     def __index__(self):
         return operator.index(self.plain())
+
+    def __array__(self, dtype=None, copy=None):
+        """For numpy.arange(n), which takes what is no number of NumPy's for an object."""
+        return sys.modules["numpy"].asarray(self.plain(), dtype)
+
+    def __array_ufunc__(self, function, method, *inputs, **kwargs):
+        """Arithmetic with numbers of NumPy is as with others; its arrays take the plain number."""
+        operation = _OF_NUMPY.get(function.__name__) if method == "__call__" else None
+        others = [i for i in inputs if not is_number(i)]
+        if operation is not None and not kwargs and not any(getattr(i, "ndim", 0) for i in others):
+            return operation(*(i.item() if hasattr(type(i), "item") else i for i in inputs))
+        plain = (i.plain() if is_number(i) else i for i in inputs)
+        return getattr(function, method)(*plain, **kwargs)
 
     def __int__(self):
         return int(self.plain())

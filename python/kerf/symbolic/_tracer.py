@@ -14,11 +14,12 @@ from torch.overrides import TorchFunctionMode
 from kerf._arguments import found
 from kerf._errors import ExportError
 from kerf.symbolic import _bias, _modes, _reads
-from kerf.symbolic._calls import as_node, is_setter, name_of
+from kerf.symbolic._calls import as_node, is_method, is_setter, name_of
 from kerf.symbolic._devices import result_device
 from kerf.symbolic._gradient_steps import step_of
 from kerf.symbolic._guards import check_rank, check_results
 from kerf.symbolic._indices import index_without_data, mask_counts, place_without_data
+from kerf.symbolic._meta import MetaTensorMode
 from kerf.symbolic._patches import active_tracer, tracing
 from kerf.symbolic._places import location, refusal
 from kerf.symbolic._recorder import Recorder
@@ -138,7 +139,15 @@ class Tracer(TorchFunctionMode):
 
     def _record(self, func, name, args, kwargs):
         known = self.values.all_known(func, args, kwargs)
-        result, device, numbers, fixed = self._evaluate(func, name, args, kwargs, known)
+        try:
+            evaluated = self._evaluate(func, name, args, kwargs, known)
+        except ExportError:
+            given = self._with_numbers(func, args, kwargs)
+            if given is None:
+                raise
+            args, kwargs = given
+            evaluated = self._evaluate(func, name, args, kwargs, known)
+        result, device, numbers, fixed = evaluated
         if not tensors_in(result) and not isinstance(result, type(None)):
             return self._answered(func, args, kwargs, result)
         op, target, node_args, node_kwargs = as_node(func, args, kwargs)
@@ -159,6 +168,27 @@ class Tracer(TorchFunctionMode):
             check = (node, len(result), text, location())
             self.recorder.behind(node, "call_function", check_results, check)
         return result
+
+    def _with_numbers(self, func, args, kwargs):
+        """The arguments with plain numbers for tensors that are one known whole number, such as
+        ``n`` in ``x[:n]``, which the traced module checks; None where there are none."""
+
+        def is_number(item):
+            is_whole = (
+                isinstance(item, torch.Tensor)
+                and item.dim() == 0
+                and not (item.is_floating_point() or item.is_complex())
+            )
+            return is_whole and self.values.known(item) is not None
+
+        rest = args[1:] if is_method(func) else args
+        with tracing(None):
+            found = [t for t in tensors_in((rest, kwargs)) if is_number(t)]
+        if not found:
+            return None
+        index = torch.Tensor.__index__
+        plain = {id(t): self._data(index, "__index__", (t,), {}) for t in found}
+        return map_tree(lambda item: plain.get(id(item), item), (args, kwargs))
 
     def _evaluate(self, func, name, args, kwargs, known):
         """Result without data, its device, its numbers and whether they hold for every call."""
@@ -410,6 +440,8 @@ class Tracer(TorchFunctionMode):
     def _set_attribute(self, name, args):
         if name == "requires_grad":
             return self.call(torch.Tensor.requires_grad_, args, {})
+        if name == "data" and args[0] is args[1]:  # Module.to() where nothing is to be done
+            return None
         raise refusal(
             f"the code sets .{name} of a traced tensor",
             "expected tensors to be changed by functions of PyTorch",
@@ -554,9 +586,9 @@ class Tracer(TorchFunctionMode):
         return self.values.device(tensors[0]) if tensors else torch.device("cpu")
 
     def _apart(self, function, args, kwargs):
-        """Calls a function on shadows, unseen by the trace."""
+        """Calls a function on shadows, unseen by the trace; what it makes has no data either."""
         args, kwargs = self._untraced((args, kwargs))
-        with tracing(None), _modes.unchanged_modes():
+        with tracing(None), _modes.unchanged_modes(), MetaTensorMode():
             return function(*args, **kwargs)
 
     def _may_be_followed(self, module, error):
@@ -752,7 +784,7 @@ def _index(item):
 
 
 def _shown_name(name):
-    return {"__getitem__": "x[mask]", "__setitem__": "x[mask] = ..."}.get(name, f"{name}()")
+    return {"__getitem__": "x[...]", "__setitem__": "x[...] = ..."}.get(name, f"{name}()")
 
 
 def _full_name(func):

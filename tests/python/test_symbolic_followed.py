@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The Kerf authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ordinary code of models that symbolic traces once refused: sizes in NumPy's functions, known
+numbers where PyTorch takes numbers, tensors made in functions with a backward of their own."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from given_code import Model, x
+
+from kerf import ExportError
+from kerf.symbolic import GuardError, symbolic_trace
+
+
+def agrees(forward, *batches):
+    model = Model(forward)
+    gm = symbolic_trace(model, meta_args={"x": x()})
+    for batch in batches or (4, 4, 3):
+        given, found = x(batch), []
+        for module in (model, gm):
+            model.zero_grad()
+            out = module(given.clone())
+            out.sum().backward()
+            found.append((out, [p.grad for p in model.parameters()]))
+        torch.testing.assert_close(found[1], found[0])
+    return gm
+
+
+# Sizes in functions of NumPy
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lambda n: np.arange(n),
+        lambda n: np.arange(n, dtype=np.float32) * n,
+        lambda n: np.ones(8, dtype=np.float32) * n + n,
+        lambda n: np.linspace(0, 1, n) * np.sqrt(n) + np.ceil(n / 3),
+        lambda n: np.full((n,), 2.0) + np.prod([n, 2]) + np.clip(n, 1, 3) + np.maximum(n, 9),
+    ],
+)
+def test_sizes_are_numbers_for_numpy(numbers):
+    def forward(model, x):
+        made = numbers(x.shape[1])
+        assert made.dtype != object
+        return model.linear(x) * torch.from_numpy(made)
+
+    agrees(forward)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda n: np.float64(2.5) * n,
+        lambda n: n * np.float32(2),
+        lambda n: np.int64(3) * n - np.int64(1),
+        lambda n: n // np.int64(2) + np.int64(9) % n,
+    ],
+)
+def test_arithmetic_with_numbers_of_numpy_holds_for_other_batches(factor):
+    agrees(lambda model, x: model.linear(x) * factor(x.shape[0]), 4, 3, 7)
+
+
+def test_a_comparison_with_a_number_of_numpy_is_guarded():
+    gm = agrees(lambda model, x: model.linear(x) * (2 if np.int64(3) < x.shape[0] else 5), 4, 7)
+    with pytest.raises(GuardError, match=r"test_symbolic_followed.py:\d+"):
+        gm(x(2))
+
+
+# Tensors of one known number where PyTorch takes numbers
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x, n: x[:, :n] + x[:, n : 2 * n],
+        lambda x, n: x.view(-1, n, 4) * torch.ones(n, 1),
+        lambda x, n: F.interpolate(x[None], size=(n,)),
+        lambda x, n: torch.zeros(n).sum() + x,
+    ],
+)
+def test_a_tensor_of_one_known_number_is_a_number(pick):
+    agrees(lambda model, x: pick(model.linear(x), torch.tensor(2)))
+
+
+def test_a_number_that_follows_from_a_size_is_checked():
+    gm = agrees(lambda model, x: model.linear(x)[: torch.tensor(x.shape[0]) // 2], 4, 5)
+    with pytest.raises(GuardError, match=r"was 2 .* is 1.*test_symbolic_followed.py:\d+"):
+        gm(x(3))
+
+
+def test_a_slice_by_data_is_refused():
+    with pytest.raises(ExportError, match=r"x\[\.\.\.\] returns depends on the data .*\.py:\d+"):
+        agrees(lambda model, x: model.linear(x)[: x.argmax()])
+
+
+# Tensors that functions with a backward of their own make
+
+
+class Masked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        kept = torch.ones(x.shape).masked_fill(torch.arange(8) > 3, torch.tensor(0.5))
+        ctx.save_for_backward(kept)
+        return x * kept
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0] * 2
+
+
+def test_a_function_with_its_own_backward_may_make_tensors():
+    agrees(lambda model, x: Masked.apply(model.linear(x)))
+
+
+# Casts that change nothing
+
+
+def test_a_cast_that_changes_nothing_is_followed_and_another_refused():
+    def forward(model, x):
+        model.linear = model.linear.to(x.dtype).float()
+        return model.linear(x)
+
+    agrees(forward)
+    with pytest.raises(ExportError, match=r"sets \.data"):
+        agrees(lambda model, x: model.linear.double()(x.double()))
