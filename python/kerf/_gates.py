@@ -79,7 +79,10 @@ class Gate:
         stays = not self.inference_only and (
             device is None or _are_there(calls.mover, (*args, *kwargs.values()), device)
         )
-        transfer = None if stays else Transfer(calls.mover, device, detach=self.inference_only)
+        transfer = None
+        if not stays:
+            here = None if self.parent is None else self._target()
+            transfer = Transfer(calls.mover, device, detach=self.inference_only, here=here)
         calls.stack.append((self, transfer))
         return None if stays else (transfer(args), transfer(kwargs))
 
@@ -95,7 +98,7 @@ class Gate:
         mover = self.calls.mover
         if device is None or _are_there(mover, (output,), device):
             return None
-        return Transfer(mover, device)(output)
+        return Transfer(mover, device, here=self.device)(output)
 
     def _has_entered(self):
         """Not where a hook of the user's failed before ours."""
@@ -131,7 +134,7 @@ def _are_there(mover, values, device):
         if type(value) is torch.Tensor:
             if mover.device_of(value) != device:
                 return False
-        elif type(value) not in PLAIN:
+        elif type(value) not in PLAIN or (type(value) is torch.device and value != device):
             return False
     return True
 

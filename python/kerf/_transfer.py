@@ -217,11 +217,13 @@ class Transfer:
     What is there already stays the object that it is, and so does a container of such things.
     ``origins`` are what copies were made of, by the copies' ids: these are taken where they fit,
     and views of them for views of ``copies``: ``{memory of a copy: (copy, origin)}``.
+    ``here`` is where the sender computes: as a value (``x.device``) it becomes ``device``.
     """
 
-    def __init__(self, mover, device, *, detach=False, origins=None, copies=None):
+    def __init__(self, mover, device, *, detach=False, here=None, origins=None, copies=None):
         self._mover = mover
         self._device = device
+        self._here = here if device is not None else None
         self._detach = detach
         self._origins = origins or {}
         self._copies = copies or {}
@@ -232,7 +234,7 @@ class Transfer:
     def __call__(self, value):
         kind = type(value)
         if kind in PLAIN:
-            return value
+            return self._device if kind is torch.device and value == self._here else value
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         form = _form_of(kind)
@@ -301,7 +303,8 @@ class Transfer:
         kept = (*self._tensors.values(), *self._containers.values())
         copies = {memory_of(made): (made, tensor) for tensor, made, _ in self._tensors.values()}
         origins = {id(k[1]): k[0] for k in kept}
-        way = Transfer(self._mover, device, origins=origins, copies=copies)
+        here = None if self._here is None else self._device
+        way = Transfer(self._mover, device, here=here, origins=origins, copies=copies)
         written = [
             (t, made) for t, made, version in self._tensors.values() if made._version != version
         ]

@@ -490,3 +490,76 @@ def test_modules_are_constructed_of_a_model_that_made_its_buffers_when_called(pr
     made = flow.construct_module({"1.layer": 1})
     assert torch.equal(made(x).cpu(), expected)
     flow.remove()
+
+
+class ReadsWeights(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        function = nn.functional.conv1d if x.dim() == 3 else nn.functional.linear
+        return function(x, self.inner.weight)
+
+
+@pytest.mark.parametrize("kind", ["conv", "linear"])
+@pytest.mark.parametrize("output_device", [0, "cpu"])
+def test_weights_that_are_read_without_a_call_are_explained(pretend_device, kind, output_device):
+    inner, x = nn.Linear(8, 8), torch.randn(2, 8)
+    if kind == "conv":
+        inner, x = nn.Conv1d(8, 8, 1), torch.randn(2, 8, 3)
+    flow = kerf.DataFlow(ReadsWeights(inner), output_device)
+    flow.layer_gpus["inner"] = 1
+    with pytest.raises(RuntimeError) as error:
+        flow(x)
+    assert "whose weights another one reads" in error.value.__notes__[0]
+    with pytest.raises(RuntimeError) as error:
+        flow(x.half())  # is that a matter of types alone
+    flow.output_device = 1
+    flow.update_flow()
+    with pytest.raises(RuntimeError) as error:
+        flow(x.half())
+    assert not hasattr(error.value, "__notes__")
+
+
+class Positions(nn.Module):
+    """Makes tensors where its caller says, as the position embeddings of transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8))
+
+    def forward(self, size, device, like=None):
+        options = like or {"device": device}
+        return torch.arange(size, **options) * self.scale, device, options
+
+
+class Positioned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.given, self.named = Positions(), Positions()
+        self.inner = nn.Sequential(nn.Linear(8, 8))
+
+    def forward(self, x):
+        x = self.inner(x)
+        for made, device, options in (
+            self.given(8, x.device),
+            self.named(8, device=None, like={"device": x.device, "dtype": x.dtype}),
+        ):
+            assert device in (None, x.device) and options["device"] == x.device
+            x = x + made + torch.ones(8, device=options["device"])
+        return x
+
+
+def test_a_device_among_the_arguments_of_a_layer_is_the_layers_own(pretend_device):
+    torch.manual_seed(0)
+    model, x = Positioned().eval(), torch.randn(3, 8)
+    expected = model(x).detach()
+    for fine_grained, output_device in itertools.product((False, True), (0, 1, "cpu")):
+        with kerf.DataFlow(
+            model, output_device, fine_grained=fine_grained, inference_only=True
+        ) as flow:
+            for seed in range(6):
+                scatter(flow, seed)
+                flow.update_flow()
+                assert_equal(flow(x), expected)
