@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import difflib
+import re
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from kerf import _stream
-from kerf._arguments import KINDS, Kind, checked, found
+from kerf._arguments import KINDS, Kind, check, checked, found
 from kerf._errors import warn
 from kerf._gates import Calls, flow_of, without_gates
 from kerf._layers import Tree
@@ -84,6 +85,7 @@ _BATCHES = Kind(
     "batches to go through one after the other: a list of them, a DataLoader or another iterable",
 )
 _END = object()
+_SETTABLE = ("layer_gpus", "output_device", "inference_only")
 
 
 class DataFlow:
@@ -163,6 +165,7 @@ class DataFlow:
         self._frozen = None
         self._planned = None  # (graph, plan), see auto
         self._made = weakref.WeakSet()
+        self._streams = weakref.WeakSet()  # generators of a plan's pipelines
         self._traffic = Traffic()
         self._updated = False
         self._warned = False
@@ -257,8 +260,9 @@ class DataFlow:
 
     @inference_only.setter
     def inference_only(self, wanted):
+        check("kerf.dataflow", "inference_only", wanted, _FLAG)
         self._check_open()
-        if bool(wanted) == self.inference_only:
+        if wanted == self.inference_only:
             return
         if wanted:
             self._frozen = Frozen(self._mover, self.module)
@@ -276,22 +280,30 @@ class DataFlow:
 
     def __call__(self, *args, **kwargs):
         self._prepare()
-        calls = self._calls
-        depth, length = calls.depth, len(calls.stack)
-        nothing = contextlib.nullcontext()
-        # A call inside a call has its turn already: waiting for a change would never end.
-        turn = nothing if depth else self._traffic.running()
+        stack = self._calls.stack
+        length = len(stack)
+        frozen = torch.no_grad() if self.inference_only else contextlib.nullcontext()
         try:
-            calls.depth = depth + 1
-            with turn, torch.no_grad() if self.inference_only else nothing:
+            with self._turn(), frozen:
                 return self.module(*args, **kwargs)
         except RuntimeError as error:
-            if "same device" in str(error):
+            if _is_about_devices(str(error)):
                 error.add_note(f"[kerf.dataflow] {self._why_apart()}")
             raise
         finally:
+            del stack[length:]  # of what an interrupt has ended
+
+    @contextlib.contextmanager
+    def _turn(self):
+        """A call inside a call has its turn already: waiting for a change would never end."""
+        calls = self._calls
+        depth = calls.depth
+        try:
+            calls.depth = depth + 1
+            with contextlib.nullcontext() if depth else self._traffic.running():
+                yield
+        finally:
             calls.depth = depth
-            del calls.stack[length:]  # of what an interrupt has ended
 
     def _why_apart(self):
         stranger = self._tree.stranger()
@@ -339,8 +351,9 @@ class DataFlow:
 
         A flow made by ``auto``, with the map it was given, streams through a ``kerf.Pipeline`` of
         its plan: devices work on different batches at a time, and results carry no gradients. Any
-        other flow calls the model batch by batch, and is ahead of the results by ``window - 1``
-        batches: accelerators, which take work and go on, then overlap; the CPU does not.
+        other flow, and a model that is no longer as it was planned (in train mode, a warning says
+        so), is called batch by batch, and is ahead of the results by ``window - 1`` batches:
+        accelerators, which take work and go on, then overlap; the CPU does not.
 
         A batch is asked for when there is room for it. An error comes when the results in front of
         it have been given. Leaving the loop ends it.
@@ -348,7 +361,9 @@ class DataFlow:
         self._prepare()
         pipe = self._pipeline()
         if pipe is not None:
-            return self._through(pipe, batches, window)
+            results = pipe.stream(batches, window=window)
+            self._streams.add(results)
+            return self._through(pipe, results)
         devices = {layer.device for layer in self._tree.layers.values()} - {CPU}
         return self._one_by_one(iter(batches), window or (len(devices) + 1 if devices else 1))
 
@@ -366,16 +381,37 @@ class DataFlow:
                 return None
         known = {id(tensor): tensor for tensor in weights.values()}
         twin = without_gates(copy.deepcopy(self.module, known))  # over the same tensors
-        return Pipeline(twin, plan, graph=graph)
+        try:
+            return Pipeline(twin, plan, graph=graph)
+        except ValueError as error:  # another mode than the planned one, hooks of the user's
+            warn(f"kerf.DataFlow: batches are called one after the other, not by the plan: {error}")
+            return None
 
     def _weights(self):
         yield from self.module.named_parameters(remove_duplicate=False)
         yield from self.module.named_buffers(remove_duplicate=False)
 
-    def _through(self, pipe, batches, window):
-        with pipe, contextlib.closing(pipe.stream(batches, window=window)) as results:
-            for result in results:
+    def _through(self, pipe, results):
+        with pipe, contextlib.closing(results):
+            while True:
+                with self._turn():
+                    if results not in self._streams:
+                        raise RuntimeError(
+                            "[kerf.dataflow] layers were moved, or the flow removed, while a "
+                            "stream had batches under way; expected that between streams; call "
+                            "stream() again for the batches without results"
+                        )
+                    result = next(results, _END)
+                if result is _END:
+                    return
                 yield Transfer(self._mover, self._calls.output_device)(result)
+
+    def _end_streams(self):
+        """Batches that are under way would meet weights that move."""
+        streams = list(self._streams)
+        self._streams.clear()
+        for results in streams:
+            results.close()
 
     def _one_by_one(self, batches, window):
         under_way = collections.deque()
@@ -413,6 +449,8 @@ class DataFlow:
             changes = self._changes(wanted, wanted.touched if self._updated else self._all())
             changes = {**self._placement.astray(), **changes}
             refuse_split(self._placement.ties(), lambda at: changes.get(at, at.device))
+            if changes:
+                self._end_streams()
             try:
                 self._placement.place(changes)
             finally:  # they follow their layers, wherever those are
@@ -512,7 +550,7 @@ class DataFlow:
         meant = f" (perhaps {' or '.join(map(repr, near))})" if near else ""
         return (
             f"[kerf.dataflow] layer_gpus names {found(name)}; expected a layer{meant}: "
-            f"{', '.join(names) or 'there are none'}; correct the name, then call update_flow()"
+            f"{', '.join(names) or 'there are none'}; correct the name"
         )
 
     @checked("kerf.dataflow", layer_gpus=_MAP, module=KINDS["model"])
@@ -554,20 +592,29 @@ class DataFlow:
         return without_gates(copy.deepcopy(self.module, known))
 
     def _matching(self, module):
+        what = self._why_no_copy(module)
+        if what is not None:
+            raise ValueError(
+                f"[kerf.dataflow] module= {what}; expected a deep copy of the model; make one with "
+                "copy.deepcopy(flow.module), or omit it"
+            )
+        return without_gates(module)
+
+    def _why_no_copy(self, module):
+        if module is self.module:
+            return "is the model itself"
+        if flow_of(module) is not None:
+            return "is part of a DataFlow"
+        if next(shared_parts(module), None) is not None:
+            return "is placed by kerf.place"
         own = {name: tensor.shape for name, tensor in self._weights()}
         given = [
             *module.named_parameters(remove_duplicate=False),
             *module.named_buffers(remove_duplicate=False),
         ]
         theirs = {name: tensor.shape for name, tensor in given}
-        if module is self.module or own != theirs:
-            names = [n for n in {**own, **theirs} if own.get(n) != theirs.get(n)]
-            what = f"differs from the model in '{names[0]}'" if names else "is the model itself"
-            raise ValueError(
-                f"[kerf.dataflow] module= {what}; expected a deep copy of the model; make one with "
-                "copy.deepcopy(flow.module), or omit it"
-            )
-        return without_gates(module)
+        names = (n for n in {**own, **theirs} if own.get(n) != theirs.get(n))
+        return next((f"differs from the model in '{name}'" for name in names), None)
 
     def _constructed(self, made, changes):
         calls = Calls(self._mover)
@@ -604,6 +651,7 @@ class DataFlow:
         if self._handles is None:
             return
         with self._between_calls("remove"):
+            self._end_streams()
             self._placement.restore()
             self.inference_only = False
             for handle in self._handles:
@@ -626,6 +674,15 @@ class DataFlow:
             raise AttributeError(f"'DataFlow' object has no attribute {name!r}")
         return getattr(self.module, name)
 
+    def __setattr__(self, name, value):
+        if "_handles" in vars(self) and not name.startswith("_") and name not in _SETTABLE:
+            raise AttributeError(
+                f"[kerf.dataflow] {name} cannot be set in a DataFlow; expected one of "
+                f"{', '.join(_SETTABLE)}; set what belongs to the model in flow.module, and make a "
+                "new flow for other options"
+            )
+        super().__setattr__(name, value)
+
     def __reduce_ex__(self, protocol):
         raise TypeError(
             f"[kerf.dataflow] {self!r} cannot be copied or pickled; expected its module, which can "
@@ -635,9 +692,18 @@ class DataFlow:
     def __repr__(self):
         if self._handles is None:
             return f"kerf.DataFlow({type(self.module).__name__}, removed)"
-        counts = collections.Counter(str(x.device) for x in self._tree.layers.values() if x.name)
-        places = ", ".join(f"{count} layers on {device}" for device, count in counts.items())
+        counts = collections.Counter(x.device for x in self._tree.layers.values() if x.name)
+        places = ", ".join(
+            f"{count} layer{'s' * (count > 1)} {f'on {device}' if device else 'not moved yet'}"
+            for device, count in counts.items()
+        )
         return f"kerf.DataFlow({type(self.module).__name__}, {places or 'no layers'})"
+
+
+def _is_about_devices(text):
+    """Convolutions name the types of tensors: torch.FloatTensor, torch.cuda.FloatTensor."""
+    kinds = set(re.findall(r"type \(((?:\w+\.)*)\w+\)", text))
+    return "same device" in text or (len(kinds) > 1 and "should be the same" in text)
 
 
 def _came_later(path):

@@ -531,7 +531,10 @@ class Frozen:
 
     def __init__(self, mover, model):
         self._mover = mover
+        self._model = model
         self._before = [(p, p.requires_grad, p.grad) for p in model.parameters()]
+        named = model.named_parameters(remove_duplicate=False)
+        self._flags = {name: p.requires_grad for name, p in named}
         try:
             for parameter, _, gradient in self._before:
                 parameter.requires_grad_(False)
@@ -543,6 +546,11 @@ class Frozen:
             raise
 
     def restore(self):
+        # Parameters that came in place of others have taken over their flags, as in
+        # load_state_dict(assign=True).
+        for name, parameter in self._model.named_parameters(remove_duplicate=False):
+            if self._flags.get(name) and (parameter.is_floating_point() or parameter.is_complex()):
+                parameter.requires_grad_(True)
         for parameter, flag, gradient in self._before:
             parameter.requires_grad_(flag)
             if gradient is not None:

@@ -1015,6 +1015,24 @@ def test_an_earlier_copy_saves_the_copy():
         wrap(chain(1))[0].construct_module()
 
 
+def test_a_module_that_another_flow_runs_is_not_taken_for_a_copy():
+    flow, mover = wrap(chain(3), enable_clone=True, inference_only=True)
+    other, _ = wrap(chain(3), mover)
+    x = ROWS()
+    expected = run(other, mover, x)
+    with pytest.raises(ValueError, match="module= is part of a DataFlow; expected a deep copy"):
+        flow.construct_module(module=other.module)
+    with pytest.raises(ValueError, match="module= is the model itself; expected a deep copy"):
+        flow.construct_module(module=flow.module)
+    assert_alike(run(other, mover, x), expected)
+    copied = copy.deepcopy(flow.module)
+    placed = kerf.place(copied, max_memory={"cpu": "1GiB"})
+    with pytest.raises(ValueError, match="module= is placed by kerf.place; expected a deep"):
+        flow.construct_module(module=copied)
+    placed.remove()
+    flow.construct_module(module=copied)
+
+
 def test_constructed_modules_outlive_the_flow():
     model, x = chain(2), ROWS()
     expected = model(x).detach()
@@ -1516,6 +1534,19 @@ def test_remove_leaves_the_model_as_it_was(name, enable_clone):
     assert calls.count("pre") == calls.count("post") > 0
 
 
+def test_parameters_that_took_the_place_of_others_get_their_flags_back():
+    model = chain(3)
+    model[1].bias.requires_grad_(False)
+    flow, _ = wrap(model, inference_only=True)
+    flow.update_flow()
+    state = {name: t.clone() for name, t in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+    model[2].weight = nn.Parameter(torch.ones(8, 8, dtype=torch.int8), requires_grad=False)
+    flow.remove()
+    flags = [p.requires_grad for p in model.parameters()]
+    assert flags == [True, True, True, False, False, True]
+
+
 def test_gradients_come_back_in_the_type_that_the_model_has_now():
     model = chain(2)
     model(ROWS()).sum().backward()
@@ -1568,13 +1599,32 @@ def test_users_hooks_see_tensors_on_the_layers_device():
     assert seen == [GPU1, GPU1]
 
 
+@pytest.mark.parametrize("name", ["layer_gpu", "module", "enable_clone", "fine_grained", "config"])
+def test_what_would_be_set_in_vain_is_refused(name):
+    flow, _ = wrap(chain(2))
+    with pytest.raises(AttributeError, match=f"{name} cannot be set in a DataFlow; .*flow.module"):
+        setattr(flow, name, {})
+    with pytest.raises(TypeError, match="inference_only is 'no', a str; expected"):
+        flow.inference_only = "no"
+    assert not flow.inference_only
+
+
+def test_a_flow_shows_where_its_layers_are():
+    flow, _ = wrap(chain(3))
+    assert repr(flow) == "kerf.DataFlow(Sequential, 3 layers not moved yet)"
+    flow.layer_gpus["1"] = 1
+    flow.update_flow()
+    assert repr(flow) == "kerf.DataFlow(Sequential, 2 layers on cuda:0, 1 layer on cuda:1)"
+    flow.remove()
+    assert repr(flow) == "kerf.DataFlow(Sequential, removed)"
+
+
 def test_names_that_the_flow_does_not_have_are_the_models():
     flow, _ = wrap(chain(2))
     assert flow.state_dict().keys() == flow.module.state_dict().keys()
     assert flow.eval() is flow.module and not flow.training
     with pytest.raises(AttributeError, match="nonsense"):
         flow.nonsense  # noqa: B018
-    assert "2 layers on None" in repr(flow)
 
 
 class Shared(Pretender):
@@ -1951,6 +2001,85 @@ def test_another_map_than_the_planned_one_streams_without_a_pipeline(monkeypatch
     with torch.no_grad():
         found = list(flow.stream(batches))
     assert all(torch.equal(y, flow(x)) for x, y in zip(batches, found, strict=True))
+
+
+def planned(model):
+    return kerf.DataFlow.auto(
+        model, (ROWS(),), devices=["cpu:0", "cpu:1"], output_device="cpu", method="even",
+        mover=Pretender(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("change", ["update_flow", "remove"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_stream_by_the_plan_ends_before_layers_move(change, begun):
+    model, x = chain(4).eval(), ROWS()
+    flow = planned(model)
+    flow.update_flow()
+    with torch.no_grad():
+        expected = model(x)
+        results = flow.stream([x] * 6, window=3)
+        if begun:
+            torch.testing.assert_close(next(results), expected)
+        flow.layer_gpus["1"] = 1
+        getattr(flow, change)()
+        with pytest.raises(RuntimeError, match="while a stream had batches under way; .* again"):
+            next(results)
+        assert next(results, None) is None
+        if change == "update_flow":
+            assert all(torch.equal(y, expected) for y in flow.stream([x] * 3))
+        torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.filterwarnings("ignore::kerf.KerfWarning")  # of the change that waits
+def test_changes_from_another_thread_wait_for_a_stream_by_the_plan():
+    model, x = chain(4).eval(), ROWS()
+    flow = planned(model)
+    flow.update_flow()
+    entered, waits = threading.Event(), []
+
+    def batches():
+        entered.set()
+        while not waits:
+            time.sleep(0.001)
+        thread.join(0.1)
+        waits.append(thread.is_alive())
+        list(flow.stream([x]))  # has its turn already
+        yield x
+
+    def change():
+        entered.wait()
+        waits.append(0)
+        flow.layer_gpus["1"] = 1
+        flow.update_flow()
+
+    thread = threading.Thread(target=change, daemon=True)
+    thread.start()
+    with contextlib.suppress(RuntimeError):  # the change came after the first batch
+        list(flow.stream(batches()))
+    thread.join(20)
+    assert not thread.is_alive() and waits[1:] == [True]
+
+
+@pytest.mark.parametrize("change", ["mode", "hook"])
+def test_a_model_that_is_not_as_planned_is_streamed_batch_by_batch(change):
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8)).eval()
+    flow = planned(model)
+    if change == "mode":
+        flow.train()
+    else:
+        model[0].register_forward_hook(lambda module, args, result: 2 * result)
+    twin, batches = copy.deepcopy(model), [ROWS() for _ in range(3)]
+    with pytest.warns(kerf.KerfWarning, match="one after the other.* when the model was traced"):
+        found = list(flow.stream(batches))
+    expected = [twin(x) for x in batches]
+    torch.testing.assert_close(found, expected)
+    for y in (*found, *expected):
+        y.square().sum().backward()
+    for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 # ---- the page and the stub -----------------------------------------------------------------------
