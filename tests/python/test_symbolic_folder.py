@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``gm.to_folder``: a traced module as source that another process imports."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from typing import NamedTuple
@@ -88,6 +90,70 @@ def test_a_written_module_is_imported_in_another_process(tmp_path):
     path = os.pathsep.join([str(tmp_path), os.path.dirname(__file__), *sys.path])
     command = [sys.executable, "-c", CHECK, str(tmp_path / "call.pt")]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+SCRIPT = """
+import dataclasses, sys, torch
+from kerf.symbolic import symbolic_trace
+
+@dataclasses.dataclass
+class Out:
+    last: torch.Tensor
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.__hidden = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return Out(self.__hidden(x))
+
+given = torch.ones(2, 8)
+gm = symbolic_trace(Net(), meta_args={"x": given})
+gm.to_folder("from_script", "Net")
+from from_script import Net as Written
+assert torch.equal(Written()(given).last, gm(given).last)
+"""
+
+
+def test_a_module_of_a_script_is_written(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "script.py"], check=True, cwd=tmp_path)
+
+
+class Words(nn.Module):
+    """Parts whose names are words of Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("in", "is", "0", "inner")})
+        self.parts["global"] = nn.ModuleDict({"for": nn.Linear(8, 8)})
+        self.register_parameter("class", nn.Parameter(torch.ones(8)))
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        for name in ("in", "is", "0", "inner"):
+            x = self.parts[name](x)
+        x = x @ self.parts["in"].weight
+        return checkpoint(self.parts["global"]["for"], x, use_reentrant=False) * getattr(
+            self, "class"
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"trace_act_ckpt": True, "bias_addition_split": True}])
+def test_names_of_parts_may_be_words_of_python(tmp_path, monkeypatch, options):
+    model, given = Words(), torch.randn(2, 8)
+    gm = symbolic_trace(model, meta_args={"x": given}, **options)
+    folder = f"words_{len(options)}"
+    gm.to_folder(tmp_path / folder, "Written")
+    monkeypatch.syspath_prepend(tmp_path)
+    written = __import__(folder).Written()
+    plain = symbolic_trace(model, **options)
+    for made in (gm, pickle.loads(pickle.dumps(gm)), copy.deepcopy(gm), written, plain):
+        torch.testing.assert_close(made(given), model(given))
+        assert list(made.state_dict()) == list(model.state_dict())
+    gm.recompile()
+    torch.testing.assert_close(gm(given), model(given))
 
 
 def test_what_cannot_be_written_is_named(tmp_path):

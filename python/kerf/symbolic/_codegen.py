@@ -8,17 +8,38 @@ its parameters are the values it needs, in the order of their first use. A value
 inside is freed by the caller too.
 """
 
+import keyword
 import re
 
 import torch
 import torch.fx
 import torch.utils.checkpoint
-from torch.fx.graph import CodeGen
+from torch.fx.graph import CodeGen, _format_target
 
 _COUNTER = re.compile(r"^# COUNTER: (\d+)")
 
 
-class ActivationCheckpointCodeGen(CodeGen):
+class SourceCodeGen(CodeGen):
+    """Writes ``getattr(self.parts, "global")`` for parts whose names are words of Python."""
+
+    def _gen_python_code(self, nodes, *args, **kwargs):
+        nodes = list(nodes)
+        before = self._body_transformer
+
+        def transformed(body):
+            return _without_words(self._written(before(body) if before else body, nodes), nodes)
+
+        self._body_transformer = transformed
+        try:
+            return super()._gen_python_code(nodes, *args, **kwargs)
+        finally:
+            self._body_transformer = before
+
+    def _written(self, body, nodes):
+        return body
+
+
+class ActivationCheckpointCodeGen(SourceCodeGen):
     """``options``: path of a region -> arguments of ``torch.utils.checkpoint.checkpoint``.
 
     Regions without options are checkpointed without re-entering autograd, random numbers kept.
@@ -29,19 +50,14 @@ class ActivationCheckpointCodeGen(CodeGen):
         self.options = dict(options or {})
 
     def _gen_python_code(self, nodes, *args, **kwargs):
-        nodes = list(nodes)
-        before = self._body_transformer
         self._globals = {}
-        self._body_transformer = lambda body: _with_regions(
-            before(body) if before else body, nodes, self._call_options
-        )
-        try:
-            code = super()._gen_python_code(nodes, *args, **kwargs)
-        finally:
-            self._body_transformer = before
+        code = super()._gen_python_code(nodes, *args, **kwargs)
         code.globals["_checkpoint"] = torch.utils.checkpoint.checkpoint
         code.globals.update(self._globals)
         return code
+
+    def _written(self, body, nodes):
+        return _with_regions(body, nodes, self._call_options)
 
     def _call_options(self, path):
         options = {"use_reentrant": False, **self.options.get(path, {})}
@@ -62,6 +78,27 @@ class ActivationCheckpointCodeGen(CodeGen):
 
     def __setstate__(self, state):
         self.__init__(state["options"])
+
+
+def has_words(nodes):
+    """Whether the path of a part that nodes name has a word of Python in it."""
+    return bool(_paths_with_words(nodes))
+
+
+def _paths_with_words(nodes):
+    paths = {n.target for n in nodes if n.op in ("call_module", "get_attr")}
+    return sorted(p for p in paths if any(map(keyword.iskeyword, p.split("."))))
+
+
+def _without_words(body, nodes):
+    for path in _paths_with_words(nodes):
+        wrong = re.compile(re.escape(_format_target("self", path)) + r"(?!\w)")
+        right = "self"
+        for part in path.split("."):
+            plain = part.isidentifier() and not keyword.iskeyword(part)
+            right = f"{right}.{part}" if plain else f'getattr({right}, "{part}")'
+        body = [wrong.sub(lambda _, right=right: right, line) for line in body]
+    return body
 
 
 def _with_regions(body, nodes, call_options):

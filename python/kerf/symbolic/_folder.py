@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A traced module as a folder: source that can be read and imported, and what it refers to.
 
-module.py      a class with the generated ``forward``
+module.py      the generated ``forward`` and its class
 state_dict.pt  the state dict
 module.pkl     modules and attributes, which refer to the tensors of the two other files
 tensors.pt     tensors that are no part of the state dict, such as constants
@@ -46,12 +46,13 @@ def write_folder(gm, folder, class_name):
         imports="\n".join(sorted({"import torch", *imports})),
         names="\n".join([*names, ""]),
         name=class_name,
-        forward="".join(f"    {line}".rstrip() + "\n" for line in code.src.strip().split("\n")),
+        forward="".join(line.rstrip() + "\n" for line in code.src.strip().split("\n")),
     )
     (folder / "module.py").write_text(text)
     (folder / "__init__.py").write_text("from .module import *\n")
 
 
+# Within the class Python would change names such as __main___Out.
 _FILE = '''"""A model that kerf.symbolic_trace wrote down; its parts are in the files beside."""
 
 from pathlib import Path
@@ -60,12 +61,15 @@ from pathlib import Path
 from kerf.symbolic._folder import read_folder
 {names}
 
+{forward}
+
 class {name}(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.__dict__.update(read_folder(Path(__file__).parent)[0])
 
-{forward}'''
+    forward = forward
+'''
 
 
 def read_folder(folder):

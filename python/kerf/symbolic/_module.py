@@ -7,7 +7,7 @@ import copy
 import torch
 from torch.fx import GraphModule
 
-from kerf.symbolic._codegen import ActivationCheckpointCodeGen
+from kerf.symbolic._codegen import ActivationCheckpointCodeGen, SourceCodeGen, has_words
 from kerf.symbolic._folder import write_folder
 from kerf.symbolic._guards import check_input
 from kerf.symbolic._reads import SHAPES
@@ -28,11 +28,13 @@ class SymbolicModule(GraphModule):
         is_module = isinstance(root, torch.nn.Module)
         if region_options:
             graph.set_codegen(ActivationCheckpointCodeGen(region_options))
+        elif has_words(graph.nodes):
+            graph.set_codegen(SourceCodeGen())
         holder = torch.nn.Module() if attributes is not None else root
         for name, item in (attributes or {}).items():
             _put(holder, name, item)
         gm = cls(holder, graph, type(root).__name__ if is_module else _function_name(root))
-        if attributes is not None and is_module:
+        if is_module:
             _complete(gm, root)
         constants = {name for name in attributes or () if name.startswith("_tensor_constant")}
         gm._non_persistent_buffers_set |= constants & set(gm._buffers)
