@@ -6,6 +6,8 @@ import contextlib
 import os
 
 import torch
+from torch.nn.parameter import is_lazy
+from torch.utils.weak import WeakIdKeyDictionary
 
 from kerf import _torch
 from kerf._arguments import checked, shown
@@ -155,11 +157,14 @@ def empty_weights():
     """Models made inside have parameters on the meta device, and real buffers: they take no memory
     until ``kerf.place(model, checkpoint=...)`` gives them a checkpoint's weights."""
     register = torch.nn.Module.register_parameter
+    made = WeakIdKeyDictionary()  # one that two modules have stays one
 
     def register_empty(module, name, parameter):
-        if parameter is not None and not parameter.is_meta:
-            empty = parameter.detach().to("meta")
-            parameter = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        if parameter is not None and not is_lazy(parameter) and not parameter.is_meta:
+            if parameter not in made:
+                empty = parameter.detach().to("meta")
+                made[parameter] = torch.nn.Parameter(empty, parameter.requires_grad)
+            parameter = made[parameter]
         register(module, name, parameter)
 
     torch.nn.Module.register_parameter = register_empty

@@ -10,6 +10,7 @@ import torch
 from kerf import _torch
 from kerf._arguments import shown
 from kerf._limits import CPU
+from kerf._places import find_places, found_at, put
 from kerf._units import is_plain
 
 
@@ -30,6 +31,7 @@ class PlacedWeights:
         self._moved = []  # to the device
         self._new = {}  # id of a tensor of the meta device -> what has its place
         self._stored = {}  # id of a tensor -> what the checkpoint has, of another dtype
+        self._elsewhere = []  # (link, tensor of the meta device, what has its place)
         self._replaced = []  # tensors that had memory, and what they had, while there is no plan
 
     def map_checkpoint(self, path):
@@ -38,22 +40,43 @@ class PlacedWeights:
         stored = _torch.map_checkpoint(os.fspath(path))
         every, found = list(named(self._model)), {}
         names = {}
+        others = _other_names(stored, every)
         for name, tensor in every:
             if name not in stored:
                 continue
             _check_stored(name, tensor, stored[name])
+            _refuse_scaled(name, tensor, stored[name], others)
             first = names.setdefault(id(tensor), name)
             if first != name:
                 _refuse_others(first, name, stored)
             found[id(tensor)] = tensor, stored[first]
         # One name of a tied weight is enough.
         missing = [(name, tensor) for name, tensor in every if id(tensor) not in found]
-        _refuse_missing(self._model, missing, path)
+        _refuse_missing(self._model, missing, others, path)
         for tensor, data in found.values():
             self._take(tensor, data)
         for own, name, tensor in self._entries:
             if id(tensor) in self._new:
                 own[name] = self._new[id(tensor)]
+        self._replace_elsewhere()
+
+    def _replace_elsewhere(self):
+        """What code has in a list, say, is to be what the modules have: computing with a tensor of
+        the meta device need not fail, and gives any numbers."""
+        if not self._new:
+            return
+        for path, place in find_places(self._model).items():
+            new = self._new.get(id(place.tensor))
+            if new is None:
+                continue
+            if place.links[-1][0] == "fixed":
+                raise ValueError(
+                    f"[kerf.place] '{path}' is a weight of the meta device in a tuple or a set, "
+                    "which cannot be given another; expected weights that modules have, or lists "
+                    "and dictionaries; read it from its module"
+                )
+            put(place.links[-1], new)
+            self._elsewhere.append((place.links[-1], place.tensor, new))
 
     def _take(self, tensor, stored):
         """A tensor stays the object it is; one of the meta device cannot."""
@@ -157,7 +180,7 @@ class PlacedWeights:
             tensor.data = data
         self._load_the_rest()
         data = {}
-        for tensor in self._moved:
+        for tensor in (*self._moved, *self._mapped):
             if tensor.device != CPU:
                 place = place_of(tensor) if is_plain(tensor) else id(tensor)
                 if place not in data:
@@ -175,6 +198,9 @@ class PlacedWeights:
             # Only where nobody has put something else since.
             if id(tensor) in self._new and own.get(name) is self._new[id(tensor)]:
                 own[name] = tensor
+        for link, tensor, new in self._elsewhere:
+            if found_at(link) is new:
+                put(link, tensor)
         self._bring_late_ones()
 
     def _bring_late_ones(self):
@@ -184,7 +210,7 @@ class PlacedWeights:
         for module in self._model.modules():
             for own in (module._parameters, module._buffers):
                 for name, tensor in list(own.items()):
-                    if tensor is None or tensor.device != self._device:
+                    if tensor is None or tensor.device.type != self._device.type:
                         continue
                     if not tensor.is_inference():
                         tensor.data = tensor.data.to(CPU)
@@ -240,17 +266,60 @@ def _refuse_others(first, name, stored):
         )
 
 
-def _refuse_missing(model, missing, path):
+def _other_names(stored, every):
+    """What the checkpoint has and the model does not."""
+    own = {name for name, _ in every}
+    return [name for name in stored if name not in own]
+
+
+def _refuse_scaled(name, tensor, stored, others):
+    """Numbers of 8 bits come with scales, without which they are not the weights."""
+    if stored.dtype == tensor.dtype or stored.element_size() > 1:
+        return
+    module = name.rpartition(".")[0]
+    scale = next((other for other in others if other.rpartition(".")[0] == module), None)
+    if scale is not None:
+        raise ValueError(
+            f"[kerf.place] the checkpoint has '{name}' as {stored.dtype} and beside it '{scale}', "
+            f"which the model does not know; expected {tensor.dtype}, or numbers without a scale; "
+            "give a checkpoint that is not quantised"
+        )
+
+
+def _refuse_missing(model, missing, others, path):
     persistent = set(model.state_dict(keep_vars=True))
     needed = [name for name, tensor in missing if name in persistent or tensor.is_meta]
-    if needed:
-        more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
+    if not needed:
+        return
+    name, more = needed[0], f" and {len(needed) - 1} more" if len(needed) > 1 else ""
+    if name not in persistent:
         raise ValueError(
-            f"[kerf.place] checkpoint {shown(os.fspath(path))} has no tensor '{needed[0]}'{more}; "
-            "expected every parameter and buffer of the model that a checkpoint can have; give the "
-            "model's own checkpoint, or make the model with kerf.empty_weights(), which keeps "
-            "buffers"
+            f"[kerf.place] '{name}'{more} is on the meta device, and not among what checkpoints "
+            "have; expected a buffer with its numbers; make the model with kerf.empty_weights(), "
+            "which keeps buffers"
         )
+    instead = _most_alike(name, others)
+    has = f", but '{instead}', which the model has not" if instead is not None else ""
+    raise ValueError(
+        f"[kerf.place] checkpoint {shown(os.fspath(path))} has no tensor '{name}'{more}{has}; "
+        "expected the names of model.state_dict(); give the model's own checkpoint, or write one "
+        "from the model that has its weights: safetensors.torch.save_model(model, path)"
+    )
+
+
+def _most_alike(name, others):
+    """The same with a prefix more or less, or with another part in the middle."""
+
+    def alike(other):
+        parts, own = other.split("."), name.split(".")
+        return _same_first(parts[::-1], own[::-1]), _same_first(parts, own)
+
+    best = max(others, key=alike, default=None)
+    return best if best is not None and alike(best)[0] > 0 else None
+
+
+def _same_first(a, b):
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 def refuse_elsewhere(model):

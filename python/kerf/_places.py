@@ -29,6 +29,7 @@ class Place:
 
     entry      ``holder`` is a dictionary
     item       ``holder`` is a list
+    fixed      ``holder`` is a tuple, a set or the like
     attribute  ``holder`` has it in a slot, a cell or the like
     class      ``holder`` is a class
     """
@@ -74,6 +75,24 @@ def remove_fakes(model, before, weights):
             setattr(holder, key, was.tensor)
         elif kind == "class":
             delattr(holder, key)
+
+
+def found_at(link):
+    kind, holder, key = link
+    if kind == "entry":
+        return holder.get(key)
+    if kind == "item":
+        return holder[key] if key < len(holder) else None
+    return getattr(holder, key, None)
+
+
+def put(link, tensor):
+    """Not into what is fixed: a tuple, a set."""
+    kind, holder, key = link
+    if kind in ("entry", "item"):
+        holder[key] = tensor
+    else:
+        setattr(holder, key, tensor)
 
 
 def one_memory(a, b):
