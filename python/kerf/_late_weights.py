@@ -20,15 +20,32 @@ class LateWeights:
         self._device = device
         self._streamed = streamed
         self._watch = None
+        self._one_that_stays = None
 
     def look(self):
+        self._refuse_moved()
         if self._watch is not None and self._watch.unchanged():
             return
         if self._watch is not None:
             self._move()
         self._remember()
 
+    def _refuse_moved(self):
+        """A model that is moved as a whole is no longer where it is placed."""
+        one = self._one_that_stays
+        if one is None or one.device == self._device:
+            return
+        name = next((name for name, p in self._model.named_parameters() if p is one), None)
+        if name is not None:
+            raise ValueError(
+                f"[kerf.place] '{name}' was moved to {one.device} while the model is placed; "
+                f"expected it on {self._device}, which computes; move it back, or call remove() "
+                "before the model is moved"
+            )
+
     def _remember(self):
+        there = (p for p in self._model.parameters() if p.device == self._device)
+        self._one_that_stays = next(there, None)
         self._watch = _core.ObjectWatch()
         for module in self._model.modules():
             for name in ("_parameters", "_buffers", "_modules"):

@@ -549,3 +549,24 @@ def test_what_torch_compile_made_is_placed_by_what_is_inside(pretend_device):
             assert torch.equal(compiled(x), expected)
         placed.remove()
         assert torch.equal(compiled(x), expected)
+
+
+@pytest.mark.parametrize("where", ["cpu", "pretend:0", "pretend:1"])
+@pytest.mark.parametrize("has_buffers", [False, True])
+def test_a_model_that_is_moved_as_a_whole_is_refused_until_it_is_removed(
+    pretend_device, where, has_buffers
+):
+    model, x = breakable()
+    if has_buffers:
+        model.append(nn.BatchNorm1d(64).eval())
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        model(x)
+        model.to(where)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="moved to .* while the model is placed; .*remove"):
+                model(x)
+        placed.remove()
+        assert {t.device.type for t in model.state_dict().values()} == {"cpu"}
+        assert torch.equal(model(x), expected)

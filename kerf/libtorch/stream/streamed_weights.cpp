@@ -111,6 +111,14 @@ void StreamedWeights::notice_edits(std::size_t unit) {
                           now.is_neg() != weight.piece.home.is_neg() ||
                           now.scalar_type() != weight.piece.home.scalar_type();
     if (replaced) {
+      if (!now.is_cpu()) {
+        throw Error(
+            ErrorKind::invalid_argument,
+            fmt::format("[libtorch.streamed_weights] a weight of unit '{}' was moved to {} while "
+                        "the model is placed; expected it on the host, which it is streamed from; "
+                        "move it back, or call remove() before the model is moved",
+                        units_[unit].path, now.device().str()));
+      }
       if (now.nbytes() != weight.piece.home.nbytes()) {  // before anything is taken over
         throw Error(
             ErrorKind::invalid_argument,
