@@ -3,6 +3,7 @@
 """Which units the host may compute while a device waits for the weights of others."""
 
 import dis
+import functools
 import inspect
 
 import torch
@@ -68,10 +69,13 @@ def _remembers_nothing(module):
 def _takes_one(module):
     """Is ``forward`` that of the class, with one argument, and sets no attributes?"""
     forward = type(module).forward
-    code = getattr(forward, "__code__", None)
-    if code is None or "forward" in vars(module):
-        return False
-    if any(step.opname in ("STORE_ATTR", "STORE_GLOBAL") for step in dis.get_instructions(code)):
+    return hasattr(forward, "__code__") and "forward" not in vars(module) and _is_simple(forward)
+
+
+@functools.lru_cache(maxsize=4096)  # models have far more modules than classes
+def _is_simple(forward):
+    steps = dis.get_instructions(inspect.unwrap(forward).__code__)  # below a decorator
+    if any(step.opname in ("STORE_ATTR", "STORE_GLOBAL") for step in steps):
         return False
     _, *parameters = inspect.signature(forward).parameters.values()
     return len(parameters) == 1 and parameters[0].kind is parameters[0].POSITIONAL_OR_KEYWORD

@@ -115,6 +115,13 @@ class Remembers(Block):
         return super().forward(x)
 
 
+class RemembersBelowADecorator(Block):
+    @torch.no_grad()
+    def forward(self, x):
+        self.last = x
+        return super().forward(x)
+
+
 class Buffered(Block):
     def __init__(self):
         super().__init__()
@@ -135,12 +142,15 @@ def hooked():
     return block
 
 
-@pytest.mark.parametrize("make", [Remembers, Buffered, TakesMore, hooked])
+MAKERS = [Remembers, RemembersBelowADecorator, Buffered, TakesMore, hooked]
+
+
+@pytest.mark.parametrize("make", MAKERS)
 def test_modules_that_may_need_the_device_run_on_it(pretend_device, make):
     model = stack(make)
     x = torch.randn(1, WIDTH)
     with torch.no_grad():
-        expected = model(x)
+        expected = stack(make)(x)
     classes = [make.__name__] if isinstance(make, type) else ["Block"]
     placed = place_part(model, part=2.5, no_split_module_classes=classes)
     assert all(unit.host_rows == 0 for unit in placed.placement.units)
