@@ -3,6 +3,7 @@
 """The memory that a model is placed in: a device's, the host's, a folder's."""
 
 import dataclasses
+import numbers
 import os
 import pathlib
 
@@ -97,12 +98,12 @@ def device_of(key, argument="max_memory"):
 def _bytes(key, size):
     if isinstance(size, str):
         size = _core.parse_bytes(size)
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+    if not isinstance(size, numbers.Integral) or isinstance(size, bool) or size < 0:
         raise ValueError(
             f"[kerf.place] max_memory[{key!r}] is {shown(size)}; expected bytes, or a text such as "
             "'4GiB'"
         )
-    return size
+    return int(size)
 
 
 def _folder(of_memory, offload_folder):

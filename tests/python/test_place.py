@@ -12,6 +12,7 @@ import sys
 import threading
 
 import models
+import numpy
 import pytest
 import torch
 from comparing import assert_same
@@ -542,7 +543,7 @@ def test_weights_that_are_not_there_yet_are_named():
 
 
 def test_a_model_without_weights_is_placed_at_once():
-    placed = kerf.place(nn.Identity(), max_memory={"cpu": "1KiB"})
+    placed = kerf.place(nn.Identity(), max_memory={"cpu": numpy.int64(1024)})
     assert placed(3) == 3
     placed.remove()
 
