@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import kerf
 from kerf.symbolic import symbolic_trace
 
 CONSTANT = torch.arange(8.0)
@@ -118,7 +119,51 @@ assert torch.equal(Written()(given).last, gm(given).last)
 
 def test_a_module_of_a_script_is_written(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    subprocess.run([sys.executable, "script.py"], check=True, cwd=tmp_path)
+    path = os.pathsep.join(map(os.path.abspath, sys.path))
+    env = {**os.environ, "PYTHONPATH": path}
+    subprocess.run([sys.executable, "script.py"], check=True, cwd=tmp_path, env=env)
+
+
+class Hides(nn.Module):
+    """Has parts that it has not registered, as frozen networks of losses are kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.parts = [nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.0)]
+        self.factors = [nn.Parameter(torch.full((8,), 2.0))]
+
+    def forward(self, x):
+        x = self.layer(x)
+        for part in self.parts:
+            x = part(x)
+        return x * self.factors[0]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_parts_that_the_model_has_not_registered_are_no_part_of_its_state(tmp_path, split):
+    model, given = Hides(), torch.randn(4, 8)
+    gm = symbolic_trace(model, meta_args={"x": given}, bias_addition_split=split)
+    gm.to_folder(tmp_path / f"hides_{split}", "Written")
+    sys.path.insert(0, str(tmp_path))
+    written = __import__(f"hides_{split}").Written()
+    sys.path.remove(str(tmp_path))
+    copies = (copy.copy(gm), copy.deepcopy(copy.deepcopy(gm)), pickle.loads(pickle.dumps(gm)))
+    for made in (gm, *copies, written):
+        torch.testing.assert_close(made(given), model(given))
+        assert list(made.state_dict()) == list(model.state_dict())
+        assert len(list(made.parameters())) == 2
+    gm.eval()
+    assert all(part.training for part in model.parts)
+    kerf.symbolic_profile(gm.train(), given)
+    assert (
+        kerf.profile_table(gm).totals["param"]
+        == sum(
+            4 * p.numel()
+            for p in (*model.parameters(), *model.factors, *model.parts[0].parameters())
+        )
+        + 4 * 16
+    )
 
 
 class Words(nn.Module):

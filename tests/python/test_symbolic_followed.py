@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from given_code import Model, x
+from torch import nn
 
 from kerf import ExportError
-from kerf.symbolic import GuardError, symbolic_trace
+from kerf.symbolic import GuardError, profile_table, symbolic_profile, symbolic_trace
 
 
 def agrees(forward, *batches):
@@ -125,3 +126,38 @@ def test_a_cast_that_changes_nothing_is_followed_and_another_refused():
     agrees(forward)
     with pytest.raises(ExportError, match=r"sets \.data"):
         agrees(lambda model, x: model.linear.double()(x.double()))
+
+
+# Distributions, which check what they are given
+
+
+class Variational(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+
+    def forward(self, x):
+        mean, scale = self.encoder(x).chunk(2, -1)
+        posterior = torch.distributions.Normal(mean, scale.exp())
+        decoded = self.decoder(posterior.rsample())
+        likelihood = torch.distributions.Bernoulli(logits=decoded)
+        prior = torch.distributions.Normal(0.0, 1.0)
+        distance = torch.distributions.kl_divergence(posterior, prior)
+        return likelihood.log_prob((x > 0).float()).sum(-1) - distance.sum(-1)
+
+
+def test_distributions_are_followed_and_their_checks_kept():
+    model = Variational()
+    gm = symbolic_trace(model, meta_args={"x": x()})
+    for batch in (4, 3):
+        given, found = x(batch), []
+        for module in (model, gm):
+            torch.manual_seed(0)
+            found.append(module(given))
+        torch.testing.assert_close(found[1], found[0])
+    nothing = torch.full((2, 8), torch.nan)
+    with pytest.raises(ValueError, match="invalid values"):
+        model(nothing)
+    with pytest.raises(GuardError, match=r"check of torch.distributions .*_followed.py:\d+"):
+        gm(nothing)
+    assert profile_table(symbolic_profile(gm, x())).totals["fwd_mac"] == 4 * (8 * 8 + 4 * 8)

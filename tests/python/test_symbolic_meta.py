@@ -40,6 +40,20 @@ def test_devices_that_do_not_go_together_are_refused():
         on("cuda:0", 3) + on("cuda:1", 3)
 
 
+def test_a_device_without_a_number_is_the_current_one():
+    x = on("cuda", 3)
+    assert x.device == torch.device("cuda:0") and x.get_device() == 0
+    assert (x + on("cuda:1", 3).to("cuda")).device == torch.device("cuda:0")
+    assert (x * torch.ones_like(x, device="cuda")).device == torch.device("cuda:0")
+    assert on("cuda:1", 3).get_device() == 1 and x.cpu().get_device() == -1
+
+    def forward(x):
+        return x + torch.ones(3, device="cuda") * torch.zeros(3).to("cuda") - torch.ones(3).cuda()
+
+    gm = symbolic_trace(forward, meta_args={"x": on("cuda:0", 3)})
+    assert {n.meta["device"] for n in gm.graph.nodes if n.name in ("add", "sub")} == {x.device}
+
+
 def test_gradients_flow_through_meta_tensors():
     weight = MetaTensor(nn.Linear(4, 2).weight, "cuda:2")
     assert isinstance(weight, nn.Parameter)

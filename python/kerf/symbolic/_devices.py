@@ -20,15 +20,27 @@ _INDEXES = {"__getitem__", "__setitem__", "getitem", "setitem", "index_put", "in
 
 def device_from(where, given):
     """What a user gave for a device, which need not be present; None stays None."""
-    if given is None or isinstance(given, torch.device):
-        return given
+    if given is None:
+        return None
     try:
-        return torch.device(given)
+        return numbered(torch.device(given))
     except (RuntimeError, TypeError, ValueError):
         raise TypeError(
             f"[symbolic.{where}] device is {found(given)}; expected a device of PyTorch; write "
             "'cuda:1' or 'cpu'"
         ) from None
+
+
+def numbered(device):
+    """``cuda`` alone is the current device, as which tensors there say they are."""
+    if device.index is not None or device.type in ("cpu", "meta"):
+        return device
+    current = torch.cuda.current_device() if _is_in_use(device) else 0
+    return torch.device(device.type, current)
+
+
+def _is_in_use(device):
+    return device.type == "cuda" and torch.cuda.is_initialized()
 
 
 @functools.cache
@@ -43,12 +55,12 @@ def named_device(name, args, kwargs):
     if asked is None and name == "to" and len(args) > 1:
         asked = args[1] if isinstance(args[1], str | torch.device | int) else None
     if asked is not None and not isinstance(asked, torch.Tensor):
-        return torch.device(asked)
+        return numbered(torch.device(asked))
     if name == "cpu":
         return CPU
     if name == "cuda":
-        which = args[1] if len(args) > 1 and args[1] is not None else 0
-        return torch.device("cuda", which) if isinstance(which, int) else torch.device(which)
+        which = args[1] if len(args) > 1 and args[1] is not None else "cuda"
+        return numbered(torch.device("cuda", which) if type(which) is int else torch.device(which))
     return None
 
 

@@ -31,7 +31,8 @@ def write_folder(gm, folder, class_name):
     folder.mkdir(exist_ok=True)
     code = gm._graph.python_code("self")
     imports, others = _imports(code.globals)
-    attributes = {str(n.target).partition(".")[0] for n in gm._graph.nodes if n.op == "get_attr"}
+    named = (n for n in gm._graph.nodes if n.op in ("get_attr", "call_module"))
+    attributes = sorted({n.target.partition(".")[0] for n in named})
     held = {name: gm.__dict__[name] for name in (*_TABLES, *attributes) if name in gm.__dict__}
     state = gm.state_dict(keep_vars=True)
     pickler = _Pickler(state)

@@ -72,6 +72,8 @@ class MetaTensor(torch.Tensor):
         first = args[0] if args and isinstance(args[0], MetaTensor) else None
         if first is not None and name in ("device", "is_cuda", "is_cpu", "is_meta"):
             return first.advertised if name == "device" else first.advertised.type == name[3:]
+        if first is not None and name == "get_device":
+            return -1 if first.advertised.index is None else first.advertised.index
         if first is not None and name == "__deepcopy__":
             return cls(torch.empty_like(_plain(first)), first.advertised)
         with _PLAIN():
@@ -154,7 +156,7 @@ class MetaTensorMode(TorchFunctionMode):
 
     def _made(self, func, args, kwargs):
         asked = kwargs.get("device")
-        device = torch.device(asked) if asked is not None else self.device
+        device = device_from("MetaTensorMode", asked) or self.device
         made = func(*args, **{**kwargs, "device": "meta"})
         if device is None or device.type in ("cpu", "meta"):
             return made

@@ -36,10 +36,26 @@ class SymbolicModule(GraphModule):
         gm = cls(holder, graph, type(root).__name__ if is_module else _function_name(root))
         if is_module:
             _complete(gm, root)
+            gm._leave_out(root, attributes or ())
         constants = {name for name in attributes or () if name.startswith("_tensor_constant")}
         gm._non_persistent_buffers_set |= constants & set(gm._buffers)
         gm.training = root.training if is_module else True
         return gm
+
+    _unregistered = ()
+
+    def _leave_out(self, root, attributes):
+        """Parts that the model has not registered are not in its state dict, nor in train()."""
+        made = [name for name in attributes if name.startswith(("_module", "_param_constant"))]
+        for table in (self._modules, self._parameters):
+            for name in made:
+                if name in table and not hasattr(root, name):
+                    self._unregistered = (*self._unregistered, name)
+                    self.__dict__[name] = table.pop(name)
+
+    def unregistered(self):
+        """Modules and parameters that the model uses and has not registered, by name."""
+        return {name: self.__dict__[name] for name in self._unregistered}
 
     def to_folder(self, folder, module_name="FxModule"):
         """Writes a package to ``folder``: the generated source as the class ``module_name``, the
@@ -54,16 +70,18 @@ class SymbolicModule(GraphModule):
 
     def __copy__(self):
         made = SymbolicModule(self, copy.deepcopy(self._graph), type(self).__name__)
-        return made._with_tables({name: copy.copy(self.__dict__[name]) for name in _TABLES}, self)
+        tables = {name: copy.copy(self.__dict__[name]) for name in _TABLES}
+        return made._with_tables(self.unregistered() | tables, self)
 
     def __deepcopy__(self, memo):
         made = super().__deepcopy__(memo)
-        tables = {name: copy.deepcopy(self.__dict__[name], memo) for name in _TABLES}
+        names = (*_TABLES, *self._unregistered)
+        tables = {name: copy.deepcopy(self.__dict__[name], memo) for name in names}
         return made._with_tables(tables, self)
 
     def _with_tables(self, tables, original):
         self.__dict__.update(tables)
-        self.training = original.training
+        self._unregistered, self.training = original._unregistered, original.training
         return self
 
 

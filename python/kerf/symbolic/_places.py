@@ -20,6 +20,7 @@ _CALLS = (
     (_OWN + "symbolic/_trace.py", "_call"),
     (_OWN + "symbolic/_plain_trace.py", "plain_trace"),
 )
+_DISTRIBUTION = torch.distributions.distribution.__file__
 _local = threading.local()
 
 
@@ -72,6 +73,14 @@ def stack_line():
         return ""
     code = frame.f_code
     return f'File "{code.co_filename}", line {line}, in {code.co_name}'
+
+
+def is_check_of_distributions():
+    """Whether torch.distributions asks whether what it was given is valid."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == _DISTRIBUTION
 
 
 def refusal(found, expected, advice, module=""):

@@ -14,6 +14,7 @@ from kerf.symbolic._functions import function_record
 from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._indices import index_without_data, place_without_data
 from kerf.symbolic._modes import unchanged_modes
+from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._reads import SHAPES
 from kerf.symbolic._trees import map_tree, tensors_in, tensors_within, with_gradients
 from kerf.symbolic._twin import Twins
@@ -222,9 +223,18 @@ class without_data:
 def state_weights(recorder, model, twins):
     """Tells the recorder all parameters and buffers of a model, with all their names."""
     found = {}  # id -> [names, kind, tensor]
-    for name, tensor in model.named_parameters(remove_duplicate=False):
-        found.setdefault(id(tensor), ([], "parameter", tensor))[0].append(name)
-    for path, module in model.named_modules():
+    parts = {"": model}
+    for name, part in model.unregistered().items() if isinstance(model, SymbolicModule) else ():
+        if isinstance(part, torch.nn.Module):
+            parts[name] = part
+        else:
+            found.setdefault(id(part), ([], "parameter", part))[0].append(name)
+    for prefix, part in parts.items():
+        for name, tensor in part.named_parameters(prefix, remove_duplicate=False):
+            found.setdefault(id(tensor), ([], "parameter", tensor))[0].append(name)
+    for path, module in (
+        pair for p, part in parts.items() for pair in part.named_modules(prefix=p)
+    ):
         for key, tensor in module._buffers.items():
             if tensor is None:
                 continue

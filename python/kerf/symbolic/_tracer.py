@@ -21,7 +21,7 @@ from kerf.symbolic._guards import check_rank, check_results
 from kerf.symbolic._indices import index_without_data, mask_counts, place_without_data
 from kerf.symbolic._meta import MetaTensorMode
 from kerf.symbolic._patches import active_tracer, tracing
-from kerf.symbolic._places import location, refusal
+from kerf.symbolic._places import is_check_of_distributions, location, refusal
 from kerf.symbolic._recorder import Recorder
 from kerf.symbolic._trees import leaves, map_tree, tensors_in, with_gradients
 from kerf.symbolic._twin import Twins
@@ -394,6 +394,11 @@ class Tracer(TorchFunctionMode):
     def _data(self, func, name, args, kwargs):
         """Numbers: those that are known; they must be the same whenever the module is called."""
         if not self.values.all_known(func, args, kwargs):
+            if name == "__bool__" and is_check_of_distributions():
+                self.recorder.guard_value(
+                    self.recorder.argument(args[0]), True, "a check of torch.distributions"
+                )
+                return True
             what = {"__bool__": "bool()", "__float__": "float()", "__int__": "int()"}
             raise refusal(
                 f"the code reads numbers of a traced tensor with {what.get(name, name + '()')}",
