@@ -6,6 +6,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from kerf._errors import ExportError
+from kerf._placed_models import shared_parts
 
 
 def check_model(model):
@@ -21,6 +22,12 @@ def check_model(model):
             f"the model is one quantised layer ({type(model).__name__})",
             "a model that contains such layers",
             "put it into an nn.Sequential",
+        )
+    if next(shared_parts(model), None) is not None:
+        _refuse(
+            "the model, or a module in it, is placed by kerf.place, whose hooks are in it",
+            "the model alone",
+            "call the handle's remove() first",
         )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.layout is not torch.strided:

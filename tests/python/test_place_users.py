@@ -121,3 +121,13 @@ def test_a_scripted_model_is_refused_and_a_scripted_layer_stays(tmp_path):
         assert {u.path: u.residence for u in placed.placement.units}["2"] == "resident"
         assert torch.equal(model(x), expected)
     placed.remove()
+
+
+def test_a_placed_model_is_not_traced(tmp_path):
+    model, x = stack()
+    placed = place_small(model, tmp_path)
+    for part in (model, nn.Sequential(model[0], nn.ReLU())):
+        with pytest.raises(kerf.ExportError, match="placed by kerf.place.*remove"):
+            kerf.trace(part, (x,))
+    placed.remove()
+    assert not kerf.trace(model, (x,)).notes
