@@ -19,7 +19,7 @@ from kerf._arguments import KINDS, Kind, check, checked, found
 from kerf._errors import warn
 from kerf._gates import Calls, flow_of, without_gates
 from kerf._layers import Tree
-from kerf._moves import Clones, Frozen, Moves, refuse_split, total_bytes
+from kerf._moves import Clones, Frozen, Moves, mode_of, refuse_split, total_bytes
 from kerf._placed_models import shared_parts
 from kerf._transfer import CPU, Mover, Transfer
 from kerf._unmade import refuse_lazy, refuse_meta
@@ -584,9 +584,10 @@ class DataFlow:
         """The module tree anew; tensors are empty stand-ins, to be filled in."""
         known = {}
         for _, tensor in self._weights():
-            stand_in = torch.empty(0, dtype=tensor.dtype)
-            if isinstance(tensor, nn.Parameter):
-                stand_in = nn.Parameter(stand_in, requires_grad=False)
+            with mode_of(tensor):
+                stand_in = torch.empty(0, dtype=tensor.dtype)
+                if isinstance(tensor, nn.Parameter):
+                    stand_in = nn.Parameter(stand_in, requires_grad=False)
             stand_in.__dict__.update(tensor.__dict__)
             known[id(tensor)] = stand_in
         return without_gates(copy.deepcopy(self.module, known))
@@ -640,11 +641,13 @@ class DataFlow:
                 self._placement.share(own, tensor, layer.device)
             else:
                 data = self._placement.copy_of(own, layer.device)
-                tensor.data = self._mover.to(data, layer.device, copy=True)
+                with mode_of(tensor):
+                    tensor.data = self._mover.to(data, layer.device, copy=True)
         weights = {id(t) for *_, t in layer.registered()}
         for _, tensor in layer.loose():
             if id(tensor) not in weights:
-                tensor.data = self._mover.to(tensor.data, layer.device)
+                with mode_of(tensor):
+                    tensor.data = self._mover.to(tensor.data, layer.device)
 
     def remove(self):
         """Takes the flow off the model: hooks, devices and flags are as they were before."""

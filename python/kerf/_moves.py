@@ -18,6 +18,12 @@ def total_bytes(tensors):
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
+def mode_of(tensor):
+    """What is made in inference mode can never be trained, and a tensor that was made in it takes
+    no other memory: copies are made as the tensor was, whatever the mode is now."""
+    return torch.inference_mode(tensor.is_inference())
+
+
 def _group_bytes(group):
     """Of tensors that share memory, and of their gradients."""
     own = total_bytes(group) if len(group) == 1 else group[0].untyped_storage().nbytes()
@@ -187,22 +193,27 @@ class Moves:
 
     def _copies(self, group, device):
         """``[(tensor, data on the device)]`` of tensors that share memory, and gradients."""
-        if len(group) == 1:
-            yield group[0], self._mover.to(group[0].data, device)
-        else:
-            yield from self._shared_copies(group, device)
+        copies = self._memory_on(group, device)
         for tensor in group:
             if tensor.is_leaf and tensor.grad is not None:
-                yield tensor.grad, self._mover.to(tensor.grad.data, device)
+                with mode_of(tensor.grad):
+                    copies.append((tensor.grad, self._mover.to(tensor.grad.data, device)))
+        return copies
 
-    def _shared_copies(self, group, device):
-        storage = group[0].untyped_storage()
-        whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        moved = self._mover.to(whole, device, copy=True).untyped_storage()
-        for tensor in group:
-            data = torch.empty(0, dtype=tensor.dtype, device=moved.device)
-            place = tensor.storage_offset(), tensor.size(), tensor.stride()
-            yield tensor, data.set_(moved, *place)
+    def _memory_on(self, group, device):
+        with mode_of(group[0]):
+            if len(group) == 1:
+                return [(group[0], self._mover.to(group[0].data, device))]
+            storage = group[0].untyped_storage()
+            whole = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+            moved = self._mover.to(whole, device, copy=True).untyped_storage()
+            return [(tensor, _view_on(moved, tensor)) for tensor in group]
+
+
+def _view_on(storage, tensor):
+    with mode_of(tensor):
+        data = torch.empty(0, dtype=tensor.dtype, device=storage.device)
+        return data.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 def _move_failed(layer, device, missing, free, error):
@@ -367,8 +378,11 @@ class Clones(Moves):
         layer.device = device
 
     def _go_home(self, layer):
-        for slot in self._parts[layer].slots:
+        slots = self._parts[layer].slots
+        for slot in slots:
             slot.show(slot.home)
+        learned = [slot for slot in slots if slot.tensor.is_leaf and slot.tensor.grad is not None]
+        self._put([([slot.tensor.grad], slot.home) for slot in learned])
         self._carry(layer, self._loose(layer), self.home_of(layer))
         layer.device = None
 
@@ -486,9 +500,7 @@ class Clones(Moves):
     def _data_on(self, group, device):
         if self._mover.device_of(group[0]) == device:
             return [tensor.data for tensor in group]
-        if len(group) == 1:
-            return [self._mover.to(group[0].data, device)]
-        return [data for _, data in self._shared_copies(group, device)]
+        return [data for _, data in self._memory_on(group, device)]
 
     def _check_room(self, slots, devices):
         tensors = [slot.tensor for slot in slots]
@@ -518,9 +530,11 @@ class Clones(Moves):
             if memory_of(data) == memory_of(source):
                 continue
             if (data.shape, data.dtype) == (source.shape, source.dtype):
-                self._mover.write(data, source)  # constructed modules have the same memory
+                with mode_of(data):  # constructed modules have the same memory
+                    self._mover.write(data, source)
             else:
-                slot.keep(device, self._mover.to(source, device))
+                with mode_of(source):
+                    slot.keep(device, self._mover.to(source, device))
         slot.remember(slot.tensor)
         if slot.device is not None:
             slot.show(slot.device)
@@ -537,10 +551,11 @@ class Frozen:
         self._flags = {name: p.requires_grad for name, p in named}
         try:
             for parameter, _, gradient in self._before:
-                parameter.requires_grad_(False)
+                _set_flag(parameter, False)
                 parameter.grad = None
                 if gradient is not None:
-                    gradient.data = mover.to(gradient.data, CPU)
+                    with mode_of(gradient):
+                        gradient.data = mover.to(gradient.data, CPU)
         except BaseException:
             self.restore()
             raise
@@ -550,10 +565,16 @@ class Frozen:
         # load_state_dict(assign=True).
         for name, parameter in self._model.named_parameters(remove_duplicate=False):
             if self._flags.get(name) and (parameter.is_floating_point() or parameter.is_complex()):
-                parameter.requires_grad_(True)
+                _set_flag(parameter, True)
         for parameter, flag, gradient in self._before:
-            parameter.requires_grad_(flag)
+            _set_flag(parameter, flag)
             if gradient is not None:
-                data = self._mover.to(gradient.data, self._mover.device_of(parameter))
-                gradient.data = data.to(parameter.dtype)  # the model may have become another
+                with mode_of(gradient):
+                    data = self._mover.to(gradient.data, self._mover.device_of(parameter))
+                    gradient.data = data.to(parameter.dtype)  # the model may have become another
                 parameter.grad = gradient
+
+
+def _set_flag(parameter, flag):
+    with mode_of(parameter):
+        parameter.requires_grad_(flag)

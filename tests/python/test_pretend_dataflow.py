@@ -563,3 +563,83 @@ def test_a_device_among_the_arguments_of_a_layer_is_the_layers_own(pretend_devic
                 scatter(flow, seed)
                 flow.update_flow()
                 assert_equal(flow(x), expected)
+
+
+@pytest.mark.parametrize("enable_clone", [False, True])
+@pytest.mark.parametrize("inference_only", [False, True])
+@pytest.mark.parametrize("removed_in_it", [False, True])
+def test_weights_that_moved_in_inference_mode_can_be_trained(
+    pretend_device, enable_clone, inference_only, removed_in_it
+):
+    model, twin, x = chain(3), chain(3), rows()
+    model.register_buffer("row", model[0].weight.detach()[0])  # of one memory with a weight
+    for parameter in (*model.parameters(), *twin.parameters()):
+        parameter.grad = torch.ones_like(parameter)
+    with torch.inference_mode():
+        flow = kerf.DataFlow(model, 1, enable_clone=enable_clone, inference_only=inference_only)
+        flow.layer_gpus.update({"0": 1, "2": "cpu"})
+        assert_equal(flow(x), twin(x))
+        if enable_clone:
+            assert_equal(flow.construct_module({"1": 1})(x), twin(x))
+        if removed_in_it:
+            flow.remove()
+    if not removed_in_it:
+        flow.inference_only = False
+    net = model if removed_in_it or enable_clone else flow
+    if enable_clone:
+        flow.remove()
+    for each in (net, twin):
+        each(x).square().sum().backward()
+    flow.remove()
+    for a, b in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("enable_clone", [False, True])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_model_made_in_inference_mode_keeps_to_it(pretend_device, enable_clone, mode):
+    x = rows()
+    with torch.inference_mode():
+        model = chain(3)
+        expected = model(x)
+    flow = kerf.DataFlow(model, enable_clone=enable_clone, inference_only=True)
+    for seed in range(4):
+        scatter(flow, seed)
+        flow.update_flow()
+        with mode():
+            assert_equal(flow(x), expected)
+        if enable_clone:
+            assert_equal(flow.construct_module({"1": 1})(x), expected)
+    flow.remove()
+    with torch.no_grad():
+        assert_equal(model(x), expected)
+    assert all(p.requires_grad and p.is_inference() for p in model.parameters())
+
+
+class Remembers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = nn.Linear(64, 64), None
+
+    def forward(self, x):
+        if self.seen is None:
+            self.register_buffer("shift", torch.ones(64, device=x.device))
+            self.seen = torch.ones(64, device=x.device)
+        return self.layer(x) * self.seen + self.shift
+
+
+@pytest.mark.parametrize("enable_clone", [False, True])
+def test_what_a_call_in_inference_mode_leaves_moves_later(pretend_device, enable_clone):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Remembers(), Remembers()), rows()
+    expected = copy.deepcopy(model)(x).detach()
+    flow = kerf.DataFlow(model, enable_clone=enable_clone, inference_only=True)
+    with torch.inference_mode():
+        assert_equal(flow(x), expected)
+    for seed in range(4):
+        scatter(flow, seed)
+        flow.update_flow()
+        assert_equal(flow(x), expected)
+    flow.remove()
+    with torch.no_grad():
+        assert_equal(model(x), expected)
