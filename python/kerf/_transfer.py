@@ -199,16 +199,32 @@ def _same_view(tensor, made, origin):
     return origin.as_strided(tensor.size(), tensor.stride(), offset)
 
 
-def _positions(tensor):
-    """Of its elements in memory."""
-    found = torch.tensor([tensor.storage_offset()])
-    for size, stride in zip(tensor.size(), tensor.stride(), strict=True):
-        found = (found[:, None] + torch.arange(size) * stride).flatten()
-    return found
+def _reach(tensor):
+    """Where its elements are in memory: the first one, and behind the last one."""
+    start = tensor.storage_offset()
+    return start, start + 1 + sum(
+        (n - 1) * d for n, d in zip(tensor.size(), tensor.stride(), strict=True)
+    )
 
 
 def _overlap(a, b):
-    return a.dtype != b.dtype or bool(torch.isin(_positions(a), _positions(b)).any())
+    """Have two tensors of one memory elements in common?"""
+    if not a.numel() or not b.numel():
+        return False
+    (a_start, a_end), (b_start, b_end) = _reach(a), _reach(b)
+    if a_end * a.itemsize <= b_start * b.itemsize or b_end * b.itemsize <= a_start * a.itemsize:
+        return False
+    if a.itemsize != b.itemsize:
+        return True
+    start, end = min(a_start, b_start), max(a_end, b_end)
+    taken = torch.zeros(end - start, dtype=torch.bool, device="cpu")
+    _same_part(taken, a, start).fill_(True)
+    return bool(_same_part(taken, b, start).any())
+
+
+def _same_part(memory, tensor, start):
+    size = [n if stride else 1 for n, stride in zip(tensor.size(), tensor.stride(), strict=True)]
+    return memory.as_strided(size, tensor.stride(), tensor.storage_offset() - start)
 
 
 class Transfer:

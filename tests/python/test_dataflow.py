@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kerf
-from kerf._transfer import Mover
+from kerf._transfer import Mover, _overlap
 
 CPU, GPU0, GPU1 = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -1361,6 +1361,33 @@ def test_a_layer_that_writes_one_of_two_arguments_in_the_same_memory_is_refused(
         flow.layer_gpus["layer"] = 0
         flow.update_flow()
         assert torch.equal(run(flow, mover, x), twin(x))
+
+
+def test_views_overlap_where_they_have_an_element_in_common():
+    chance, seen, base = random.Random(0), set(), torch.arange(64)
+    for _ in range(400):
+        views = [
+            base.as_strided(
+                [chance.randrange(4), chance.randrange(4)],
+                [chance.randrange(8), chance.randrange(8)],
+                chance.randrange(16),
+            )
+            for _ in range(2)
+        ]
+        a, b = (set(view.flatten().tolist()) for view in views)
+        assert _overlap(*views) == bool(a & b)
+        seen.add(_overlap(*views))
+    assert seen == {False, True}
+    ints = torch.arange(16, dtype=torch.int32)
+    tail = ints.view(torch.uint8)[32:]
+    assert not _overlap(ints[:8], tail) and _overlap(ints[:9], tail)
+    assert not _overlap(ints[::2], ints.view(torch.float32)[1::2])
+
+
+def test_halves_of_a_large_tensor_are_told_apart_at_once():
+    start = time.perf_counter()
+    assert not _overlap(*torch.zeros(2048, 4096).chunk(2, 1))  # positions of each took seconds
+    assert time.perf_counter() - start < 1.5
 
 
 def test_a_layer_may_write_a_weight_without_gradients():
