@@ -18,6 +18,7 @@ from kerf import _pytree
 from kerf._call import describe_call
 from kerf._checkpoint import marked_regions
 from kerf._decisions import Decisions
+from kerf._flatten import modes_in_line
 from kerf._lower import MODEL
 from kerf._quiet import quiet
 from kerf._reads import symbolic_in
@@ -60,6 +61,7 @@ class Exporter:
             _plain_attention(),
             self.decisions.watched(),
             marked_regions(),
+            modes_in_line(),
             strides_left_open(),
             self.blocks.installed(lambda: self._batch),
             _on_fake_device(self.model, self.device),

@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exported program as one flat list of operator calls.
 
-Export wraps what ran under another grad mode or under autocast into sub-graphs, and splits results
-of several tensors with ``getitem``. Here the sub-graphs are put back in line, each call with the
+Grad mode and autocast are calls in an exported graph, or sub-graphs around what ran under them;
+results of several tensors are split with ``getitem``. Here is one line of calls, each with the
 modes it ran under, and every name is followed to the call that made it.
 """
 
+import contextlib
 import dataclasses
 import operator
 from typing import NamedTuple
 
 import torch
 import torch.fx
+from torch._export.passes import replace_autocast_with_hop_pass, replace_set_grad_with_hop_pass
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kerf._checkpoint import Regions
@@ -27,6 +30,7 @@ class Modes:
     autocast: tuple  # of (device type, torch.dtype, enabled)
 
     def with_autocast(self, device_type, dtype, enabled):
+        dtype = dtype or torch.get_autocast_dtype(device_type)
         others = tuple(a for a in self.autocast if a[0] != device_type)
         return dataclasses.replace(self, autocast=(*others, (device_type, dtype, enabled)))
 
@@ -39,6 +43,22 @@ def ambient_modes(device_types):
         if torch.is_autocast_enabled(kind)
     )
     return Modes(torch.is_grad_enabled(), autocast)
+
+
+@contextlib.contextmanager
+def modes_in_line():
+    """Keeps export from making sub-graphs of what runs under other modes: where a grad mode begins
+    inside of autocast it forgets the grad mode."""
+    passes = (replace_set_grad_with_hop_pass, replace_autocast_with_hop_pass)
+    names = [module.__name__.rpartition(".")[2] for module in passes]
+    saved = [getattr(module, name) for module, name in zip(passes, names, strict=True)]
+    for module, name in zip(passes, names, strict=True):
+        setattr(module, name, lambda module, signature: (module, signature))
+    try:
+        yield
+    finally:
+        for module, name, original in zip(passes, names, saved, strict=True):
+            setattr(module, name, original)
 
 
 @dataclasses.dataclass
@@ -124,8 +144,17 @@ class FlatProgram:
         return item
 
     def _walk(self, module, modes):
+        around = {}  # where autocast begins -> the modes before
         for node in module.graph.nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and node.target is torch._C._set_grad_enabled:
+                modes = dataclasses.replace(modes, grad_enabled=node.args[0])
+            elif node.op == "call_function" and node.target is _enter_autocast:
+                around[node] = modes
+                modes = modes.with_autocast(*node.args[:3])
+            elif node.op == "call_function" and node.target is _exit_autocast:
+                before = around[node.args[0]].autocast
+                modes = dataclasses.replace(modes, autocast=before)
+            elif node.op == "call_function":
                 self._call(module, node, modes)
             elif node.op == "placeholder":
                 if node not in self._same:  # else bound by the wrapper around this sub-graph
@@ -147,9 +176,7 @@ class FlatProgram:
             self._same[node] = self._inline(module, body, args, inner)
         elif target is torch.ops.higher_order.wrap_with_autocast:
             device_type, dtype, enabled, _cache, body, *args = node.args
-            inner = modes.with_autocast(
-                device_type, dtype or torch.get_autocast_dtype(device_type), enabled
-            )
+            inner = modes.with_autocast(device_type, dtype, enabled)
             self._same[node] = self._inline(module, body, args, inner)
         elif isinstance(target, torch._ops.OpOverload):
             self._define(node)

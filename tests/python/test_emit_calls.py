@@ -225,6 +225,26 @@ def test_grad_mode_and_autocast_are_those_of_the_model(tmp_path):
     assert "with torch.autocast(self.device.type, dtype=torch.bfloat16):" in text
 
 
+class NestedModes(Net):
+    """What export's own sub-graphs cannot say: a grad mode that begins inside of autocast."""
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            with torch.no_grad():
+                z = self.b(y)
+                with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+                    w = self.b(y.float()) * 2
+            v = self.b(y)
+        return y.float() + z + w * v
+
+
+def test_grad_modes_inside_of_autocast_are_those_of_the_model(tmp_path):
+    """The gradient went through the second layer, too."""
+    for seed in range(3):
+        written(tmp_path, NestedModes(), (torch.randn(3, 8),), seed=seed)
+
+
 class StochasticDepth(Net):
     def forward(self, x):
         y = self.a(x)
