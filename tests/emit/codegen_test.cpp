@@ -57,6 +57,26 @@ TEST(Lines, GiveEachItemALineWhereTheyDoNotFit) {
   EXPECT_EQ(subscript, std::string(60, 'x') + "[\n    " + std::string(60, 'y') + "\n]\n");
 }
 
+TEST(Lines, PutOperationsIntoParenthesesWhereTheyDoNotFit) {
+  const auto product = [](std::size_t left, std::size_t right) {
+    return written({"result = ",
+                    Bracket::operation,
+                    {std::string(left, 'a'), "* " + std::string(right, 'b')}});
+  };
+  EXPECT_EQ(product(1, 1), "result = a * b\n");
+  EXPECT_EQ(product(60, 33),
+            "result = (\n    " + std::string(60, 'a') + " * " + std::string(33, 'b') + "\n)\n");
+  EXPECT_EQ(product(60, 40), "result = (\n    " + std::string(60, 'a') + "\n    * " +
+                                 std::string(40, 'b') + "\n)\n");
+}
+
+TEST(PythonText, FoldsWhatFillsALine) {
+  EXPECT_EQ(folded("a b c", 5, "  "), "a b c");
+  EXPECT_EQ(folded("a b c", 4, "  "), "a b\n  c");
+  EXPECT_EQ(folded("aaaa bbbb cccc", 4, ""), "aaaa\nbbbb\ncccc");
+  EXPECT_EQ(folded("aaaaaa b", 4, ""), "aaaaaa\nb");
+}
+
 TEST(PythonText, IsOneLiteralWhateverIsInIt) {
   EXPECT_EQ(string_literal("a\"b"), "'a\"b'");
   EXPECT_EQ(string_literal("it's \"so\""), "'it\\'s \"so\"'");

@@ -228,10 +228,16 @@ def test_the_file_needs_no_kerf_and_checks_itself(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "train: 2 results equal" in done.stdout and "eval: 2 results equal" in done.stdout
     assert "the stages are the model" in done.stdout
-    for case in ("mine", "mine:make_nothing", ":make_cnn"):
+    for case in ("mine", "mine:make_nothing", ":make_cnn", ".mine:make_cnn", "mine:ids", "no:no"):
         done = check(case)
         assert done.returncode == 2 and "expected package.module:make_case" in done.stderr, case
         assert "Traceback" not in done.stderr
+    for case, expected in (
+        ("Cnn", "expected the model, its positional"),
+        ("make_cnn", "the model has None as"),
+    ):
+        done = check(f"mine:{case}")
+        assert done.returncode == 2 and expected in done.stderr and "Traceback" not in done.stderr
     text = Path(module.__file__).read_text()
     broken = text.replace("F.gelu(", "F.relu(", 1)
     assert broken != text
@@ -294,6 +300,38 @@ def test_the_check_sees_differences_of_small_numbers(tmp_path):
     z = torch.tensor([1 + 1j])
     assert module.difference({"z": z.conj()}, {"z": z}) > 1
     assert module.difference({"a": torch.tensor([torch.nan])}, {"a": torch.ones(1)}) == torch.inf
+
+
+class Odd(torch.nn.Module):
+    """Has a buffer of flags, writes an input, and can have no gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+        self.register_buffer("mask", torch.tensor([True, False, True, False]))
+
+    def forward(self, x):
+        y = self.a(x) * self.mask
+        x.mul_(2)
+        return y
+
+
+def test_the_check_compares_flags_inputs_and_models_without_a_backward(tmp_path, capsys):
+    model, args = Odd().eval(), (torch.randn(2, 4),)
+    graph = kerf.trace(model, args)
+    module = emitted(tmp_path, graph, cut(graph, 2))
+    assert module.check(lambda: (model, args, {}))
+    said = capsys.readouterr().out
+    assert "eval: no gradients, the model's own backward fails: one of the variables" in said
+    assert "eval: 2 results equal, 0 gradients equal, 1 buffers equal" in said
+    text = Path(module.__file__).read_text()
+    broken = text.replace("x *= 2", "x *= 3")
+    assert broken != text
+    (tmp_path / "broken.py").write_text(broken)
+    assert not load(tmp_path / "broken.py").check(lambda: (model, args, {}))
+    module.MODES, module.DRAWS_IN_ORDER = (True,), False
+    assert not module.check(lambda: (model, args, {}))
+    assert "nothing was compared" in capsys.readouterr().out
 
 
 def is_preset(text, value):

@@ -409,8 +409,10 @@ class TiedToBlock(Net):
 def test_a_weight_is_shared_by_a_module_that_runs_as_it_is(tmp_path):
     args = (torch.randint(9, (3, 5)),)
     with pytest.warns(kerf.KerfWarning, match="'around'"):
-        module, _ = written(tmp_path, TiedToBlock(early=False), args)
+        module, stages = written(tmp_path, TiedToBlock(early=False), args)
     assert "table_weight" in module.Stage0.OUTPUTS
+    names = {name for name, _ in TiedToBlock(early=False).named_parameters()}
+    assert {name for stage in stages for name, _ in stage.named_parameters()} == names
     with (
         pytest.warns(kerf.KerfWarning),
         pytest.raises(NotImplementedError, match="stage 0, before"),
@@ -711,24 +713,55 @@ def test_enums_sets_and_bytes_in_and_out(tmp_path):
         module.run(stages, x, How.twice, {"a"}, b"a\0\xff")
 
 
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        return self.weight * x.square()
+
+
 class LongNames(nn.Module):
-    """A weight whose name, with the results of a split, fills a line; and a name like a number."""
+    """A weight whose name, with the results of a split or a factor, fills a line; and a name like a
+    number."""
 
     def __init__(self):
         super().__init__()
         self.decoder = nn.ModuleDict({"layers": nn.ModuleList([nn.Module()])})
         self.decoder["layers"][0].multihead_attention = nn.Linear(8, 16)
+        self.decoder["layers"][0].normalized_after_feedforward = Scale()
         self.l = nn.Linear(8, 8)
 
     def forward(self, x):
         layer = self.decoder["layers"][0].multihead_attention
+        norm = self.decoder["layers"][0].normalized_after_feedforward
         a, b = layer.weight.split([8, 8])
-        return self.l(F.linear(x, a) + F.linear(x, b)) * 2
+        return self.l(F.linear(x, a) + norm(F.linear(x, b))) * 2
 
 
 def test_long_names_are_laid_out_as_a_formatter_would(tmp_path):
     module, _ = written(tmp_path, LongNames(), (torch.randn(3, 8),))
-    assert " l = " not in open(module.__file__).read()
+    text = open(module.__file__).read()
+    assert " l = " not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+class LongBlock(Net):
+    def __init__(self):
+        super().__init__()
+        block = nn.ModuleDict({"router_of_the_first": emit_models.Router()})
+        self.modules_that_run_as_they_are = block
+
+    def forward(self, x):
+        (router,) = self.modules_that_run_as_they_are.values()
+        return self.b(router(self.a(x)))
+
+
+def test_weights_of_modules_that_run_as_they_are_get_no_names(tmp_path):
+    """They stood unused at the head of the code."""
+    with pytest.warns(kerf.KerfWarning, match="runs as Python"):
+        written(tmp_path, LongBlock(), (torch.randn(3, 8),))
 
 
 class Gate(nn.Module):

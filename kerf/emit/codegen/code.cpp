@@ -25,10 +25,10 @@ std::string_view closing(Bracket bracket) {
   }
 }
 
-std::string joined(const std::vector<Code>& items) {
+std::string joined(const std::vector<Code>& items, std::string_view between = ", ") {
   std::string out;
   for (const Code& item : items) {
-    if (!out.empty()) out += ", ";
+    if (!out.empty()) out += between;
     out += flat(item);
   }
   return out;
@@ -51,6 +51,7 @@ Code Code::after(std::string_view before) const {
 
 std::string flat(const Code& code) {
   if (code.bracket == Bracket::none) return code.text + code.tail;
+  if (code.bracket == Bracket::operation) return code.text + joined(code.items, " ") + code.tail;
   const bool lone = code.items.size() == 1;
   const std::string inside = joined(code.items);
   if (code.bracket == Bracket::series) return code.text + inside + (lone ? "," : "") + code.tail;
@@ -84,14 +85,17 @@ void Lines::write(const Code& code, std::size_t depth, std::string_view after) {
   if (fits || code.bracket == Bracket::none || code.items.empty()) {
     line(depth, whole);
   } else if (code.bracket == Bracket::call) {
-    open_call(code, depth, after);
+    open_on_one_line(code, ", ", depth, after);
+  } else if (code.bracket == Bracket::operation) {
+    open_on_one_line(code, " ", depth, after);
   } else {
     open(code, depth, after);
   }
 }
 
-void Lines::open_call(const Code& code, std::size_t depth, std::string_view after) {
-  const std::string inside = joined(code.items);
+void Lines::open_on_one_line(const Code& code, std::string_view between, std::size_t depth,
+                             std::string_view after) {
+  const std::string inside = joined(code.items, between);
   if (depth + 4 + width(inside) > kLineWidth) return open(code, depth, after);
   line(depth, code.text + "(");
   line(depth + 4, inside);
@@ -100,7 +104,7 @@ void Lines::open_call(const Code& code, std::size_t depth, std::string_view afte
 
 void Lines::open(const Code& code, std::size_t depth, std::string_view after) {
   line(depth, code.text + std::string(opening(code.bracket)));
-  const bool comma = code.bracket != Bracket::subscript;
+  const bool comma = code.bracket != Bracket::subscript && code.bracket != Bracket::operation;
   for (const Code& item : code.items) write(item, depth + 4, comma ? "," : "");
   line(depth, std::string(closing(code.bracket)) + code.tail + std::string(after));
 }

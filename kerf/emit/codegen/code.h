@@ -22,6 +22,7 @@ enum class Bracket {
   dict,       // the same; items are "key: value"
   subscript,  // of an index, without a comma at its end
   series,     // a tuple without parentheses where it fits: return a, b
+  operation,  // in parentheses where it does not fit: an operand, then an operator with the other
 };
 
 // An expression, or a statement that ends with one: text, then perhaps a bracket with items, then
@@ -61,7 +62,8 @@ class Lines {
  private:
   void line(std::size_t depth, std::string_view text);
   void open(const Code& code, std::size_t depth, std::string_view after);
-  void open_call(const Code& code, std::size_t depth, std::string_view after);
+  void open_on_one_line(const Code& code, std::string_view between, std::size_t depth,
+                        std::string_view after);
   void write(const Code& code, std::size_t depth, std::string_view after);
 
   std::string text_;

@@ -95,7 +95,9 @@ class FileWriter {
     lines.blank(2);
     lines.raw(fmt::format("class Stage{}(Stage):", number));
     lines.indent();
-    lines.raw("\"\"\"" + stage_title(graph_, plan_, border.stage) + "\"\"\"");
+    constexpr std::size_t kRoom = kLineWidth - 4 - std::string_view("\"\"\"\"\"\"").size();
+    const std::string title = stage_title(graph_, plan_, border.stage);
+    lines.raw("\"\"\"" + folded(title, kRoom, "") + "\"\"\"");
     lines.blank();
     std::vector<std::string> inputs = names_of(border.takes);
     if (border.uses_batch && !border.batch) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kerf/emit/codegen/code.h"
 #include "kerf/emit/codegen/opaque_call.h"
 #include "kerf/emit/codegen/python_text.h"
 #include "kerf/emit/report/scopes.h"
@@ -95,13 +96,16 @@ std::string head_text(const Graph& graph, const Plan& plan, const Borders& borde
   std::string out = fmt::format("\"\"\"{} in {} pipeline stage{}, written by kerf emit.\n\n",
                                 comment_text(graph.name()), count, count == 1 ? "" : "s");
   for (std::size_t s = 0; s < count; ++s) {
-    out += fmt::format("    Stage{}  {}\n", s, stage_title(graph, plan, StageId(s)));
+    const std::string name = fmt::format("    Stage{}  ", s);
+    const std::string indent(name.size(), ' ');
+    const std::size_t room = kLineWidth - name.size();
+    out += name + folded(stage_title(graph, plan, StageId(s)), room, indent) + "\n";
   }
   out +=
       "\n    stages = make_stages(model)  # with the weights of the model\n"
       "    result = run(stages, ...)  # as the model is called\n\n";
   for (const std::string& note : notes(graph, plan, borders, modes)) {
-    out += comment_text(note) + "\n";
+    out += folded(comment_text(note), kLineWidth, "") + "\n";
   }
   out +=
       "\nTo compare them with the model: python FILE --check package.module:make_case, a function "

@@ -166,4 +166,16 @@ std::string comment_text(std::string_view text) {
   return out;
 }
 
+std::string folded(std::string text, std::size_t room, std::string_view indent) {
+  std::size_t start = 0;
+  while (text.size() - start > room) {
+    std::size_t space = text.rfind(' ', start + room);
+    if (space == std::string::npos || space <= start) space = text.find(' ', start + room);
+    if (space == std::string::npos) break;
+    text.replace(space, 1, "\n" + std::string(indent));
+    start = space + 1 + indent.size();
+  }
+  return text;
+}
+
 }  // namespace kerf::codegen

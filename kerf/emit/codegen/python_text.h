@@ -30,4 +30,8 @@ bool is_attribute(std::string_view text);
 // For comments and docstrings: printable, on one line, without quotes that would end them.
 std::string comment_text(std::string_view text);
 
+// The same on lines of at most `room` columns where its words are that short; further lines begin
+// with `indent`, which is not counted.
+std::string folded(std::string text, std::size_t room, std::string_view indent);
+
 }  // namespace kerf::codegen

@@ -187,12 +187,17 @@ class Speech {
     const Spoken* right = find(words[2]);
     if (left == nullptr || right == nullptr || !covers({words[0], words[2]})) return std::nullopt;
     if (!holds_tensor("self") || left->conditional || right->conditional) return std::nullopt;
-    // `self.bn.count += 1` would set an attribute of the module.
-    if (words[1].ends_with('=') && words[1].size() == 2 && is_in_place(words[1]) && !left->local) {
-      return std::nullopt;
+    if (words[1].ends_with('=') && words[1].size() == 2 && is_in_place(words[1])) {
+      // `self.bn.count += 1` would set an attribute of the module.
+      if (!left->local) return std::nullopt;
+      return Code(operand(*left) + " " + std::string(words[1]) + " " + operand(*right));
     }
     if (words[1] == "**") return power(*left, *right);
-    return Code(operand(*left) + " " + std::string(words[1]) + " " + operand(*right));
+    return operation(operand(*left), words[1], operand(*right));
+  }
+
+  static Code operation(std::string left, std::string_view sign, const std::string& right) {
+    return Code("", Bracket::operation, {std::move(left), std::string(sign) + " " + right});
   }
 
   static bool is_in_place(std::string_view sign) {
@@ -206,7 +211,8 @@ class Speech {
     const bool tight = base.find('(') == std::string::npos && base.find('[') == std::string::npos &&
                        exponent.find('(') == std::string::npos &&
                        exponent.find('[') == std::string::npos;
-    return Code(base + (tight ? "**" : " ** ") + exponent);
+    if (!tight) return operation(base, "**", exponent);
+    return Code(base + "**" + exponent);
   }
 
   std::optional<Code> call(std::string_view form) const {

@@ -105,9 +105,19 @@ StageNames::StageNames(const Graph& graph, const Border& border, Names& names) {
     const ValueId id = graph.weights()[w].value;
     texts_[key(id)] = "self.constants[" + string_literal(constants[w]) + "]";
   }
+  // Only what the code mentions gets short names: modules that run as they are have their weights.
+  std::set<std::uint32_t> mentioned;
+  for (const ValueId id : border.gives) mentioned.insert(key(id));
+  for (const NodeId id : border.nodes) {
+    const Node& node = graph.node(id);
+    if (node.op == "opaque") continue;
+    for (const ValueId input : graph.inputs_of(id)) mentioned.insert(key(input));
+  }
   for (const std::size_t w : border.owns) {
     const Weight& weight = graph.weights()[w];
-    texts_[key(weight.value)] = weight_text(weight.names[0], names);
+    const std::string& path = weight.names[0];
+    const bool named = mentioned.contains(key(weight.value));
+    texts_[key(weight.value)] = named ? weight_text(path, names) : attribute_text(path);
   }
   for (const ValueId id : border.takes) {
     texts_[key(id)] = names.of(id);

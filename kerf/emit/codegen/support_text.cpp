@@ -54,12 +54,12 @@ class Stage(Holder):
         self.training = MODES[0] if model is None or model.training not in MODES else model.training
         if self.BLOCKS and model is None:
             raise ValueError(f"[stages] {self.BLOCKS} run as they are in the model; give the model")
-        for path in self.BLOCKS:
-            put(self, path, model.get_submodule(path))
         for weight in self.WEIGHTS:
             tensor = new_weight(weight) if model is None else find_weight(model, weight)
             for name in (weight.name, *weight.also):
                 put(self, name, tensor, weight.kind != "non-persistent buffer")
+        for path in self.BLOCKS:
+            put(self, path, model.get_submodule(path))
         tensors = [*self.parameters(), *self.buffers()]
         self.device = tensors[0].device if tensors else torch.device("cpu")
         self.CONSTANTS = {name: constant(model, t) for name, t in self.CONSTANTS.items()}
@@ -476,26 +476,31 @@ def on_device(name, value, stage):
 )py";
 
 constexpr std::string_view kCheck = R"py(
-def trial(call, model, args, kwargs):
-    """What a call gives: results, gradients, and buffers afterwards, which are then put back."""
+def trial(call, model, args, kwargs, backward=True):
+    """What a call gives: results, with the inputs that it writes; gradients; and buffers
+    afterwards, which are then put back."""
     kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
     args, kwargs = copy.deepcopy((args, kwargs))
+    inputs = inputs_of(args, kwargs)
     model.zero_grad(set_to_none=True)
     torch.manual_seed(0)
 #? result_batch
-    RESULT = result_pattern(batch_of(inputs_of(args, kwargs)))
+    RESULT = result_pattern(batch_of(inputs))
 #!
-    results = unpack(RESULT, call(*args, **kwargs))
-    results = {name: torch.as_tensor(value) for name, value in results.items()}
-    losses = [t.abs().square().mean() for t in results.values() if t.requires_grad]
-    if losses:
-        sum(losses).backward()
-    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    with torch.no_grad():
-        for buffer, value in kept:
-            buffer.copy_(value)
-    model.zero_grad(set_to_none=True)
+    try:
+        results = unpack(RESULT, call(*args, **kwargs))
+        results = {name: torch.as_tensor(value) for name, value in results.items()}
+        losses = [t.abs().square().mean() for t in results.values() if t.requires_grad]
+        if losses and backward:
+            sum(losses).backward()
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+        model.zero_grad(set_to_none=True)
+    results.update({f"input {name}": inputs[name] for name in WRITTEN})
     return {n: t.detach() for n, t in results.items()}, gradients, buffers
 
 
@@ -521,14 +526,21 @@ def difference(found, expected):
 
 
 def largest(tensor):
-    finite = tensor.detach().abs().double().nan_to_num(0, 0, 0)
+    sizes = tensor.detach().abs() if tensor.is_complex() else tensor.detach().double().abs()
+    finite = sizes.double().nan_to_num(0, 0, 0)
     return finite.max().item() if finite.numel() else 0.0
 
 
 def check(make_case, tolerance=1e-5):
     """Runs the stages and the model; prints how they differ. False where that is too much."""
-    model, args, kwargs = make_case()
-    sound = True
+    case = make_case()
+    if not (isinstance(case, tuple) and len(case) == 3 and isinstance(case[0], nn.Module)):
+        raise ValueError(
+            f"[stages] the function to check with gives a {type(case).__name__}; expected the "
+            "model, its positional and its named arguments"
+        )
+    model, args, kwargs = case
+    sound, compared = True, False
     for training in MODES:
         mode = "train" if training else "eval"
         if training and not DRAWS_IN_ORDER:
@@ -536,16 +548,41 @@ def check(make_case, tolerance=1e-5):
             continue
         model.train(training)
         stages = [stage.train(training) for stage in make_stages(model)]
-        expected = trial(model, model, args, kwargs)
-        found = trial(functools.partial(run, stages), model, args, kwargs)
+        backward, compared = True, True
+        try:
+            expected = trial(model, model, args, kwargs)
+        except RuntimeError as error:  # of its forward too: then it comes again
+            backward = False
+            expected = trial(model, model, args, kwargs, backward)
+            print(f"{mode}: no gradients, the model's own backward fails: {error}")
+        found = trial(functools.partial(run, stages), model, args, kwargs, backward)
         parts = []
         for what, a, b in zip(("results", "gradients", "buffers"), found, expected):
             worst = difference(a, b)
             sound = sound and worst <= tolerance
             parts.append(f"{len(b)} {what} {f'differ by {worst:.3g}' if worst else 'equal'}")
         print(f"{mode}: {', '.join(parts)}")
+    if not compared:
+        print("nothing was compared: write the stages from a trace in each mode")
+        return False
     print("the stages are the model" if sound else f"the stages differ by more than {tolerance}")
     return sound
+
+
+def find_case(given):
+    """The function of that name."""
+    expected = "expected package.module:make_case"
+    module, _, name = given.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module) if module[:1].strip(".") else None
+    except ImportError as error:
+        text = f"[stages] --check {given} cannot be imported ({error}); {expected}"
+        raise ValueError(text) from error
+    make_case = getattr(found, name, None)
+    if not callable(make_case):
+        raise ValueError(f"[stages] --check {given} names no function; {expected}")
+    return make_case
 
 
 def main():
@@ -557,12 +594,13 @@ def main():
         help="a function that gives the model, its positional and its named arguments",
     )
     given = parser.parse_args().check
-    module, _, name = given.partition(":")
-    sys.path.insert(0, os.getcwd())
-    make_case = getattr(importlib.import_module(module), name, None) if module and name else None
-    if make_case is None:
-        parser.error(f"--check {given} names no function; expected package.module:make_case")
-    sys.exit(0 if check(make_case) else 1)
+    try:
+        sound = check(find_case(given))
+    except (ValueError, ImportError) as error:
+        if not str(error).startswith("[stages] "):
+            raise  # of the model itself
+        parser.error(str(error))
+    sys.exit(0 if sound else 1)
 
 
 if __name__ == "__main__":
