@@ -89,5 +89,19 @@ class Cache:
         new.replace(self._key)
 
 
+def check_is_cache(path: str) -> None:
+    """Raises OSError for a file of something else, which a cache would overwrite."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(256)
+    except FileNotFoundError:
+        return
+    if start and b"kerf-" not in start:
+        raise OSError(
+            f"[kerf.pipe_model] '{path}' is there already and is no cache; expected a new file, or "
+            "one that Kerf has written; give another name"
+        )
+
+
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

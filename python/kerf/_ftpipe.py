@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kerf import _core
-from kerf._arguments import shown
+from kerf._arguments import is_number, is_whole, shown
 
 _METHODS = {"mpipe": "mixed_pipe", "2dbin": "binpack2d"}
 
@@ -59,6 +59,34 @@ def _one_of(**words: Any) -> Callable[[Any], Any]:
     return convert
 
 
+def _number(value: Any) -> float:
+    if is_number(value):
+        return float(value)
+    raise ValueError("expected seconds, a number such as 1.5")
+
+
+def _whole(value: Any) -> int:
+    if is_whole(value) and value > 0:
+        return int(value)
+    raise ValueError("expected a whole number from 1 on")
+
+
+def _numbers_of_stages(value: Any) -> list[int] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)) and all(is_whole(n) and n > 0 for n in value):
+        return [int(number) for number in value]
+    raise ValueError("expected numbers of stages, such as [8, 16]")
+
+
+def _modules(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    raise ValueError("expected a list of modules, as basic_blocks= takes")
+
+
 _NOT_TUNED = "Kerf's own search tries several starts within time_budget="
 _OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Only | As]]] = {
     "METIS_opt": (
@@ -77,7 +105,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Only | As]]] = {
         {
             "epsilon": As("imbalance"),
             "rounds": Only((None,), _NOT_TUNED),
-            "allocated_seconds": As("time_budget", float),
+            "allocated_seconds": As("time_budget", _number),
             "meta_algorithm": As(
                 "method", _one_of(single_level="acyclic", multi_level="multilevel")
             ),
@@ -103,12 +131,12 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Only | As]]] = {
     "mpipe_opt": (
         ("mixed_pipe",),
         {
-            "L_list": As("L_list", lambda value: [int(number) for number in value]),
-            "special_blocks": As("special_blocks", list),
-            "basic_blocks": As("basic_blocks", list),
+            "L_list": As("L_list", _numbers_of_stages),
+            "special_blocks": As("special_blocks", _modules),
+            "basic_blocks": As("basic_blocks", _modules),
             "depth": Only((None,), "give depth= to kerf.pipe_model"),
             "round_limit": Only((None, -1), "time_budget= bounds the refinement"),
-            "nprocs": As("threads", int),
+            "nprocs": As("threads", _whole),
         },
     ),
 }

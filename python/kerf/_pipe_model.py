@@ -18,7 +18,7 @@ from kerf._arguments import Kind, check, checked, is_whole, shown, whole
 from kerf._call import Signature
 from kerf._coarsen import BLOCKS, coarsen
 from kerf._code import all_code, reached_functions
-from kerf._content_cache import Cache
+from kerf._content_cache import Cache, check_is_cache
 from kerf._core import Cluster, Graph, Plan, Profile
 from kerf._emit import emit
 from kerf._errors import warn
@@ -52,7 +52,7 @@ _KINDS = {
     "depth": Kind(
         lambda value: value is None or is_whole(value),
         "a whole number, such as 4, or None",
-        lambda value: "" if value is None or 0 <= value <= 2**20 else "a number from 0 on",
+        lambda value: "" if value is None or 0 <= value <= 2**20 else f"0 to {2**20}",
     ),
     "basic_blocks": BLOCKS,
     "graph": Kind(
@@ -239,6 +239,8 @@ def _check_files(given: Mapping[str, Any]) -> None:
             continue
         path = os.fspath(given[name])
         _core.check_writable(path, given["overwrite"] or name != "output_file")
+        if name != "output_file":
+            check_is_cache(path)
         for file in (path, *(path + end for end in others)):
             other = taken.setdefault(os.path.realpath(file), name)
             if other != name:
@@ -292,11 +294,12 @@ class _Traced:
                 )
             self.eval_graph, self.measured = source.eval_graph, source.profile
         self.graph = source.graph if isinstance(source, Plan) else source
-        if given["trace_cache_name"] is not None:
-            raise ValueError(
-                "[kerf.pipe_model] trace_cache_name together with graph, which is traced already; "
-                "expected one of them; leave trace_cache_name out"
-            )
+        for name in ("trace_cache_name", "batch_dim"):
+            if given[name] is not None:
+                raise ValueError(
+                    f"[kerf.pipe_model] {name} together with graph, which is traced already; "
+                    f"expected one of them; leave {name} out"
+                )
         if self.model is not None:
             TracedModel(self.graph).check(self.model)
 
@@ -308,12 +311,14 @@ class _Traced:
         """What planning starts from: as given, else measured once."""
         source = self.given["profile"]
         known = source is None and self.measured is not None
-        if self.given["save_memory_mode"] and (known or source not in (None, "measure")):
+        if known or source not in (None, "measure"):
             found = "a plan that has its profile" if known else "a profile"
-            raise ValueError(
-                f"[kerf.pipe_model] save_memory_mode=True together with {found}; expected one of "
-                "them: it says how to measure; leave it out, or give profile='measure'"
-            )
+            for name in ("save_memory_mode", "profiles_cache_name"):
+                if self.given[name]:
+                    raise ValueError(
+                        f"[kerf.pipe_model] {name} together with {found}; expected one of them: "
+                        "it is for measuring; leave it out, or give profile='measure'"
+                    )
         if known:
             assert self.measured is not None
             return self.measured

@@ -192,6 +192,12 @@ def test_options_of_methods_do_what_they_say():
         ("acyclic", "acyclic_opt", {"constraint": "memory"}, "give max_memory="),
         ("acyclic", "acyclic_opt", {"objective": "cut"}, "expected one of edge_cut, stage_time"),
         ("metis", "METIS_opt", {"niter": 3}, "tries several starts"),
+        ("mpipe", "mpipe_opt", {"L_list": "24"}, r"expected numbers of stages, such as \[8, 16\]"),
+        ("mpipe", "mpipe_opt", {"L_list": [2.7]}, "expected numbers of stages"),
+        ("mpipe", "mpipe_opt", {"L_list": [0]}, "expected numbers of stages"),
+        ("mpipe", "mpipe_opt", {"nprocs": 1.5}, "expected a whole number from 1 on"),
+        ("mpipe", "mpipe_opt", {"special_blocks": "Linear"}, "expected a list of modules"),
+        ("acyclic", "acyclic_opt", {"allocated_seconds": "x"}, "expected seconds"),
         ("2dbin", "binpack_opt", {"n_clusters": 3}, "one to four classes"),
         ("2dbin", "binpack_opt", {"clusters": 3}, "has the key 'clusters'; expected n_clusters"),
     ],
@@ -411,6 +417,13 @@ def test_a_graph_is_partitioned_for_its_own_model_alone(tmp_path):
         kerf.pipe_model(chain(2)[0], args, graph=graph, nparts=2, profile="estimate")
     name = tmp_path / "trace.graph"
     refusal(ValueError, "trace_cache_name together with graph", graph=graph, trace_cache_name=name)
+    refusal(ValueError, "batch_dim together with graph", graph=graph, batch_dim=0)
+    refusal(
+        ValueError,
+        "profiles_cache_name together with a prof",
+        graph=graph,
+        profiles_cache_name=name,
+    )
     assert not name.exists()
 
 
@@ -537,6 +550,16 @@ def test_files_that_cannot_be_written_are_told_before_the_work(tmp_path, monkeyp
     both = {"trace_cache_name": tmp_path / "c", "profiles_cache_name": tmp_path / "c.eval"}
     refusal(ValueError, "both write", model, args, **both)
     assert not list(tmp_path.iterdir())
+
+
+def test_files_that_are_no_caches_are_left_alone(tmp_path, monkeypatch):
+    model, args = chain()
+    monkeypatch.setattr(_pipe_model, "trace", None)
+    path = tmp_path / "model.py"
+    path.write_text("mine")
+    for name in ("trace_cache_name", "profiles_cache_name"):
+        refusal(OSError, "is there already and is no cache", model, args, **{name: path})
+    assert path.read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_save_memory_mode_measures_blocks(tmp_path):
