@@ -67,9 +67,10 @@ class Chance:
 
     def _states(self):
         states = {"random": random.getstate()}
-        numpy_random = sys.modules.get("numpy.random")
-        if numpy_random is not None:
-            kind, numbers, *rest = numpy_random.get_state()
+        if "numpy" in sys.modules:  # which imports its part for random numbers when it is used
+            import numpy.random
+
+            kind, numbers, *rest = numpy.random.get_state()
             states["numpy.random"] = kind, numbers.tolist(), *rest
         for generator, place in self._generators:
             states[f"its attribute '{'.'.join(filter(None, place))}'"] = pickle.dumps(generator)

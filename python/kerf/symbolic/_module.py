@@ -37,8 +37,12 @@ class SymbolicModule(GraphModule):
         if is_module:
             _complete(gm, root)
             gm._leave_out(root, attributes or ())
-        constants = {name for name in attributes or () if name.startswith("_tensor_constant")}
-        gm._non_persistent_buffers_set |= constants & set(gm._buffers)
+        own = set(map(id, root.buffers())) if is_module else ()
+        for name, item in (attributes or {}).items():
+            if isinstance(item, torch.Tensor) and id(item) not in own:
+                *path, last = name.split(".")
+                place = _find(gm, path)
+                place._non_persistent_buffers_set |= {last} & set(place._buffers)
         gm.training = root.training if is_module else True
         return gm
 

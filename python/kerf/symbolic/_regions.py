@@ -134,7 +134,7 @@ def _training(original):
 
 @contextlib.contextmanager
 def stand_ins(modules=True):
-    """All of them, within the block; those for modules where nobody else has any."""
+    """All of them, within the block; that for calls of modules where nobody else has one."""
     patches = (
         Patch(_FUNCTION, "__code__", _apply_code),
         Patch(torch_checkpoint, "_checkpoint_without_reentrant_generator", _around_checkpoint),
@@ -142,13 +142,11 @@ def stand_ins(modules=True):
         Patch(autocast, "__exit__", _exit_autocast),
         Patch(torch.inference_mode, "__enter__", _enter_inference),
         Patch(torch.inference_mode, "__exit__", _exit_inference),
+        Patch(torch.nn.Module, "training", _training),
         *_settings.patches(),
     )
     if modules:
-        patches += (
-            Patch(torch.nn.Module, "__call__", _module_call),
-            Patch(torch.nn.Module, "training", _training),
-        )
+        patches += (Patch(torch.nn.Module, "__call__", _module_call),)
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)

@@ -26,7 +26,7 @@ from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
 from kerf.symbolic._patches import ruled_functions, tracing
 from kerf.symbolic._places import line_of, results_of
-from kerf.symbolic._plain_trace import plain_trace
+from kerf.symbolic._plain_trace import check_hooks, plain_trace
 from kerf.symbolic._regions import stand_ins
 from kerf.symbolic._registry import REGISTRY, Registry, current_registry
 from kerf.symbolic._state import Held, State
@@ -63,18 +63,27 @@ def symbolic_trace(
     arguments = Arguments(root, dict(meta_args or {}), dict(concrete_args or {}))
     options = {"regions": bool(trace_act_ckpt), "split": bool(bias_addition_split)}
     if not meta_args and arguments.missing:
-        return plain_trace(root, dict(concrete_args or {}), registry, options)
+        check_hooks(root)
+        with torch.inference_mode(False):
+            made = _trace(
+                root, lambda state: plain_trace(root, arguments.concrete, registry, options)
+            )
+            return SymbolicModule.made(root, made)
     arguments.check()
     with torch.inference_mode(False):  # its tensors know no versions
-        return _trace(root, arguments, registry, options)
+        made = _trace(
+            root, lambda state: _run(root, arguments, registry, options, state), arguments
+        )
+        return SymbolicModule.made(root, made)
 
 
-def _trace(root, arguments, registry, options):
+def _trace(root, follow, arguments=None):
+    """What ``follow`` has traced, once it is certain that another call would do the same."""
     state = State(root)
     chance = Chance(root, state.generators())
 
     def run():
-        return _run(root, arguments, registry, options, state)
+        return follow(state)
 
     try:
         tracer = run()
@@ -89,11 +98,11 @@ def _trace(root, arguments, registry, options):
             for count in _LATE_CALLS:
                 if state.count_to(count):
                     _check_again(tracer, run, state)
-        if arguments.has_order():
+        if arguments is not None and arguments.has_order():
             _guard_order(tracer, arguments, run)
     finally:
         state.restore()
-    return SymbolicModule.made(root, tracer)
+    return tracer
 
 
 def _check_again(tracer, run, state):
