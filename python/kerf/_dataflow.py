@@ -212,6 +212,7 @@ class DataFlow:
         plan = make_plan(
             graph, [str(d) for d in there[:-1] or there] if devices is None else devices, **options
         )
+        _refuse_foreign(plan, there)
         flow = cls(
             model,
             output_device,
@@ -383,7 +384,7 @@ class DataFlow:
         twin = without_gates(copy.deepcopy(self.module, known))  # over the same tensors
         try:
             return Pipeline(twin, plan, graph=graph)
-        except ValueError as error:  # another mode than the planned one, hooks of the user's
+        except (NotImplementedError, ValueError) as error:  # another mode, hooks, mixed samples
             warn(f"kerf.DataFlow: batches are called one after the other, not by the plan: {error}")
             return None
 
@@ -714,6 +715,16 @@ def _came_later(path):
         f"module '{path}' came into the model after the flow was made; expected the modules that "
         "there were; call remove(), change the model, then make a new flow"
     )
+
+
+def _refuse_foreign(plan, there):
+    for stage in plan.stages:
+        name = torch_device(plan.cluster, stage.device)
+        if name not in map(str, there):
+            raise ValueError(
+                f"[kerf.dataflow] the plan has a stage on {name}; expected devices of this "
+                f"machine: {', '.join(map(str, there))}; plan for these with devices="
+            )
 
 
 def _node_devices(plan):

@@ -1978,6 +1978,36 @@ def test_auto_follows_a_plan(name, fine_grained):
     assert_alike(run(flow, mover, x), expected)
 
 
+@pytest.mark.parametrize("devices", ["4xh100", ["cuda:2"], ["cuda:0", "cuda:7"]])
+def test_auto_refuses_devices_that_are_not_there(devices):
+    model, x = chain(4), ROWS()
+    before = snapshot(model)
+    with pytest.raises(ValueError, match="stage on .*; expected devices .*: cuda:0, cuda:1, cpu;"):
+        kerf.DataFlow.auto(model, (x,), devices=devices, mover=Pretender(), method="even")
+    assert snapshot(model) == before
+
+
+class Compares(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return x @ x.t()
+
+
+@pytest.mark.filterwarnings("ignore:kerf.plan")
+def test_a_plan_that_cannot_cut_batches_is_streamed_batch_by_batch():
+    model, batches = Compares().eval(), [ROWS() for _ in range(3)]
+    flow = kerf.DataFlow.auto(
+        model, (ROWS(),), devices=["cpu:0", "cpu:1"], output_device="cpu", n_microbatches=2
+    )
+    with pytest.warns(kerf.KerfWarning, match="one after the other.* mixes samples"):
+        found = list(flow.stream(batches))
+    assert_alike(found, [model(x) for x in batches])
+
+
 def test_auto_puts_layers_where_the_plan_has_their_weights():
     model = chain(6)
     flow = kerf.DataFlow.auto(model, (ROWS(),), mover=Pretender(), method="even")
