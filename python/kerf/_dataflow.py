@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import difflib
+import operator
 import re
 import threading
 import weakref
@@ -520,15 +521,15 @@ class DataFlow:
                 f"[kerf.dataflow] {what} is {found(value)}; expected a device there is: "
                 f"{', '.join(there)}; set it to one of these"
             )
-        self._known[value] = self._devices[self._devices.index(device)]
-        return self._known[value]
+        device = self._devices[self._devices.index(device)]
+        if kind is int or kind is str or kind is torch.device:
+            self._known[value] = device
+        return device
 
     def _parsed(self, value):
         """The device that is meant, or None."""
-        if isinstance(value, bool) or not isinstance(value, int | str | torch.device):
-            return None
-        if isinstance(value, int):
-            return self._devices[value] if 0 <= value < len(self._devices) - 1 else None
+        if not isinstance(value, str | torch.device):
+            return self._numbered(value)
         try:
             device = torch.device(value)
         except RuntimeError:
@@ -538,6 +539,13 @@ class DataFlow:
         if device.index is None:
             return next((d for d in self._devices if d.type == device.type), None)
         return device
+
+    def _numbered(self, value):
+        try:
+            number = -1 if isinstance(value, bool) else operator.index(value)
+        except TypeError:
+            return None
+        return self._devices[number] if 0 <= number < len(self._devices) - 1 else None
 
     def _unknown_layer(self, name):
         names = list(self._tree.layers)[1:]

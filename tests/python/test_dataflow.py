@@ -25,6 +25,7 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -578,6 +579,9 @@ def test_layers_without_an_entry_stay_where_they_are():
         ("1", "gpu", "expected a device there is"),
         ("1", "meta", "expected a device there is"),
         ("1", {0: 1}, "expected a device there is"),
+        ("1", 1.0, "is 1.0, a float; expected a device there is"),
+        ("1", numpy.int64(2), "expected a device there is"),
+        ("1", numpy.arange(2), "expected a device there is"),
     ],
 )
 def test_unknown_layers_and_devices_are_refused_and_the_old_flow_stays(name, device, message):
@@ -612,7 +616,10 @@ def test_the_model_itself_is_mapped_by_its_output_device():
     assert flow.output_device == flow._devices[0]
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0, torch.device("cuda"), GPU0])
+NUMBERS = [0, numpy.int64(0), numpy.array(0), torch.tensor(0)]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", torch.device("cuda"), GPU0, *NUMBERS])
 def test_a_device_has_several_names(device):
     flow, mover = wrap(chain(1), output_device="cpu:0")
     flow.layer_gpus["0"] = device
