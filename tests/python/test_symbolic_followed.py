@@ -3,6 +3,8 @@
 """Ordinary code of models that symbolic traces once refused: sizes in NumPy's functions, known
 numbers where PyTorch takes numbers, tensors made in functions with a backward of their own."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -162,3 +164,30 @@ def test_distributions_are_followed_and_their_checks_kept(monkeypatch):
     with pytest.raises(GuardError, match=r"check of torch.distributions .*_followed.py:\d+"):
         gm(nothing)
     assert profile_table(symbolic_profile(gm, x())).totals["fwd_mac"] == 4 * (8 * 8 + 4 * 8)
+
+
+# Questions and results that once were answered by the trace alone
+
+
+def test_a_gradient_that_the_code_asks_for_is_guarded():
+    def forward(model, x):
+        gradient = model.linear.weight.grad
+        return model.linear(x) * (1 if gradient is None else gradient.norm())
+
+    gm = symbolic_trace(model := Model(forward), meta_args={"x": x()})
+    gm(x()).sum().backward()
+    with pytest.raises(GuardError, match=r"grad of linear.weight was None .*_followed.py:\d+"):
+        gm(x())
+    model.zero_grad()
+    assert gm(x()).shape == (4, 8)
+
+
+def test_sizes_are_returned_as_sizes():
+    def forward(model, x):
+        return x.shape, {"all": [model.linear(x).view(x.shape).shape]}
+
+    gm = symbolic_trace(Model(forward), meta_args={"x": x()})
+    for made in (gm, pickle.loads(pickle.dumps(gm))):
+        size, inside = made(x(3))
+        assert type(size) is type(inside["all"][0]) is torch.Size
+        assert size == inside["all"][0] == (3, 8)

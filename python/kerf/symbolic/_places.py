@@ -75,11 +75,17 @@ def stack_line():
     return f'File "{code.co_filename}", line {line}, in {code.co_name}'
 
 
-def is_check_of_distributions():
-    """Whether torch.distributions asks whether what it was given is valid."""
+def asking_frame():
+    """The frame that has called what a trace sees: the model's code, or PyTorch's."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
+    return frame
+
+
+def is_check_of_distributions():
+    """Whether torch.distributions asks whether what it was given is valid."""
+    frame = asking_frame()
     return frame is not None and frame.f_code.co_filename == _DISTRIBUTION
 
 

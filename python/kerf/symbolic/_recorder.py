@@ -41,6 +41,7 @@ class Recorder:
         self.path = ""  # of the module that runs
         self.stack = {}  # paths of the modules around it and their classes
         self.regions = []  # checkpoint regions around the node to come, outermost first
+        self.returns = False  # whether what comes now are the results, whose classes stay
         self.finished = False
         self._names = {}  # id(tensor or module) -> name
         self._constants = []  # keeps the identities of what was named alive
@@ -171,6 +172,8 @@ class Recorder:
         if is_number(item):
             return self.number_node(item)
         kind = type(item)
+        if kind is torch.Size and self.returns:
+            return self.node("call_function", torch.Size, (tuple(map(self.argument, item)),))
         if kind in (tuple, torch.Size):
             return tuple(map(self.argument, item))
         if kind is list:

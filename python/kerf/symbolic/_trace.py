@@ -195,6 +195,7 @@ def _call(root, args, kwargs, tracer, registry):
             stack.enter_context(context)
         result = root(*args, **kwargs)
         tracer.check_caught()
+        recorder.returns = True
         forward = root.forward if isinstance(root, torch.nn.Module) else root
         with tracing(None), results_of(line_of(getattr(forward, "__func__", forward))):
             recorder.node("output", "output", (recorder.argument(result),))

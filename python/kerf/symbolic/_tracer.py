@@ -21,7 +21,13 @@ from kerf.symbolic._guards import check_rank, check_results
 from kerf.symbolic._indices import index_without_data, mask_counts, place_without_data
 from kerf.symbolic._meta import MetaTensorMode
 from kerf.symbolic._patches import active_tracer, tracing
-from kerf.symbolic._places import is_check_of_distributions, location, refusal
+from kerf.symbolic._places import (
+    asking_frame,
+    is_check_of_distributions,
+    is_pytorch,
+    location,
+    refusal,
+)
 from kerf.symbolic._recorder import Recorder
 from kerf.symbolic._trees import leaves, map_tree, tensors_in, with_gradients
 from kerf.symbolic._twin import Twins
@@ -317,6 +323,8 @@ class Tracer(TorchFunctionMode):
         if name == "grad_fn" and tensor is not None:  # a leaf has none: this is checked
             self._record(torch.Tensor.is_leaf.__get__, "is_leaf", args, kwargs)
             return step_of(func(*self._untraced(args)), self.recorder)
+        if name == "grad" and tensor is not None and not is_pytorch(asking_frame()):
+            return self._answered(func, args, kwargs, None)  # a traced tensor has none: checked
         if name in _reads.PROPERTIES:
             plain = self._untraced(args), self._untraced(kwargs)
             return func(*plain[0], **plain[1])
