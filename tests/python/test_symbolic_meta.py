@@ -137,3 +137,16 @@ def test_what_autograd_keeps_is_noted_without_the_weights():
     assert sorted(t.shape for t in environment.ctx.values()) == [(2, 4), (2, 4)]
     with pytest.raises(TypeError, match="expected the module"):
         sim_env(3)
+
+
+def test_wrong_modules_and_inputs_of_shape_prop_are_named_in_a_line():
+    gm = symbolic_trace(nn.Sequential(nn.Linear(4, 4)), meta_args={"input": torch.empty(2, 4)})
+    with pytest.raises(TypeError, match=r"gm is Linear.*; expected a torch.fx.GraphModule"):
+        ShapeProp(nn.Linear(2, 2))
+    for inputs in ((), (torch.empty(2, 4), torch.empty(2))):
+        with pytest.raises(TypeError, match=f"has {len(inputs)} inputs; the module takes input;"):
+            ShapeProp(gm).propagate(*inputs)
+    with pytest.raises(RuntimeError) as refused:
+        ShapeProp(gm).propagate(torch.empty(2, 3))
+    assert "\n" not in str(refused.value) and "at node '_0'" in refused.value.__notes__[0]
+    assert ShapeProp(symbolic_trace(lambda *xs: sum(xs), meta_args={"xs": [torch.empty(2)] * 2}))

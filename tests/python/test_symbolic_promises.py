@@ -5,6 +5,7 @@ refused in words that help nobody."""
 
 import copy
 import dataclasses
+import heapq
 import pickle
 from collections import OrderedDict
 from functools import partial
@@ -346,6 +347,15 @@ def test_a_function_whose_forward_looks_at_data_is_refused_with_its_line():
 
     with pytest.raises(ExportError, match=r"forward of Scaled .*test_symbolic_promises.py:\d+"):
         trace(lambda model, x: Scaled.apply(x))
+
+
+def test_a_refusal_names_the_models_line_and_functions_as_users_call_them():
+    with pytest.raises(ExportError, match=r"test_symbolic_promises.py:\d+"):
+        trace(lambda model, x: heapq.nlargest(1, [x.sum(), x.mean()])[0])
+    with pytest.raises(ExportError, match=r"register_shape_impl\(torch.Tensor.to_sparse\)"):
+        trace(lambda model, x: x.to_sparse())
+    with pytest.raises(ExportError, match=r"register_shape_impl\(torch._pack_padded_sequence\)"):
+        trace(lambda model, x: torch._pack_padded_sequence(x, torch.tensor([8] * 4), True)[0])
 
 
 def test_questions_about_leaves_are_guarded():

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import linecache
 import sys
+import sysconfig
 import threading
 
 import torch
@@ -15,7 +16,8 @@ from kerf._lower import short_path
 
 _TORCH = torch.__path__[0]
 _OWN = __file__.rpartition("/symbolic/")[0] + "/"
-_HIDDEN = (_TORCH, _OWN, contextlib.__file__, "<frozen", "<__array")
+_HIDDEN = (_TORCH, _OWN, "<frozen", "<__array")
+_PYTHONS = sysconfig.get_path("stdlib") + "/"  # which may hold installed packages, too
 _CALLS = (
     (_OWN + "symbolic/_trace.py", "_call"),
     (_OWN + "symbolic/_plain_trace.py", "plain_trace"),
@@ -40,7 +42,8 @@ def user_frame():
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_HIDDEN):
+        is_pythons = file.startswith(_PYTHONS) and "-packages/" not in file
+        if not (is_pythons or file.startswith(_HIDDEN)):
             return frame, frame.f_lineno
         if (file, frame.f_code.co_name) in _CALLS:
             break

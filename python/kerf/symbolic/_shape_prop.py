@@ -53,13 +53,20 @@ class ShapeProp(torch.fx.Interpreter):
     """
 
     def __init__(self, gm, garbage_collect_values=True, registry=None):
+        if not isinstance(gm, torch.fx.GraphModule):
+            raise TypeError(
+                f"[symbolic.ShapeProp] gm is {found(gm)}; expected a torch.fx.GraphModule; trace a "
+                "model with kerf.symbolic_trace()"
+            )
         super().__init__(gm, garbage_collect_values)
+        self.extra_traceback = False  # run_node() says where
         self.ctx = {}
         self._registry = registry or current_registry()
         self._twins = _MetaTwins()
 
     def propagate(self, *inputs, device=None):
         """The result for these inputs, taken to be on ``device`` or where they are."""
+        self._check(inputs)
         made = map_tree(lambda item: _without_data(item, device), inputs)
         twin = self._twins.module(self.module)
         environment = sim_env(twin)
@@ -68,9 +75,24 @@ class ShapeProp(torch.fx.Interpreter):
         self.ctx = environment.ctx
         return result
 
+    def _check(self, inputs):
+        taken = [n for n in self.module.graph.nodes if n.op == "placeholder"]
+        least = sum(not n.args and not n.target.startswith("*") for n in taken)
+        most = len(inputs) if any(n.target.startswith("*") for n in taken) else len(taken)
+        if not least <= len(inputs) <= most:
+            names = ", ".join(n.target for n in taken) or "none"
+            raise TypeError(
+                f"[symbolic.ShapeProp] propagate() has {len(inputs)} inputs; the module takes "
+                f"{names}; pass them in this order"
+            )
+
     def run_node(self, node):
         args, _ = self.fetch_args_kwargs_from_env(node)
-        result = None if is_without_effect(node, args) else super().run_node(node)
+        try:
+            result = None if is_without_effect(node, args) else super().run_node(node)
+        except Exception as error:
+            error.add_note(f"[symbolic.ShapeProp] at node '{node.name}' ({node.format_node()})")
+            raise
         tensors = tensors_in(result)
         node.meta["val"] = result
         if isinstance(result, torch.Tensor):

@@ -804,7 +804,9 @@ def _full_name(func):
     if isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return f"torch.ops.{func}"
     module = getattr(func, "__module__", None) or "torch"
-    return f"{module}.{getattr(func, '__qualname__', None) or name_of(func)}"
+    name = getattr(func, "__qualname__", None) or name_of(func)
+    name = name.removeprefix("_VariableFunctionsClass.").replace("TensorBase.", "Tensor.")
+    return f"{module}.{name}"
 
 
 def _first_line(error):
