@@ -86,7 +86,8 @@ void BlockRun::bring_inputs() {
   std::vector<at::Tensor> inputs(setting_.inputs.size());
   for (const ValueId id : program_.inputs) {
     const std::size_t input = setting_.graph.value(id).position;
-    inputs[input] = setting_.inputs[input].to(setting_.torch_device);
+    // What it was made from is the caller's.
+    inputs[input] = setting_.inputs[input].detach().to(setting_.torch_device);
   }
   run_.inputs = {std::move(inputs)};
 }
@@ -110,6 +111,7 @@ void BlockRun::prepare() {
   // Of the pass before, whose numbers may have had gradients.
   for (at::Tensor& tensor : own_written_) {
     if (tensor.grad_fn() != nullptr) tensor.detach_();
+    tensor.mutable_grad() = at::Tensor();
   }
   for (const std::size_t i : written_received_) {
     auto copy = std::make_shared<TorchParcel>(kept_[i]->value.toTensor().clone(),
@@ -119,7 +121,10 @@ void BlockRun::prepare() {
   }
   if (!setting_.training) return;
   step_.emplace(1, 1);
-  step_->wanted.assign(setting_.inputs.size(), false);
+  step_->wanted.clear();
+  for (const GraphInput& input : setting_.graph.inputs()) {
+    step_->wanted.push_back(setting_.graph.value(input.value).requires_grad);
+  }
 }
 
 std::vector<ParcelPtr> BlockRun::forward() {

@@ -51,7 +51,7 @@ Kinds find_kinds(const Graph& graph, const std::vector<Block>& blocks, std::int6
 }
 
 // Is it laid out as in the trace? A dimension of one row has any stride.
-bool is_as_traced(const at::Tensor& tensor, const Value& traced, std::int64_t batch) {
+bool is_laid_out(const at::Tensor& tensor, const Value& traced, std::int64_t batch) {
   if (!tensor.defined() || tensor.layout() != c10::kStrided || tensor.numel() == 0) return true;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {
     const Expr& stride = traced.strides[static_cast<std::size_t>(d)];
@@ -60,19 +60,27 @@ bool is_as_traced(const at::Tensor& tensor, const Value& traced, std::int64_t ba
   return true;
 }
 
-// The first input or weight that has other strides than in the trace; "" where none has. Strides
-// inside the model, and so the times of blocks, follow from these in ways that no graph tells.
-std::string laid_out_otherwise(const BlockSetting& setting) {
+// The first input or weight that is not as it was traced, and how; "" where all are. Strides inside
+// the model and what needs gradients, and so the times of blocks, follow in ways that no graph
+// tells.
+std::string other_than_traced(const BlockSetting& setting) {
   const Graph& graph = setting.graph;
   for (std::size_t i = 0; i < setting.inputs.size(); ++i) {
     const GraphInput& input = graph.inputs()[i];
-    if (is_as_traced(setting.inputs[i], graph.value(input.value), setting.batch)) continue;
-    return fmt::format("input '{}'", input.path);
+    if (is_laid_out(setting.inputs[i], graph.value(input.value), setting.batch)) continue;
+    return fmt::format("input '{}' has other strides", input.path);
   }
   for (std::size_t i = 0; i < setting.weights.size(); ++i) {
     const Weight& weight = graph.weights()[i];
-    if (is_as_traced(setting.weights[i], graph.value(weight.value), setting.batch)) continue;
-    return fmt::format("weight '{}'", weight.names.front());
+    const Value& value = graph.value(weight.value);
+    const at::Tensor& tensor = setting.weights[i];
+    if (!is_laid_out(tensor, value, setting.batch)) {
+      return fmt::format("weight '{}' has other strides", weight.names.front());
+    }
+    if (setting.training && tensor.requires_grad() != value.requires_grad) {
+      return fmt::format("weight '{}' {}", weight.names.front(),
+                         value.requires_grad ? "is frozen" : "is trained");
+    }
   }
   return "";
 }
@@ -114,10 +122,10 @@ class BlockMeasuring {
       : setting_(setting),
         cluster_(cluster),
         options_(options),
-        other_layout_(laid_out_otherwise(setting)),
+        difference_(other_than_traced(setting)),
         blocks_(blocks_to_measure(setting.graph)),
         kinds_(find_kinds(setting.graph, blocks_, setting.batch,
-                          options.every_block || !other_layout_.empty())),
+                          options.every_block || !difference_.empty())),
         known_(kinds_.first.size()),
         cache_(options.cache_folder, all_conditions(setting.device, options)),
         profile_(measured_sizes(setting.graph, setting.device.kind, setting.device.host,
@@ -134,6 +142,10 @@ class BlockMeasuring {
     SampleLimits limits = options_;
     const auto count = std::count(wanted_.begin(), wanted_.end(), true);
     limits.budget_seconds /= static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
+    const auto tell = [&](std::size_t done) {
+      if (options_.progress) options_.progress(done, walk.num_steps());
+    };
+    tell(0);
     walk.run(
         run,
         [&](std::size_t block, BlockRun& seat) {
@@ -143,9 +155,7 @@ class BlockMeasuring {
             cache_.store(kinds_.signatures[kind], *known_[kind]);
           }
         },
-        [&](std::size_t done) {
-          if (options_.progress) options_.progress(done, walk.num_steps());
-        });
+        tell);
   }
 
   Profile finish() {
@@ -154,7 +164,7 @@ class BlockMeasuring {
     profile_.cache = cache_.use();
     profile_.notes.insert(profile_.notes.end(), cache_.notes().begin(), cache_.notes().end());
     note_idle_neighbours();
-    note_other_layout();
+    note_difference();
     note_once(profile_);
     fill_levels(setting_.graph, profile_);
     return std::move(profile_);
@@ -177,7 +187,7 @@ class BlockMeasuring {
   // Where the signature does not say all that a block's figures depend on.
   std::string why_not_kept(const Block& block) const {
     if (runs_python(setting_.graph, block)) return "what runs as Python is measured each time";
-    if (!other_layout_.empty()) return "other strides than when traced";
+    if (!difference_.empty()) return "inputs or weights are not as traced";
     return "";
   }
 
@@ -221,18 +231,18 @@ class BlockMeasuring {
         "blocks were measured while the other CPU devices were idle: together they may be slower");
   }
 
-  void note_other_layout() {
-    if (other_layout_.empty()) return;
-    profile_.notes.push_back(
-        fmt::format("each block was measured by itself, and none is kept: {} has other strides "
-                    "than when the model was traced; trace it as it is now",
-                    other_layout_));
+  void note_difference() {
+    if (difference_.empty()) return;
+    profile_.notes.push_back(fmt::format(
+        "each block was measured by itself, and none is kept: {}, unlike when the model "
+        "was traced; trace it as it is now",
+        difference_));
   }
 
   const BlockSetting& setting_;
   const Cluster& cluster_;
   const BlockOptions& options_;
-  const std::string other_layout_;
+  const std::string difference_;  // of the inputs and weights from the traced ones
   std::vector<Block> blocks_;
   Kinds kinds_;
   std::vector<bool> wanted_;                      // by block: to be measured now
@@ -273,7 +283,8 @@ Profile measure_blocks(const Graph& graph, const Cluster& cluster, DeviceId devi
                        std::int64_t batch, const OpaqueCalls& opaque, const BlockOptions& options) {
   if (options.training) check_train_mode(graph, "libtorch.measure");
   check_conditions(graph.conditions(), batch, 1, "[libtorch.measure]");
-  const KeptMemory kept_memory;  // as in a pipeline that runs
+  const c10::InferenceMode no_inference_mode(false);  // what is copied here is written later
+  const KeptMemory kept_memory;                       // as in a pipeline that runs
   TorchBackend backend(graph, cluster, weights, opaque);
   const std::vector<at::Tensor> own_weights = own_written_weights(graph, std::move(weights));
   const std::vector<at::Tensor> own_inputs = own_written_inputs(graph, inputs);

@@ -21,7 +21,7 @@ struct BlockOptions : MeasureOptions {
   bool every_block = false;
   std::string cache_folder;        // empty: no cache
   MeasuringConditions conditions;  // of this machine, beside what the options say
-  // Told after each step of the work: steps done, and how many there are.
+  // Told before the work and after each step of it: steps done, and how many there are.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
 

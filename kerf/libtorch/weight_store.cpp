@@ -103,6 +103,12 @@ void WeightStore::refresh(std::size_t weight, Copy& copy) {
 const at::Tensor& WeightStore::on(std::size_t weight, c10::Device device) {
   const at::Tensor& source = tensors_[weight];
   if (source.device() == device) return source;
+  if (source.is_meta()) {
+    throw Error(ErrorKind::invalid_argument,
+                fmt::format("[libtorch.weights] weight '{}' has no data: it is on the meta device; "
+                            "expected a weight with numbers; load the model's weights first",
+                            graph_.weights()[weight].names[0]));
+  }
   const std::lock_guard lock(copies_mutex_);
   Copy& copy = copies_[{weight, device.str()}];
   if (!copy.tensor.defined()) {

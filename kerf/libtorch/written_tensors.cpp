@@ -28,8 +28,10 @@ std::vector<at::Tensor> own_written(const Graph& graph, const Items& items,
     }
     // No view of the copy: one that was made without history could not be given any by a write.
     const c10::Storage bytes = copy->second.storage();
-    tensor = at::empty({0}, tensor.options().requires_grad(false))
-                 .set_(bytes, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+    at::Tensor own = at::empty({0}, tensor.options().requires_grad(false))
+                         .set_(bytes, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+    own.set_requires_grad(tensor.is_leaf() && tensor.requires_grad());
+    tensor = std::move(own);
   }
   return tensors;
 }

@@ -161,6 +161,7 @@ def conditions(device):
         "threads": str(torch.get_num_threads() if on_host else 0),
         "float32 matmul precision": torch.get_float32_matmul_precision(),
         "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        "anomaly detection": str(torch.is_anomaly_enabled()),
         "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
         "mkldnn": str(torch.backends.mkldnn.enabled),
         "attention kernels": " ".join(name for name, enabled in attention.items() if enabled),

@@ -28,21 +28,34 @@ def progress_bar(what, stream=None, says=_steps):
         yield None
         return
     start = time.monotonic()
-    drawn = 0
+    last, drawn = None, 0
+    drawing = threading.Lock()
+
+    def draw():
+        nonlocal drawn
+        with drawing:
+            done, total = last
+            filled = int(_WIDTH * min(done / max(total, 1), 1))
+            line = f"{what} [{'#' * filled}{'.' * (_WIDTH - filled)}] {says(done, total)}"
+            stream.write("\r" + line.ljust(drawn))
+            stream.flush()
+            drawn = len(line)
 
     def told(done, total):
-        nonlocal drawn
-        if time.monotonic() - start < _AFTER_SECONDS:
-            return
-        filled = int(_WIDTH * min(done / max(total, 1), 1))
-        line = f"{what} [{'#' * filled}{'.' * (_WIDTH - filled)}] {says(done, total)}"
-        stream.write("\r" + line.ljust(drawn))
-        stream.flush()
-        drawn = len(line)
+        nonlocal last
+        last = (done, total)
+        if time.monotonic() - start >= _AFTER_SECONDS:
+            draw()
 
+    # Steps may be long: what was told before is shown without waiting for the next.
+    waiting = threading.Timer(_AFTER_SECONDS, lambda: last and draw())
+    waiting.daemon = True
+    waiting.start()
     try:
         yield told
     finally:
+        waiting.cancel()
+        waiting.join()
         if drawn:
             stream.write("\r" + " " * drawn + "\r")
             stream.flush()

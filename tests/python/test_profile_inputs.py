@@ -111,7 +111,7 @@ def test_other_strides_than_traced_share_no_figures(tmp_path, of_weights):
         channels_last(model)
     other = measure(model, graph, x if of_weights else channels_last(x), cache=tmp_path)
     assert (other.cache.hits, other.cache.misses) == (0, 3)
-    assert other.cache.reasons == ["other strides than when traced: 3"]
+    assert other.cache.reasons == ["inputs or weights are not as traced: 3"]
     what = "weight '0.weight'" if of_weights else "input 'args.0'"
     assert any(f"{what} has other strides" in note for note in other.notes)
     assert [block.kind for block in other.blocks] == [0, 1, 2]
@@ -245,3 +245,75 @@ def test_gradients_may_flow_through_an_input_that_is_written(isolate):
         by_op = {node["op"]: profile.nodes[i] for i, node in enumerate(graph.nodes)}
         assert by_op["aten.sum.dim_IntList"].backward > 0
         assert not cache.requires_grad and not cache.any()
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_inputs_that_need_gradients_get_none(isolate):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).train()
+    for traced in (False, True):
+        graph = kerf.trace(model, (torch.randn(4, 8, requires_grad=traced),))
+        leaf = torch.randn(4, 8, requires_grad=True)
+        leaf.grad = torch.ones(4, 8)
+        made = leaf * 2
+        for x in (leaf, made):
+            measure(model, graph, x, isolate=isolate, training=True)
+        assert torch.equal(leaf.grad, torch.ones(4, 8))
+        made.sum().backward()  # its history is whole
+
+
+class Clamped(nn.Module):
+    """Forward writes a parameter that learns."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.inner.weight.clamp_(-0.05, 0.05)
+        return self.inner(torch.tanh(x))
+
+
+def test_a_parameter_that_is_written_learns_while_it_is_measured():
+    torch.manual_seed(0)
+    model, x = Clamped().train(), torch.randn(4, 64)
+    profile = measure(model, kerf.trace(model, (x,)), x, training=True)
+    block = next(block for block in profile.blocks if block.weight_bytes)
+    assert block.backward > 0
+    assert block.backward_peak_bytes >= block.weight_bytes  # its gradient
+    assert model.inner.weight.grad is None
+
+
+def test_a_frozen_layer_shares_no_figures_with_one_that_learns(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(3))).train()
+    x = torch.randn(4, 64)
+    graph = kerf.trace(model, (x,))
+    measure(model, graph, x, training=True, cache=tmp_path)
+    files = sorted(tmp_path.iterdir())
+    model[1].requires_grad_(False)
+    frozen = measure(model, graph, x, training=True, cache=tmp_path)
+    assert frozen.cache.reasons == ["inputs or weights are not as traced: 3"]
+    assert any("weight '1.weight' is frozen" in note for note in frozen.notes)
+    peaks = [block.backward_peak_bytes for block in frozen.blocks]
+    assert peaks[1] < peaks[2]  # no gradient of a weight
+    assert sorted(tmp_path.iterdir()) == files
+    again = measure(model, kerf.trace(model, (x,)), x, training=True, cache=tmp_path)
+    assert (again.cache.hits, again.cache.misses) == (2, 1)
+
+
+def test_blocks_are_measured_in_inference_mode_too():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).train(), torch.randn(4, 8)
+    graph = kerf.trace(model, (x,))
+    with torch.inference_mode():
+        assert measure(model, graph, x, training=True).total_backward > 0
+
+
+def test_weights_without_data_are_named():
+    model, x = nn.Linear(8, 8).to("meta").eval(), torch.randn(4, 8)
+    graph = kerf.trace(model, (x,))
+    for isolate in (False, True):
+        with pytest.raises(ValueError, match="weight 'weight' has no data"):
+            measure(model, graph, x, isolate=isolate)

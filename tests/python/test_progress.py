@@ -40,6 +40,18 @@ def test_a_bar_shows_steps_and_is_wiped_out(at_once):
     assert stream.getvalue().endswith("\r" + " " * len(lines(stream)[-1]) + "\r")
 
 
+def test_a_long_step_is_shown_before_it_ends(monkeypatch):
+    monkeypatch.setattr(_progress, "_AFTER_SECONDS", 0.2)
+    stream, patience = Terminal(), time.monotonic() + 20
+    with _progress.progress_bar("profile", stream) as told:
+        told(0, 1)
+        assert stream.getvalue() == ""
+        while not lines(stream):
+            assert time.monotonic() < patience
+            time.sleep(0.01)
+    assert lines(stream) == [f"profile [{'.' * 30}] 0/1"]
+
+
 def test_short_work_shows_nothing():
     stream = Terminal()
     with _progress.progress_bar("profile", stream) as told:
