@@ -12,6 +12,7 @@ from small import mlp
 from torch import nn
 
 import kerf
+from kerf import _torch
 
 ALL = [name for name in (*models.FLOOR, *models.OTHERS) if name != "slice_writer"]
 
@@ -283,3 +284,14 @@ def test_weights_keep_the_order_they_have_in_memory(pretend_device, tmp_path):
         assert torch.equal(found, expected) and found.stride() == expected.stride()
         placed.remove()
     assert [p.stride() for p in model.parameters()] == strides
+
+
+def test_pinned_blocks_leave_little_unused(pretend_device):
+    mib, each, count = 1 << 20, 86, 14  # as a matrix of a model of 7B parameters
+    weight = torch.zeros(1, dtype=torch.uint8).expand(each * mib)
+    before = pretend_device.pinned_memory_allocated()
+    arena = _torch.PinnedArena(count * each * mib)
+    kept = [arena.take([(weight, torch.uint8)]) for _ in range(count)]
+    taken = pretend_device.pinned_memory_allocated() - before
+    assert len(kept) == count and arena.not_pinned == 0
+    assert taken <= 1.2 * count * each * mib

@@ -18,8 +18,6 @@
 namespace kerf {
 namespace {
 
-constexpr std::size_t kLargestBlock = std::size_t{512} << 20;
-
 // The blocks of weights that are alive: a watched tensor's deleter is told the address alone.
 struct Blocks {
   std::mutex mutex;
@@ -45,18 +43,28 @@ at::Tensor pinned_bytes(std::size_t bytes) {
                    at::TensorOptions(at::kByte).pinned_memory(true));
 }
 
-std::byte* PinnedArena::place(std::size_t bytes) {
-  if (!block_.defined() || used_ + bytes > block_.nbytes()) {
+void PinnedArena::take_block(std::size_t bytes) {
+  const std::size_t smallest = std::bit_ceil(bytes);
+  while (true) {
     // The last blocks are ever smaller ones: what is left of them is small, too.
-    const std::size_t wanted =
-        std::min(std::bit_floor(std::max(bytes_left_, bytes)), kLargestBlock);
-    const std::size_t size = std::max(wanted, std::bit_ceil(bytes));
+    const std::size_t wanted = std::min(std::bit_floor(bytes_left_), largest_block_);
+    const std::size_t size = std::max(wanted, smallest);
     try {
       block_ = pinned_bytes(size);
+      return;
     } catch (const c10::Error&) {  // there is no more of it, or no accelerator that has any
+      largest_block_ = size / 2;
+      if (size > smallest) continue;
       block_ = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
       not_pinned_ += bytes;
+      return;
     }
+  }
+}
+
+std::byte* PinnedArena::place(std::size_t bytes) {
+  if (!block_.defined() || used_ + bytes > block_.nbytes()) {
+    take_block(bytes);
     used_ = 0;
   }
   std::byte* const begin = static_cast<std::byte*>(block_.mutable_data_ptr()) + used_;

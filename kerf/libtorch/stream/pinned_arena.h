@@ -38,6 +38,12 @@ class PinnedArena {
   // A place for so many bytes, in this block or the next.
   std::byte* place(std::size_t bytes);
 
+  // A new block for a weight, and those after it.
+  void take_block(std::size_t bytes);
+
+  // At the end of a block less than a weight is left unused. Larger ones leave less in all, and are
+  // free again later when their weights go home one by one. Halved where memory is short.
+  std::size_t largest_block_ = std::size_t{2} << 30;
   at::Tensor block_;
   std::size_t used_ = 0;  // of the block
   std::size_t bytes_left_;
