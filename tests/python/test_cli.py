@@ -360,6 +360,9 @@ def make_case():
 def forgets():
     return Cell()
 
+def fails():
+    raise ValueError("of its own")
+
 number = 3
 """
 
@@ -408,6 +411,8 @@ def test_trace_passes_its_options_on(run, traced):
     "case, said",
     [
         ("nowhere:make_case", "'nowhere:make_case' cannot be imported"),
+        (":make_case", "':make_case' names no module; expected package.module:function"),
+        (".cases:make_case", "'.cases:make_case' names no module"),
         ("cases:nothing", "'cases:nothing' names no function of"),
         ("cases:number", "'cases:number' names no function of"),
         ("cases", "'cases' names no function of"),
@@ -418,6 +423,16 @@ def test_trace_says_what_is_wrong_with_a_case(run, traced, case, said):
     done = run("trace", case, "--out", "model2.graph", expect=BAD_INPUT)
     assert said in error_of(done)
     assert not (traced / "model2.graph").exists()
+
+
+def test_errors_of_a_case_come_with_their_lines(run, traced):
+    done = run("trace", "cases:fails", "--out", "model2.graph", expect=1)
+    assert "in fails" in done.stderr and "ValueError: of its own" in done.stderr
+
+
+def test_trace_looks_first_whether_it_can_write(run, traced):
+    done = run("trace", "cases:fails", "--out", "no/model.graph", expect=BAD_INPUT)
+    assert "cannot write 'no/model.graph'" in error_of(done)
 
 
 def test_trace_names_a_python_that_is_not_there(run, traced, monkeypatch):
