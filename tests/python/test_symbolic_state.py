@@ -304,6 +304,19 @@ def test_a_counter_that_decides_nothing_is_left_out():
     assert (model.calls, model.log) == (1, [])
 
 
+def test_a_number_that_is_set_once_is_no_counter():
+    def forward(model, x):
+        if model.rows == 0:
+            model.rows = x.shape[1]
+        model.columns = min(x.shape[1], model.columns)
+        return model.linear(x).view(-1, model.rows) * model.columns
+
+    model = Model(forward, rows=0, columns=100)
+    gm, given = symbolic_trace(model, meta_args={"x": x()}), x()
+    assert (model.rows, model.columns) == (0, 100)
+    assert torch.equal(gm(given), model(given))
+
+
 def kept_in_a_default(x, seen=[]):  # noqa: B006
     seen.append(x.shape[0])
     return x * len(seen)

@@ -56,7 +56,7 @@ class Held:
         return [pair for pair in found if type(pair[0]) in _generators()]
 
     def counters(self):
-        """Pairs of a dictionary and a key where another whole number stands by now."""
+        """``(dictionary, key, number)`` where another whole number stands by now."""
         for item, contents, _ in self._held.values():
             if isinstance(contents, dict):
                 table = item if isinstance(item, dict) else getattr(item, "__dict__", {})
@@ -103,14 +103,12 @@ class State:
         """Pairs of a generator of random numbers and its place: (path of a module, attribute)."""
         return self._held.generators()
 
-    def count_to(self, count):
-        """Sets the whole numbers that the model's code has changed; whether there are any."""
+    def counters(self):
+        """``(dictionary, key, number)`` of the whole numbers that the model's code has changed."""
         found = list(self._held.counters())
         for _, module, attributes, _ in self._saved:
             found += _counted(attributes, module.__dict__)
-        for table, key in found:
-            table[key] = count
-        return bool(found)
+        return found
 
     def set_on(self, module):
         """The name of an attribute, a weight or a part of a module that the model's code has set
@@ -282,10 +280,10 @@ def _slots(item):
 
 
 def _counted(before, now):
-    """Pairs of ``now`` and a key whose whole number is another one than before."""
+    """``(now, key, number)`` for keys whose whole number is another one than before."""
     for key, item in before.items():
         if type(item) is int and type(now.get(key)) is int and now[key] != item:
-            yield now, key
+            yield now, key, now[key]
 
 
 def _is_same(before, after):

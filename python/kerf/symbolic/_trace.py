@@ -93,11 +93,15 @@ def _trace(root, follow, arguments=None):
             # same again, or the traced module would be right at its first call alone.
             if state.replaced():
                 raise state.refused_replaced()
-            state.settle()
+            changed = state.counters()
             _check_again(tracer, run, state)
-            for count in _LATE_CALLS:
-                if state.count_to(count):
-                    _check_again(tracer, run, state)
+            counters = [
+                (t, key) for t, key, n in changed if type(t.get(key)) is int and t[key] != n
+            ]
+            for count in _LATE_CALLS if counters else ():
+                for table, key in counters:
+                    table[key] = count
+                _check_again(tracer, run, state)
         if arguments is not None and arguments.has_order():
             _guard_order(tracer, arguments, run)
     finally:
@@ -106,6 +110,7 @@ def _trace(root, follow, arguments=None):
 
 
 def _check_again(tracer, run, state):
+    state.settle()
     again = _second_run(run, state)
     if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
         raise state.refused()
