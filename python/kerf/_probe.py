@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerf import _classes, _pytree, _schema
+from kerf._quiet import quiet
 from kerf._restore import attributes_restored, buffers_restored
 
 
@@ -126,7 +127,7 @@ def _run(model, modules, signature, batch):
     """Runs a block at a batch size: on fake tensors if it lets itself, else for real."""
     module = model.get_submodule(signature.path)
     try:
-        with attributes_restored(module):
+        with quiet(), attributes_restored(module):
             return _run_fake(model, modules, module, signature, batch)
     except Exception as error:
         weights = [*module.parameters(), *module.buffers()]

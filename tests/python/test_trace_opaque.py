@@ -259,3 +259,38 @@ def test_a_failed_trace_leaves_the_model_as_it_was():
         trace(model, torch.zeros(2, 4), opaque="never")
     for name, module in model.named_modules():
         assert module.__dict__ == before[name]
+
+
+class AddsRows(nn.Module):
+    """Fits one batch alone, which a probe of the block finds at the second."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.ones(3, 8))
+
+    def forward(self, x):
+        y = x + self.rows
+        return y if y.sum() > 0 else -y
+
+
+class Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+def test_what_a_probe_tries_in_vain_is_not_logged():
+    """PyTorch logged the whole stack, several hundred lines for a block."""
+    model = nn.Sequential(nn.Linear(8, 8), AddsRows(), nn.Linear(8, 8)).eval()
+    kept = Kept()
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addHandler(kept)
+    try:
+        with pytest.raises(ExportError, match="cannot run as one block"):
+            trace(model, (torch.randn(3, 8),))
+    finally:
+        logger.removeHandler(kept)
+    assert not kept.records
