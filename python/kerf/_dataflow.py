@@ -8,7 +8,6 @@ import copy
 import difflib
 import operator
 import re
-import threading
 import weakref
 from collections.abc import Iterable, Mapping
 
@@ -18,13 +17,14 @@ from torch import nn
 from kerf import _stream
 from kerf._arguments import KINDS, Kind, check, checked, found
 from kerf._errors import warn
+from kerf._flow_map import planned_map, refuse_foreign, weight_devices
 from kerf._gates import Calls, flow_of, without_gates
 from kerf._layers import Tree
-from kerf._moves import Clones, Frozen, Moves, mode_of, refuse_split, total_bytes
+from kerf._moves import Clones, Frozen, Moves, mode_of, refuse_split
 from kerf._placed_models import shared_parts
+from kerf._traffic import Traffic
 from kerf._transfer import CPU, Mover, Transfer
 from kerf._unmade import refuse_lazy, refuse_meta
-from kerf._weights import torch_device
 
 
 class LayerMap(collections.OrderedDict):
@@ -37,39 +37,6 @@ class LayerMap(collections.OrderedDict):
     def __setitem__(self, name, device):
         self.touched[name] = None
         super().__setitem__(name, device)
-
-
-class Traffic:
-    """Calls run side by side; a change of the flow waits until none is under way."""
-
-    def __init__(self):
-        self._changed = threading.Condition()
-        self._running = 0
-        self._stopped = False
-
-    @contextlib.contextmanager
-    def running(self):
-        with self._changed:
-            self._changed.wait_for(lambda: not self._stopped)
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def stopped(self):
-        with self._changed:
-            self._changed.wait_for(lambda: not self._stopped)
-            self._stopped = True
-            try:
-                self._changed.wait_for(lambda: not self._running)
-                yield
-            finally:
-                self._stopped = False
-                self._changed.notify_all()
 
 
 _FLAG = KINDS["frozen"]
@@ -213,7 +180,7 @@ class DataFlow:
         plan = make_plan(
             graph, [str(d) for d in there[:-1] or there] if devices is None else devices, **options
         )
-        _refuse_foreign(plan, there)
+        refuse_foreign(plan, there)
         flow = cls(
             model,
             output_device,
@@ -223,7 +190,7 @@ class DataFlow:
             mover=mover,
         )
         flow._planned = graph, plan
-        flow.layer_gpus.update(_planned_map(flow._tree.layers, flow._placement.ties(), graph, plan))
+        flow.layer_gpus.update(planned_map(flow._tree.layers, flow._placement.ties(), graph, plan))
         return flow
 
     # ---- what users set
@@ -377,7 +344,7 @@ class DataFlow:
 
         graph, plan = self._planned
         weights = dict(self._weights())
-        for names, device in _weight_devices(graph, plan):
+        for names, device in weight_devices(graph, plan):
             tensor = next((weights[name] for name in names if name in weights), None)
             if tensor is not None and self._mover.device_of(tensor) != device:
                 return None
@@ -723,66 +690,3 @@ def _came_later(path):
         f"module '{path}' came into the model after the flow was made; expected the modules that "
         "there were; call remove(), change the model, then make a new flow"
     )
-
-
-def _refuse_foreign(plan, there):
-    for stage in plan.stages:
-        name = torch_device(plan.cluster, stage.device)
-        if name not in map(str, there):
-            raise ValueError(
-                f"[kerf.dataflow] the plan has a stage on {name}; expected devices of this "
-                f"machine: {', '.join(map(str, there))}; plan for these with devices="
-            )
-
-
-def _node_devices(plan):
-    return {
-        node: torch.device(torch_device(plan.cluster, stage.device))
-        for stage in plan.stages
-        for node in stage.nodes
-    }
-
-
-def _weight_devices(graph, plan):
-    """``(names, device of the first node that uses it)`` of every weight that is used."""
-    where, first = _node_devices(plan), {}
-    for node in graph.nodes:
-        for name in node["inputs"]:
-            first.setdefault(name, where[node["name"]])
-    return [(w["names"], first[w["name"]]) for w in graph.weights if w["name"] in first]
-
-
-def _planned_map(layers, ties, graph, plan):
-    """``{layer: device}``: where most bytes of its weights are used, else most of its time."""
-    from kerf._core import estimate
-
-    together = {name: name for name in layers}  # tied layers count as one
-    for (a, _), (b, _) in ties:
-        old, new = together[b.name], together[a.name]
-        together = {name: new if to == old else to for name, to in together.items()}
-    sizes = {
-        path: total_bytes([t]) for layer in layers.values() for path, *_, t in layer.registered()
-    }
-    score = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0.0]))
-    for names, device in _weight_devices(graph, plan):
-        score[together[_layer_of(names[0], layers)]][device][0] += sizes.get(names[0], 0)
-    where = _node_devices(plan)
-    costs = estimate(graph, batch=plan.batch).nodes
-    for node, cost in zip(graph.nodes, costs, strict=True):
-        layer = together[_layer_of(node["scope"], layers)]
-        score[layer][where[node["name"]]][1] += cost.forward
-    best = {name: max(on, key=on.get) for name, on in score.items() if name}
-    chosen, last = {}, next(iter(where.values()), None)
-    for name in list(layers)[1:] if last is not None else ():
-        group = together[name]
-        if group:  # else it shares a weight with the model itself, and stays with that
-            # A layer that does nothing here, such as dropout, stays with the one before it.
-            chosen[name] = last = best.get(group, last)
-    return chosen
-
-
-def _layer_of(path, layers):
-    """The innermost layer that holds it."""
-    while path and path not in layers:
-        path = path.rpartition(".")[0]
-    return path
