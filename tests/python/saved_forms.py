@@ -44,6 +44,10 @@ REDUCED = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
 # Of the reduction, too.
 LOSSES = {
+    "soft_margin_loss": lambda x, y, z, r: F.soft_margin_loss(x, y.detach(), reduction=r),
+    "multi_margin_loss": lambda x, y, z, r: F.multi_margin_loss(
+        x, idx(16), weight=z.detach()[0], reduction=r
+    ),
     "bce": lambda x, y, z, r: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), reduction=r),
     "bce logits": lambda x, y, z, r: F.binary_cross_entropy_with_logits(x, y, reduction=r),
     "bce logits weight": lambda x, y, z, r: F.binary_cross_entropy_with_logits(
@@ -385,6 +389,21 @@ FORMS = {
     "std_mean": lambda x, y, z: torch.std_mean(x, 1),
     "var_mean": lambda x, y, z: torch.var_mean(x, 1),
     "cumprod": lambda x, y, z: x.cumprod(1),
+    "cumprod_": lambda x, y, z: x.cumprod_(1),
+    "copysign": lambda x, y, z: x.copysign(y),
+    "cross": lambda x, y, z: torch.linalg.cross(x[:, :3], y[:, :3]),
+    "vdot": lambda x, y, z: torch.vdot(x[0], y[0]),
+    "dist": lambda x, y, z: torch.dist(x, y),
+    "aminmax": lambda x, y, z: x.aminmax(dim=1),
+    "angle": lambda x, y, z: torch.view_as_complex(x.float().view(16, 4, 2)).angle(),
+    "conj": lambda x, y, z: torch.view_as_complex(x.float().view(16, 4, 2)).conj().abs(),
+    "slice_scatter": lambda x, y, z: x.slice_scatter(y[:4], 0, 2, 6),
+    "select_scatter": lambda x, y, z: x.select_scatter(y[0], 0, 1),
+    "diagonal_scatter": lambda x, y, z: x.diagonal_scatter(y[0]),
+    "native_layer_norm": lambda x, y, z: torch.native_layer_norm(x, (8,), y[0], z[0], 1e-5),
+    "native_group_norm": lambda x, y, z: torch.native_group_norm(
+        img(x), y[0, :2], z[0, :2], 2, 2, 32, 2, 1e-5
+    ),
     "logcumsumexp": lambda x, y, z: x.logcumsumexp(1),
     "nansum": lambda x, y, z: x.nansum(),
     "remainder": lambda x, y, z: x.remainder(y),

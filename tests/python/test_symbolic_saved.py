@@ -10,7 +10,7 @@ from saving import kept_bytes
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from kerf.symbolic import profile_table, symbolic_profile, symbolic_trace
+from kerf.symbolic import MetaInfo, profile_table, symbolic_profile, symbolic_trace
 
 FORMS = {
     "fft": lambda x, y: torch.fft.irfft(torch.fft.rfft(x.float()), n=8),
@@ -18,9 +18,18 @@ FORMS = {
     "rrelu": lambda x, y: F.rrelu(x, training=True),
     "bilinear": lambda x, y: F.bilinear(x, y, y.view(2, 8, 8)),
     "cdist": lambda x, y: torch.cdist(x, y),
+    "cdist of many": lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+    "multilabel_margin_loss": lambda x, y: F.multilabel_margin_loss(x, idx(16, 8)),
     "cdist 1": lambda x, y: torch.cdist(x, y, p=1.0),
     "embedding_bag": lambda x, y: F.embedding_bag(idx(2, 3), x, mode="sum"),
     "embedding_bag mean": lambda x, y: F.embedding_bag(idx(2, 3), x),
+    "embedding_bag padded": lambda x, y: F.embedding_bag(idx(2, 3), x, mode="sum", padding_idx=1),
+    "embedding_bag factors": lambda x, y: F.embedding_bag(
+        idx(2, 3), x, mode="sum", per_sample_weights=y[:2, :3]
+    ),
+    "attention dropout": lambda x, y: F.scaled_dot_product_attention(
+        *(t.view(2, 2, 4, 8) for t in (x, x, y)), dropout_p=0.2
+    ),
     "embedding_bag max": lambda x, y: F.embedding_bag(idx(2, 3), x, mode="max"),
     "solve": lambda x, y: torch.linalg.solve(square(x), y[:8]),
     "inv": lambda x, y: torch.linalg.inv(square(x)),
@@ -58,6 +67,43 @@ def saved(model, given):
 def test_a_function_keeps_what_pytorch_keeps(name, which):
     torch.manual_seed(0)
     saved(Form(FORMS[name], which), torch.rand(16, 8))
+
+
+class TurnedNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = nn.BatchNorm1d(8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.norm((x * 2).transpose(1, 2)).transpose(1, 2)
+        return self.first(y) + self.second(y)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_batch_norm_writes_row_by_row(training):
+    """So that what follows, turned back, has to copy its result: each product anew."""
+    saved(TurnedNorm().train(training), torch.rand(3, 5, 8))
+
+
+def test_an_accelerator_copies_what_it_normalises_where_that_is_not_dense():
+    for dtype, copies in ((torch.float32, 480), (torch.bfloat16, 0)):
+        given = torch.rand(3, 5, 8, dtype=dtype)
+        gm = symbolic_trace(TurnedNorm().to(dtype), meta_args={"x": given})
+        symbolic_profile(gm, given)
+        norm = next(node for node in gm.graph.nodes if node.target == "norm")
+        statistics = 2 * 8 * 4
+        assert MetaInfo(norm).fwd_tmp == copies + statistics
+        assert MetaInfo(norm).fwd_in == (0 if copies else 240)
+
+
+def test_a_bilinear_layer_multiplies_its_inputs_and_its_weight():
+    gm = symbolic_trace(
+        Form(lambda x, y: F.bilinear(x, y, y.view(2, 8, 8)), "both"),
+        meta_args={"x": torch.rand(16, 8)},
+    )
+    table = profile_table(symbolic_profile(gm, torch.rand(16, 8)))
+    assert table.unknown_ops == [] and table.totals["fwd_mac"] == 16 * 2 * 8 * 8
+    assert table.totals["bwd_mac"] == 3 * 16 * 2 * 8 * 8
 
 
 class Recurrent(nn.Module):

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
 #include <ATen/core/stack.h>
 
 #include <algorithm>
@@ -58,6 +59,14 @@ HostLayout of_convolution(const at::Tensor& input, const at::Tensor& weight) {
   return {};
 }
 
+// Whose kernels write row by row, or channels last where the input lies so.
+HostLayout of_batch_norm(const at::Tensor& input) {
+  if (!input.is_meta()) return {};
+  const c10::MemoryFormat format = input.suggest_memory_format();
+  if (format != c10::MemoryFormat::Contiguous) return {{}, format};
+  return {c10::TensorType::contiguousStridesOf(input.sizes()), std::nullopt};
+}
+
 HostLayout of_attention(c10::ArrayRef<const c10::IValue> inputs) {
   const at::Tensor& query = inputs[0].toTensor();
   const at::Tensor& value = inputs[2].toTensor();
@@ -86,6 +95,9 @@ HostLayout host_layout(std::string_view op, c10::ArrayRef<const c10::IValue> inp
   }
   if (is_convolution(op) && inputs.size() >= 2) {
     return of_convolution(inputs[0].toTensor(), inputs[1].toTensor());
+  }
+  if (op == "aten.batch_norm.default" && !inputs.empty()) {
+    return of_batch_norm(inputs[0].toTensor());
   }
   return {};
 }

@@ -28,6 +28,7 @@ struct HostLayout {
 //   kernel, whose result lies by head; the host's fused one lays it out as the queries lie.
 // - Convolutions: results lie channels last where the input or the weight does, which PyTorch does
 //   not follow for tensors without data.
+// - Batch norms: results lie row by row, or channels last; without data they lie as the input does.
 HostLayout host_layout(std::string_view op, c10::ArrayRef<const c10::IValue> inputs);
 
 // The tensor itself is laid out: what follows is called as it would be on a host.

@@ -69,8 +69,9 @@ void of_overwriting(Backward& backward) {
 
 void add_indexing(Table& table) {
   table.add({gather, of_embedding}, {"embedding"});
-  table.add({gather, of_gather}, {"index_select", "gather", "index", "take", "take_along_dim",
-                                  "embedding_bag", "_embedding_bag", "_unsafe_index"});
+  table.add({gather, of_gather},
+            {"index_select", "gather", "index", "take", "take_along_dim", "embedding_bag",
+             "_embedding_bag", "_unsafe_index", "max_unpool2d", "max_unpool3d"});
   table.add({scatter, add_source_gradients}, {"scatter_add", "index_add"});
   table.add({scatter, of_overwriting},
             {"scatter", "scatter_reduce", "index_put", "index_copy", "index_fill", "masked_scatter",

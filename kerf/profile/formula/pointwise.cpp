@@ -84,11 +84,12 @@ void add_pointwise(Table& table) {
   table.add({per_output<1>, of_difference<0>}, {"rsub"});
   table.add({per_output<1>, of_product}, {"mul", "multiply"});
   table.add({per_output<1>, of_quotient}, {"div", "true_divide", "divide"});
-  table.add({per_output<1>, derivative<1, 0>}, {"neg", "conj", "resolve_conj", "resolve_neg",
-                                                "_conj", "complex", "frac", "deg2rad", "rad2deg"});
+  table.add({per_output<1>, derivative<1, 0>},
+            {"neg", "conj", "resolve_conj", "resolve_neg", "conj_physical", "_conj", "complex",
+             "frac", "deg2rad", "rad2deg"});
   table.add({per_output<1>, derivative<1, 1>},
             {"abs", "relu", "clamp", "clamp_min", "clamp_max", "threshold", "hardtanh", "relu6",
-             "leaky_relu", "clip", "nan_to_num", "rrelu_with_noise"});
+             "leaky_relu", "clip", "nan_to_num", "rrelu_with_noise", "hardshrink", "softshrink"});
   table.add({per_output<1>, derivative<2, 1>}, {"square", "reciprocal", "sgn", "copysign"});
   table.add({per_output<1>, derivative<2, 2>}, {"maximum", "minimum", "max_other", "fmax", "fmin"});
   table.add({per_output<1>, masked}, {"where", "masked_fill"});

@@ -54,10 +54,12 @@ void of_addbmm(Backward& backward) {
   add_addend_gradient(backward, call.tensor(0));
 }
 
-// The last dimensions of both inputs meet in every output element.
+// The last dimensions of both inputs meet in every output element. Their weight stands behind
+// them, or, in what a bilinear layer is made of, between them.
+template <std::size_t Right>
 std::optional<OpCost> bilinear(const Call& call) {
   const std::vector<double> left = call.shape(0);
-  const std::vector<double> right = call.shape(1);
+  const std::vector<double> right = call.shape(Right);
   if (left.empty() || right.empty()) return std::nullopt;
   return matrix_cost(call, call.output_elements() * left.back() * right.back());
 }
@@ -133,7 +135,8 @@ void add_products(Table& table) {
   table.add({dot_products<1>, of_dot_products<1, 0>},
             {"addmm", "baddbmm", "addmv", "_addmm_activation"});
   table.add({addbmm, of_addbmm}, {"addbmm"});
-  table.add({bilinear, of_bilinear}, {"bilinear"});
+  table.add({bilinear<1>, of_bilinear}, {"bilinear"});
+  table.add({bilinear<2>, of_bilinear}, {"_trilinear"});
   table.add({tensordot, of_tensordot}, {"tensordot"});
   table.add({outer, of_outer}, {"outer", "ger", "kron"});
 }

@@ -18,12 +18,13 @@ void add_reductions(Table& table) {
              "unique_consecutive", "unique_dim", "histc", "bucketize", "searchsorted"});
   table.add({per_input<1>, of_each_input<1, 1>}, {"mean", "max", "min", "trace"});
   table.add({per_input<1>, of_each_input<3, 4>},
-            {"amax", "amin", "aminmax", "prod", "segment_reduce"});
+            {"amax", "amin", "aminmax", "prod", "segment_reduce", "nanmedian"});
   table.add({per_input<2>, of_each_input<2, 4>},
             {"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "diff"});
-  table.add({per_input<2>, of_each_input<3, 2>},
-            {"norm", "linalg_vector_norm", "frobenius_norm", "nuclear_norm", "dist", "linalg_norm",
-             "linalg_matrix_norm", "pairwise_distance", "cdist", "_cdist_forward"});
+  table.add(
+      {per_input<2>, of_each_input<3, 2>},
+      {"norm", "linalg_vector_norm", "frobenius_norm", "nuclear_norm", "dist", "linalg_norm",
+       "linalg_matrix_norm", "pairwise_distance", "cdist", "_cdist_forward", "_euclidean_dist"});
   table.add({per_input<4>, of_each_input<3, 2>}, {"var", "std", "var_mean", "std_mean"});
   table.add({per_input<4>, of_each_input<12, 2>}, {"logsumexp"});
   // Zeros, and the output's gradient where it was taken from.
@@ -38,13 +39,14 @@ void add_reductions(Table& table) {
 
 void add_losses(Table& table) {
   table.add({per_input<2>, of_each_input<3, 3>},
-            {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"});
+            {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "multi_margin_loss",
+             "multilabel_margin_loss_forward"});
   table.add({per_input<2>, of_each_input<0, 1>},
             {"nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward"});
   // Of a cross entropy: the gradient of nll_loss, then that of log_softmax.
   table.add({per_input<10>, of_each_input<13, 4>},
             {"cross_entropy_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-             "kl_div", "cosine_embedding_loss", "ctc_loss"});
+             "kl_div", "cosine_embedding_loss", "ctc_loss", "_ctc_loss", "soft_margin_loss"});
 }
 
 }  // namespace kerf::formula

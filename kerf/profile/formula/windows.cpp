@@ -64,7 +64,8 @@ void add_windows(Table& table) {
             {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
              "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"});
   table.add({per_input<1>, of_max_pool},
-            {"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"});
+            {"adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+             "fractional_max_pool2d", "fractional_max_pool3d"});
   table.add({per_output<8>, of_resampling},
             {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
              "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d",

@@ -87,7 +87,8 @@ void plain(SavedCall& call, const Attention& a) {
   const bool to_scores = call.needs(a.q) || call.needs(a.k) || call.needs(a.mask);
   if (call.needs(a.k)) call.keep_own(stack * call.size(a.q, -2) * call.size(a.q, -1), dtype);
   if (call.needs(a.q)) call.keep_own(stack * call.size(a.k, -2) * call.size(a.k, -1), dtype);
-  if (to_scores || call.needs(a.v)) call.keep_own(scores, dtype);  // after the softmax
+  const bool multiplies = call.needs(a.v) && a.dropout == 0;  // else what the dropout has made
+  if (to_scores || multiplies) call.keep_own(scores, dtype);  // after the softmax
   if (a.dropout > 0) {
     if (to_scores) call.keep_own(scores, call.on_accelerator() ? DType::boolean : dtype);
     if (call.needs(a.v)) call.keep_own(scores, dtype);

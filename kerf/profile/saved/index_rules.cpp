@@ -68,7 +68,14 @@ void input_and_index(SavedCall& call) {
 constexpr int kSum = 0;
 constexpr int kMax = 2;
 
-// Which row each index is for, in memory for one more, which the host's sum does without; how many
+// The host's kernel for sums, which does not ask which row an index is for.
+bool is_plain_sum(const SavedCall& call, int mode) {
+  const ValueId weight = call.tensor(0, "weight");
+  return !call.on_accelerator() && mode == kSum && element_size(call.value(weight).dtype) <= 4 &&
+         call.number(8, "padding_idx", -1) < 0;
+}
+
+// Which row each index is for, in memory for one more, unless a plain sum does without; how many
 // each row has; and what the maxima were, or a number a row.
 void embedding_bag(SavedCall& call) {
   const ValueId indices = call.tensor(1, "indices");
@@ -76,9 +83,11 @@ void embedding_bag(SavedCall& call) {
   const int mode = static_cast<int>(call.number(4, "mode", kSum));
   call.keep(indices);
   call.keep(call.tensor(2, "offsets"));
-  call.keep(call.tensor(6, "per_sample_weights"));
+  const ValueId factors = call.tensor(6, "per_sample_weights");
+  call.keep(factors);
+  if (call.needs(factors)) call.keep(call.tensor(0, "weight"));
   const std::int64_t rows = call.size(result, 0);
-  if (mode != kSum || call.on_accelerator()) call.keep_own(call.numel(indices) + 1, DType::i64);
+  if (!is_plain_sum(call, mode)) call.keep_own(call.numel(indices) + 1, DType::i64);
   call.keep_own(rows, DType::i64);
   call.keep_own(mode == kMax ? call.numel(result) : rows, DType::i64);
   if (call.on_accelerator()) call.estimate();

@@ -22,10 +22,35 @@ void keep_statistics(SavedCall& call, ValueId input, ValueId weight, std::int64_
   call.keep_own(groups, dtype);
 }
 
+// Row by row, or, where channels stand last in memory, pixel by pixel.
+bool is_dense(const SavedCall& call, ValueId id, bool channels_last) {
+  std::int64_t expected = 1;
+  const auto follows = [&](int dim) {
+    const bool fits = call.size(id, dim) == 1 || call.stride(id, dim) == expected;
+    expected *= call.size(id, dim);
+    return fits;
+  };
+  if (channels_last && !follows(1)) return false;
+  for (int dim = call.rank(id) - 1; dim >= 0; --dim) {
+    if (!(channels_last && dim == 1) && !follows(dim)) return false;
+  }
+  return true;
+}
+
+// at::_batch_norm_impl_index: cuDNN computes all but halves whose scale is of halves, and is given
+// a copy of what is not dense.
+bool is_copied_for_cudnn(const SavedCall& call, ValueId input, ValueId weight) {
+  const DType dtype = call.value(input).dtype;
+  const int rank = call.rank(input);
+  if (!call.on_accelerator() || rank < 3 || !weight.valid()) return false;
+  if (dtype == DType::bf16 || element_size(call.value(weight).dtype) == 2) return false;
+  return !is_dense(call, input, false) && !(rank > 3 && is_dense(call, input, true));
+}
+
 void batch_norm(SavedCall& call) {
   const ValueId input = call.tensor(0, "input");
-  call.keep(input);
   const ValueId weight = call.tensor(1, "weight");
+  is_copied_for_cudnn(call, input, weight) ? call.keep_copy(input) : call.keep(input);
   call.keep(weight);
   const ValueId mean = call.tensor(3, "running_mean");
   call.keep(mean);
@@ -82,6 +107,21 @@ void group_norm(SavedCall& call) {
   keep_statistics(call, input, weight, call.size(input, 0) * groups);
 }
 
+// The kernels themselves, in graphs of operators: the input, the scale and two results.
+void native_norm(SavedCall& call, std::size_t weight) {
+  call.keep(call.tensor(0, "input"));
+  call.keep(call.tensor(weight, "weight"));
+  call.keep(call.result(1));
+  call.keep(call.result(2));
+}
+
+void native_layer_norm(SavedCall& call) {
+  native_norm(call, 2);
+  call.keep(call.tensor(3, "bias"));
+}
+
+void native_group_norm(SavedCall& call) { native_norm(call, 1); }
+
 // One kernel for the first and the last dimension, which keeps the norms; `v * (g / norm(v))`
 // elsewhere, where norms are taken of a copy with that dimension in front.
 void weight_norm(SavedCall& call) {
@@ -108,6 +148,8 @@ void add_saved_norm_rules(SavedRules& rules) {
   rules.add({"layer_norm"}, layer_norm);
   rules.add({"rms_norm"}, rms_norm);
   rules.add({"group_norm"}, group_norm);
+  rules.add({"native_layer_norm"}, native_layer_norm);
+  rules.add({"native_group_norm"}, native_group_norm);
   rules.add({"_weight_norm"}, weight_norm);
 }
 

@@ -16,6 +16,12 @@ void of_input_out_of_place(SavedCall& call) {
   if (!call.in_place()) call.keep(call.tensor(0, "self"));
 }
 
+// The second operand gives signs alone.
+void magnitude(SavedCall& call) {
+  if (call.needs(call.tensor(0, "self"))) of_input(call);
+  of_result(call);
+}
+
 // In place, the input is gone and the result says as much.
 void of_input_or_result(SavedCall& call) {
   call.keep(call.in_place() ? call.result() : call.tensor(0, "self"));
@@ -147,43 +153,25 @@ void softmax(SavedCall& call) { call.keep(call.result()); }
 }  // namespace
 
 void add_saved_pointwise_rules(SavedRules& rules) {
-  rules.add({"abs",
-             "acos",
-             "asin",
-             "atan",
-             "cos",
-             "cosh",
-             "digamma",
-             "erf",
-             "erfc",
-             "erfinv",
-             "gelu",
-             "glu",
-             "hardshrink",
-             "hardsigmoid",
-             "hardswish",
-             "hardtanh",
-             "i0",
-             "mvlgamma",
-             "lgamma",
-             "log",
-             "log10",
-             "log1p",
-             "log2",
-             "logit",
-             "mish",
-             "nan_to_num",
-             "relu6",
-             "silu",
-             "sin",
-             "sinc",
-             "sinh",
-             "softplus",
-             "softshrink",
-             "special_entr",
-             "square",
-             "threshold",
-             "threshold_backward"},
+  rules.add({"abs",          "acos",
+             "angle",        "asin",
+             "atan",         "cos",
+             "cosh",         "digamma",
+             "erf",          "erfc",
+             "erfinv",       "gelu",
+             "glu",          "hardshrink",
+             "hardsigmoid",  "hardswish",
+             "hardtanh",     "i0",
+             "mvlgamma",     "lgamma",
+             "log",          "log10",
+             "log1p",        "log2",
+             "logit",        "mish",
+             "nan_to_num",   "relu6",
+             "silu",         "sin",
+             "sinc",         "sinh",
+             "softplus",     "softshrink",
+             "special_entr", "square",
+             "threshold",    "threshold_backward"},
             of_input);
   rules.add({"acosh", "asinh", "atanh"}, of_input_out_of_place);
   rules.add({"clamp", "clamp_min", "clip"}, bounded);
@@ -201,6 +189,7 @@ void add_saved_pointwise_rules(SavedRules& rules) {
              "logaddexp2"},
             both_operands);
   rules.add({"polygamma"}, of_second);
+  rules.add({"copysign"}, magnitude);
   rules.add({"complex"}, complex_number);
   rules.add({"hypot"}, hypotenuse);
   rules.add({"remainder", "fmod"}, remainder);

@@ -105,7 +105,7 @@ void three_factors(SavedCall& call) {
 }  // namespace
 
 void add_saved_product_rules(SavedRules& rules) {
-  rules.add({"mm", "bmm", "mv", "dot"}, first_two);
+  rules.add({"mm", "bmm", "mv", "dot", "vdot", "linalg_cross"}, first_two);
   rules.add({"addmm", "baddbmm", "addbmm", "addmv", "addr"}, second_and_third);
   rules.add({"_grouped_mm"}, products_of_groups);
   rules.add({"_trilinear"}, three_factors);

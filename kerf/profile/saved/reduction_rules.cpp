@@ -12,7 +12,7 @@ namespace {
 // Of two numbers, where both are floating.
 DType promoted(DType a, DType b) { return element_size(a) < element_size(b) ? b : a; }
 
-void input(SavedCall& call) { call.keep(call.tensor(0, "self")); }
+void input(SavedCall& call) { call.keep_before(call.tensor(0, "self")); }
 
 void input_and_result(SavedCall& call) {
   input(call);
@@ -89,6 +89,29 @@ void binary_cross_entropy_of_logits(SavedCall& call) {
   call.keep(call.tensor(3, "pos_weight"));
 }
 
+void margins_of_classes(SavedCall& call) {
+  both_arguments(call);
+  call.keep(call.tensor(4, "weight"));
+}
+
+// And which of the classes are targets.
+void margins_of_labels(SavedCall& call) {
+  both_arguments(call);
+  call.keep(call.result(1));
+}
+
+// Of all elements of two tensors.
+void distance(SavedCall& call) {
+  input(call);
+  call.keep(call.tensor(1, "other"));
+  call.keep(call.result());
+}
+
+void extrema(SavedCall& call) {
+  input_and_result(call);
+  call.keep(call.result(1));
+}
+
 void distances(SavedCall& call) {
   input(call);
   call.keep(call.tensor(1, "x2"));
@@ -109,9 +132,13 @@ void add_saved_reduction_rules(SavedRules& rules) {
   rules.add({"logsumexp", "prod", "std", "std_mean", "norm", "linalg_vector_norm", "cumprod",
              "logcumsumexp"},
             input_and_result);
-  rules.add({"_cdist_forward"}, distances);
+  rules.add({"aminmax"}, extrema);
+  rules.add({"dist"}, distance);
+  rules.add({"_cdist_forward", "_euclidean_dist"}, distances);
   rules.add({"_ctc_loss"}, alignment);
-  rules.add({"mse_loss", "smooth_l1_loss", "huber_loss"}, both_arguments);
+  rules.add({"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"}, both_arguments);
+  rules.add({"multi_margin_loss"}, margins_of_classes);
+  rules.add({"multilabel_margin_loss_forward"}, margins_of_labels);
   rules.add({"l1_loss"}, absolute_difference);
   rules.add({"cross_entropy_loss"}, cross_entropy);
   rules.add({"nll_loss_nd"}, negative_likelihood);
