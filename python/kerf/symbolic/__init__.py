@@ -53,3 +53,22 @@ __all__ = [
     "symbolic_profile",
     "symbolic_trace",
 ]
+
+# Names of Siu's that stand for nothing here; docs/symbolic.md has the whole table.
+_INSTEAD = {
+    "ColoAttribute": "attributes of proxies are ordinary tensors while a model is traced",
+    "ColoGraphModule": "a traced module is a torch.fx.GraphModule; use that class",
+    "ColoProxy": "forward sees tensors, not proxies; use register_tracer_impl or "
+    "register_shape_impl to say how a function is traced",
+    "ColoTracer": "use symbolic_trace; register_leaf_module, register_non_leaf_module and "
+    "register_tracer_impl say what it does",
+    "CommunicationProfiler": "communication is a matter of plans; use kerf.plan and its transfers",
+    "MeshConfig": "times go by the figures of a device; use symbolic_profile(..., device_kind=)",
+    "flop_mapping": "decorate a function with register_flop_count_impl(torch.ops.aten.op)",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _INSTEAD:  # an AttributeError would lose its text in `from kerf.symbolic import`
+        raise ImportError(f"[kerf.symbolic] there is no {name}; {_INSTEAD[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
