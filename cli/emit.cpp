@@ -20,6 +20,7 @@ struct EmitArguments {
   std::string eval_graph;
   std::string out;
   bool force = false;
+  EmitOptions stages;
 };
 
 void run_emit(const EmitArguments& options) {
@@ -29,7 +30,7 @@ void run_emit(const EmitArguments& options) {
   check_plan(graph, nullptr, plan);
   std::optional<Graph> eval;
   if (!options.eval_graph.empty()) eval = load_graph(options.eval_graph);
-  write_file(options.out, emit_stages(graph, plan, eval ? &*eval : nullptr));
+  write_file(options.out, emit_stages(graph, plan, eval ? &*eval : nullptr, options.stages));
   fmt::print("{}: {} stage{} of {}\n", options.out, plan.num_stages(),
              plan.num_stages() == 1 ? "" : "s", graph.name());
 }
@@ -45,6 +46,10 @@ void add_emit(CLI::App& app) {
                    "the same call traced in eval mode, where --graph is of train mode: the stages "
                    "have both modes");
   verb->add_option("--out", options->out, "stages.py to write")->required();
+  verb->add_flag("--relay", options->stages.relay,
+                 "a tensor that several later stages use goes from each of them to the next");
+  verb->add_flag("!--no-explicit-del", options->stages.explicit_del,
+                 "write no `del` where a tensor is used for the last time");
   verb->add_flag("--force", options->force, "overwrite the file if there is one");
   verb->callback([options] { run_emit(*options); });
 }

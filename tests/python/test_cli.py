@@ -364,6 +364,18 @@ def fails():
     raise ValueError("of its own")
 
 number = 3
+
+class Skips(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        first = self.steps[0](x)
+        return self.steps[2](self.steps[1](first) + first) * first
+
+def make_skips():
+    return Skips().eval(), (torch.randn(3, 4),), {}
 """
 
 
@@ -397,6 +409,30 @@ def test_the_whole_path_from_a_model_to_checked_stages(run, traced):
         timeout=60,
     )
     assert done.returncode == 0 and "the stages are the model" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "flags, options",
+    [
+        (["--relay"], {"relay": True}),
+        (["--no-explicit-del"], {"explicit_del": False}),
+        (["--relay", "--no-explicit-del"], {"relay": True, "explicit_del": False}),
+    ],
+)
+def test_emit_passes_its_options_on(run, traced, flags, options):
+    run("trace", "cases:make_skips", "--out", "skips.graph")
+    run("estimate", "skips.graph", "--out", "profile.json")
+    run(
+        *("plan", "skips.graph", "--profile", "profile.json", "--devices", "cpu:0,cpu:1,cpu:2"),
+        *("--method", "even", "--out", "plan.json"),
+    )
+    emit = ("emit", "plan.json", "--graph", "skips.graph", "--out")
+    run(*emit, "plain.py")
+    run(*emit, "stages.py", *flags)
+    graph, plan = kerf.load_graph(traced / "skips.graph"), kerf.load_plan(traced / "plan.json")
+    kerf.emit(plan, graph, traced / "other.py", **options)
+    text = (traced / "stages.py").read_text()
+    assert text == (traced / "other.py").read_text() != (traced / "plain.py").read_text()
 
 
 def test_trace_passes_its_options_on(run, traced):
