@@ -66,6 +66,19 @@ MeasuringConditions conditions_from(const JsonReader& reader) {
   return out;
 }
 
+// Each condition of now that was another then, in words.
+std::vector<std::string> differences(const MeasuringConditions& now,
+                                     const MeasuringConditions& then) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : now) {
+    const auto known = std::find_if(then.begin(), then.end(),
+                                    [&](const auto& pair) { return pair.first == name; });
+    if (known == then.end() || known->second == value) continue;
+    out.push_back(fmt::format("other {}: '{}', measured on '{}'", name, value, known->second));
+  }
+  return out;
+}
+
 std::string hash_of(const MeasuringConditions& conditions) {
   Hasher hasher;
   for (const auto& [name, value] : conditions) hasher.add(name).add(value);
@@ -106,23 +119,25 @@ void BlockCache::miss(const std::string& why) {
   ++reasons_[why];
 }
 
+// Of all that was measured of the block, what is most alike tells: under which conditions it was
+// measured, of the first one that is another.
 std::string BlockCache::why_missing(const std::string& signature) const {
+  std::string why = "new block";
+  std::size_t fewest = conditions_.size() + 1;
   const auto [first, last] = files_.equal_range(signature);
   for (auto file = first; file != last; ++file) {
     try {
       const JsonDocument document = load_json(file->second, ErrorKind::invalid_profile);
-      const MeasuringConditions there = conditions_from(JsonReader(document));
-      for (const auto& [name, value] : conditions_) {
-        const auto known = std::find_if(there.begin(), there.end(),
-                                        [&](const auto& pair) { return pair.first == name; });
-        if (known == there.end() || known->second == value) continue;
-        return fmt::format("other {}: '{}', measured on '{}'", name, value, known->second);
-      }
+      const std::vector<std::string> others =
+          differences(conditions_, conditions_from(JsonReader(document)));
+      if (others.empty() || others.size() >= fewest) continue;
+      fewest = others.size();
+      why = others.front();
     } catch (const Error&) {
       continue;  // damaged: another may tell
     }
   }
-  return "new block";
+  return why;
 }
 
 std::optional<KnownBlock> BlockCache::find(const std::string& signature, std::size_t num_nodes) {

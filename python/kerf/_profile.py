@@ -148,7 +148,8 @@ def _cache_folder(cache):
 
 
 def conditions(device):
-    """What times depend on beside the work: the framework, the device, and switches of both."""
+    """What times depend on beside the work: Kerf's way of measuring, the framework, the device, and
+    switches of both."""
     on_host = device.host
     kind = "cpu" if on_host else device.name.split(":")[0]
     attention = {
@@ -156,6 +157,7 @@ def conditions(device):
         for name in ("flash", "mem_efficient", "math", "cudnn")
     }
     return {
+        "kerf": _core.__version__,
         "torch": torch.__version__,
         "device": processor_name() if on_host else accelerator_name(device.name),
         "threads": str(torch.get_num_threads() if on_host else 0),
