@@ -33,6 +33,10 @@ Bytes Placement::bytes_of(Residence residence) const {
 
 namespace {
 
+std::string in_words(const std::string& path) {
+  return path.empty() ? "the model itself" : fmt::format("'{}'", path);
+}
+
 Placement placement_of(const ResidenceProblem& problem, const ResidenceChoice& choice,
                        const std::vector<std::string>& paths, const std::string& device,
                        const std::string& source) {
@@ -68,10 +72,10 @@ Outcome<Placement, std::string> place_units(const ResidenceProblem& problem,
     const ResidenceShortage& shortage = choice.reason();
     return fmt::format(
         "[plan.placement] the model does not fit: {} of weights are allowed on {}, and at least {} "
-        "are needed, {} more; the largest unit that must be there is '{}' with {}; allow more, or "
+        "are needed, {} more; the largest unit that must be there is {} with {}; allow more, or "
         "let larger modules be opened",
         to_string(shortage.memory), device, to_string(shortage.needed),
-        to_string(shortage.needed - shortage.memory), paths[shortage.largest],
+        to_string(shortage.needed - shortage.memory), in_words(paths[shortage.largest]),
         to_string(problem.units[shortage.largest].bytes));
   }
   return placement_of(problem, *choice, paths, device, source);
@@ -89,10 +93,10 @@ Outcome<Placement, std::string> place_as_given(const ResidenceProblem& problem,
     const ResidenceShortage& shortage = choice.reason();
     return fmt::format(
         "[plan.placement] what is to be on {0} does not fit: {1} of weights are allowed, and at "
-        "least {2} are needed, {3} more; the largest unit is '{4}' with {5}; allow more, or keep "
+        "least {2} are needed, {3} more; the largest unit is {4} with {5}; allow more, or keep "
         "less there",
         device, to_string(shortage.memory), to_string(shortage.needed),
-        to_string(shortage.needed - shortage.memory), paths[shortage.largest],
+        to_string(shortage.needed - shortage.memory), in_words(paths[shortage.largest]),
         to_string(problem.units[shortage.largest].bytes));
   }
   Placement out = placement_of(problem, *choice, paths, device, source);

@@ -112,8 +112,8 @@ class PlacedWeights:
             return
         if folder is None:
             raise ValueError(
-                "[kerf.place] weights do not stay in memory and no file has them as the model does "
-                "(a checkpoint of another dtype does not); expected a folder for them, "
+                "[kerf.place] some weights are to be streamed from disk, and no file has them in "
+                "the model's dtype and layout; expected a folder to write them to, "
                 "max_memory={..., 'disk': 'folder'}, or checkpoint="
             )
         # Parameters may share memory: they go on doing so.

@@ -327,6 +327,8 @@ def test_bad_arguments_are_refused_and_the_model_stays(tmp_path):
         kerf.place(model, max_memory={"cpu": "64KiB"})
     with pytest.raises(ValueError, match="does not fit.*at least 16.2 KiB are needed"):
         kerf.place(model, max_memory={"cpu": "4KiB", "disk": tmp_path})
+    with pytest.raises(ValueError, match="must be there is the model itself with 1.25 KiB"):
+        kerf.place(nn.Linear(16, 16).eval(), max_memory={"cpu": "1KiB", "disk": tmp_path})
     (tmp_path / "model.safetensors").write_bytes(b"nonsense" * 9)
     with pytest.raises(ValueError, match="model.safetensors"):
         kerf.place(model, max_memory={"cpu": "64KiB"}, checkpoint=tmp_path)

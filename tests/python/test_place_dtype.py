@@ -41,7 +41,7 @@ def test_a_checkpoint_of_another_dtype_is_the_models_own(stored, wanted, is_empt
     limit = total_bytes(expected) // 2
     x = torch.randn(4, 64, dtype=wanted)
     with torch.no_grad():
-        with pytest.raises(ValueError, match="no file has them as the model does"):
+        with pytest.raises(ValueError, match="no file has them in the model's dtype"):
             kerf.place(model, max_memory={"cpu": limit}, checkpoint=tmp_path)
         where = {"cpu": limit, "disk": tmp_path}
         placed = kerf.place(model, max_memory=where, checkpoint=tmp_path)
