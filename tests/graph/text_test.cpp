@@ -421,8 +421,8 @@ TEST_F(AGraphThatCannotBePrinted, DoesNotIncludeOneWithEveryNumber) {
         std::numeric_limits<double>::max(), std::numeric_limits<double>::lowest(),
         std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
         std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN()}) {
-    numbers.push_back({number});
-    numbers.push_back({std::complex<double>(number, -number)});
+    numbers.emplace_back().data = number;
+    numbers.emplace_back().data = std::complex<double>(number, -number);
   }
   data_.nodes[0].args = {{"", {numbers}}};
   EXPECT_EQ(refused(), "accepted");
