@@ -358,6 +358,17 @@ def test_recurrent_layers_keep_what_pytorch_keeps(layer, dtype, name):
     assert _core.saved_sets(graph, accelerator=True)["ops_without_rule"] != []
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_lstms_with_projections_keep_what_pytorch_keeps(dtype, name):
+    model = nn.LSTM(6, 20, proj_size=5, **RECURRENT[name]).to(dtype).train()
+    args = (torch.rand(7, 4, 6).to(dtype),)
+    graph = kerf.trace(model, args)
+    assert predicted_bytes(graph) == kept_bytes(model, args, {})
+    assert _core.saved_sets(graph, accelerator=False)["ops_without_rule"] == []  # no guess
+    assert _core.saved_sets(graph, accelerator=True)["ops_without_rule"] != []
+
+
 def test_a_plan_tells_of_operators_whose_memory_is_a_guess():
     model = nn.LSTM(64, 64, batch_first=True).train()
     args = (torch.randn(8, 100, 64),)

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Recurrent layers. The host runs them cell by cell, as operators that keep what each of them
-// needs; an LSTM of single numbers is one call of oneDNN, which keeps a workspace; an accelerator
-// has cuDNN, whose reserve is not documented and is taken to be what the cells keep.
+// needs; an LSTM of single numbers without projections is one call of oneDNN, which keeps a
+// workspace; an accelerator has cuDNN, whose reserve is not documented and is taken to be what the
+// cells keep.
 #include <algorithm>
 
 #include "kerf/graph/argument.h"
@@ -15,6 +16,7 @@ namespace {
 struct Recurrent {
   ValueId input;
   std::int64_t steps, batch, width, hidden;  // width: of the input
+  std::int64_t gates;                        // rows of the matrix that reads the hidden state
   std::int64_t layers, directions;
   bool batch_first, drops;
   DType dtype;
@@ -34,6 +36,7 @@ bool read_recurrent(const SavedCall& call, Recurrent& r) {
   r.batch = call.size(r.input, r.batch_first ? 0 : 1);
   r.width = call.size(r.input, 2);
   r.hidden = call.size(weights[1], 1);  // of the matrix that reads the hidden state
+  r.gates = call.size(weights[1], 0);
   r.layers = static_cast<std::int64_t>(call.number(4, "num_layers", 1));
   r.directions = call.flag(7, "bidirectional", false) ? 2 : 1;
   r.drops = call.number(5, "dropout", 0) > 0 && call.flag(6, "train", true);
@@ -66,6 +69,15 @@ void keep_cells(SavedCall& call, const Recurrent& r, int tensors, int shared) {
   keep_first_states(call);
   const std::int64_t cells = tensors * r.steps - shared;
   call.keep_own(r.layers * r.directions * cells * r.batch * r.hidden, r.dtype);
+}
+
+// An LSTM whose hidden state is a projection of what its cells give, which is kept, too.
+void keep_projected_cells(SavedCall& call, const Recurrent& r) {
+  keep_inputs(call, r, r.directions);
+  keep_first_states(call);
+  const std::int64_t cell = r.gates / 4;
+  const std::int64_t row = (7 * cell + r.hidden) * r.steps - cell - r.hidden;
+  call.keep_own(r.layers * r.directions * row * r.batch, r.dtype);
 }
 
 constexpr std::int64_t kPage = 4096;
@@ -119,6 +131,11 @@ void on_accelerator(SavedCall& call, const Recurrent& r, int tensors) {
 void lstm(SavedCall& call) {
   Recurrent r;
   if (!read_recurrent(call, r)) return call.give_up();
+  if (r.gates != 4 * r.hidden) {  // not for oneDNN
+    keep_projected_cells(call, r);
+    if (call.on_accelerator()) call.estimate();
+    return;
+  }
   if (call.on_accelerator()) return on_accelerator(call, r, 7);
   if (r.dtype != DType::f32 && r.dtype != DType::bf16) return keep_cells(call, r, 7, 2);
   fused_lstm(call, r);
