@@ -34,9 +34,10 @@ def main():
         print()
         print(table(head, rows), flush=True)
     if "sums" in chosen:
-        head = ["model", "forward", "sum", "error", "step", "sum", "error"]
+        head = ["model", "forward, PyTorch alone", "memory kept", "sum", "error"]
+        head += ["step, PyTorch alone", *head[2:]]
         rows = [
-            row + [""] * (7 - len(row))
+            row + [""] * (len(head) - len(row))
             for row in blocks.sums(verdicts, options.device, options.models)
         ]
         print()
