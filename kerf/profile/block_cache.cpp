@@ -119,8 +119,7 @@ void BlockCache::miss(const std::string& why) {
   ++reasons_[why];
 }
 
-// Of all that was measured of the block, what is most alike tells: under which conditions it was
-// measured, of the first one that is another.
+// The record of the block with the fewest other conditions tells; the first of these is named.
 std::string BlockCache::why_missing(const std::string& signature) const {
   std::string why = "new block";
   std::size_t fewest = conditions_.size() + 1;

@@ -65,14 +65,12 @@ def remove_fakes(model, before, weights):
             continue
         kind, holder, key = place.links[-1]
         was = before.get(name)
-        if kind == "entry" and was is not None:
-            holder[key] = was.tensor
+        if kind in ("entry", "attribute", "class") and was is not None:
+            put(place.links[-1], was.tensor)
         elif kind == "entry":
             holder.pop(key, None)
         elif kind == "item":
             holder[:] = [item for item in holder if item is not place.tensor]
-        elif kind in ("attribute", "class") and was is not None:
-            setattr(holder, key, was.tensor)
         elif kind == "class":
             delattr(holder, key)
 

@@ -62,22 +62,23 @@ void keep_first_states(SavedCall& call) {
   }
 }
 
+// `row`: elements that the steps of a layer and direction keep for a sample.
+void keep_rows(SavedCall& call, const Recurrent& r, std::int64_t row) {
+  keep_inputs(call, r, r.directions);
+  keep_first_states(call);
+  call.keep_own(r.layers * r.directions * row * r.batch, r.dtype);
+}
+
 // `tensors`: what a cell keeps, in units of its hidden state; `shared`: how many of them are the
 // first states, which are arguments.
 void keep_cells(SavedCall& call, const Recurrent& r, int tensors, int shared) {
-  keep_inputs(call, r, r.directions);
-  keep_first_states(call);
-  const std::int64_t cells = tensors * r.steps - shared;
-  call.keep_own(r.layers * r.directions * cells * r.batch * r.hidden, r.dtype);
+  keep_rows(call, r, (tensors * r.steps - shared) * r.hidden);
 }
 
 // An LSTM whose hidden state is a projection of what its cells give, which is kept, too.
 void keep_projected_cells(SavedCall& call, const Recurrent& r) {
-  keep_inputs(call, r, r.directions);
-  keep_first_states(call);
   const std::int64_t cell = r.gates / 4;
-  const std::int64_t row = (7 * cell + r.hidden) * r.steps - cell - r.hidden;
-  call.keep_own(r.layers * r.directions * row * r.batch, r.dtype);
+  keep_rows(call, r, (7 * cell + r.hidden) * r.steps - cell - r.hidden);
 }
 
 constexpr std::int64_t kPage = 4096;

@@ -62,19 +62,20 @@ def symbolic_trace(
     registry = registry or current_registry()
     arguments = Arguments(root, dict(meta_args or {}), dict(concrete_args or {}))
     options = {"regions": bool(trace_act_ckpt), "split": bool(bias_addition_split)}
-    if not meta_args and arguments.missing:
+    has_samples = bool(meta_args) or not arguments.missing
+    if has_samples:
+        arguments.check()
+    else:
         check_hooks(root)
-        with torch.inference_mode(False):
-            made = _trace(
-                root, lambda state: plain_trace(root, arguments.concrete, registry, options)
-            )
-            return SymbolicModule.made(root, made)
-    arguments.check()
+
+    def follow(state):
+        if has_samples:
+            return _run(root, arguments, registry, options, state)
+        return plain_trace(root, arguments.concrete, registry, options)
+
     with torch.inference_mode(False):  # its tensors know no versions
-        made = _trace(
-            root, lambda state: _run(root, arguments, registry, options, state), arguments
-        )
-        return SymbolicModule.made(root, made)
+        tracer = _trace(root, follow, arguments if has_samples else None)
+        return SymbolicModule.made(root, tracer)
 
 
 def _trace(root, follow, arguments=None):
