@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import itertools
 import pickle
 import random
 
@@ -225,6 +226,74 @@ def test_state_in_containers_and_objects_is_refused_and_put_back():
         with pytest.raises(ExportError, match=f"attribute '{name}'"):
             trace(forward, **given)
     assert (counts, seen, vars(counter)) == ({"calls": 0}, [], {})
+
+
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = {"in": leaf}
+    return leaf
+
+
+@pytest.mark.parametrize(
+    "around", [lambda c: nested(20, c), lambda c: (1, (c,)), lambda c: functools.partial(print, c)]
+)
+def test_state_is_seen_however_deep_it_is(around):
+    def forward(model, x):
+        inner = model.held
+        while not isinstance(inner, Counter):
+            parts = getattr(inner, "args", inner)
+            inner = parts["in"] if isinstance(parts, dict) else parts[-1]
+        inner.calls += 1
+        return model.linear(x) * inner.calls
+
+    counter = Counter()
+    with pytest.raises(ExportError, match="attribute 'held'"):
+        trace(forward, held=around(counter))
+    assert vars(counter) == {}
+
+
+def test_state_in_closures_and_in_modules_of_a_list_is_refused_and_put_back():
+    calls, part = 0, nn.Identity()
+    part.calls = 0
+
+    def around(model, x):
+        nonlocal calls
+        calls += 1
+        return model.linear(x) * calls
+
+    def inside(model, x):
+        model.parts[0].calls += 1
+        return model.linear(x) * model.parts[0].calls
+
+    for forward, name in ((around, "code"), (inside, "parts")):
+        with pytest.raises(ExportError, match=f"attribute '{name}'"):
+            trace(forward, parts=[part])
+    assert (calls, part.calls) == (0, 0)
+
+
+def numbered():
+    yield from range(10)
+
+
+@pytest.mark.parametrize(
+    "make", [itertools.count, lambda: itertools.cycle([1, 2]), lambda: iter([1, 2]), numbered]
+)
+def test_an_iterator_of_the_model_is_refused_with_its_line_and_goes_on(make):
+    iterator, beside = make(), make()
+
+    def forward(model, x):
+        return model.linear(x) * next(model.held["at"])
+
+    held = {"at": iterator}
+    line = forward.__code__.co_firstlineno + 1
+    with pytest.raises(ExportError, match=rf"that outlives the call \(test_.*state.py:{line}: "):
+        trace(forward, held=held)
+    assert held["at"] is iterator and next(iterator) == next(beside)
+    with pytest.raises(ExportError, match="that outlives the call"):
+        trace(lambda model, x: model.linear(x) * next(iterator))  # a closure's
+    assert next(iterator) == next(beside)
+    model = Model(lambda model, x: model.linear(x) * sum(iter([1, 2])), held=iterator)
+    assert torch.equal(symbolic_trace(model, meta_args={"x": x()})(x() * 0), model(x() * 0))
 
 
 @dataclasses.dataclass(slots=True)

@@ -4,6 +4,7 @@
 
 import array
 import collections
+import functools
 import pickle
 import random
 import sys
@@ -12,33 +13,55 @@ import types
 import torch
 
 from kerf._errors import ExportError
+from kerf._places import is_foreign
+from kerf.symbolic._iterators import HeldIterator, is_bare
 from kerf.symbolic._numbers import plain_value
 from kerf.symbolic._places import line_of
 from kerf.symbolic._trees import map_tree
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (dict, list, set, collections.deque)
-_NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, torch.nn.Module, type)
-_NO_STATE += (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
-_DEPTH = 4  # of containers and objects within an attribute
+_NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, type)
+_NO_STATE += (types.BuiltinFunctionType, types.ModuleType, torch.jit.ScriptModule)
+_MOST = 100_000  # containers and objects within an attribute: larger structures are data
 _MOST_NUMBERS = 1 << 26  # bytes of an array
 _PYTORCHS = frozenset(vars(torch.nn.Module()))  # attributes that every module has
 
 
 class Held:
-    """What containers and plain objects hold, by identity, to be compared and put back."""
+    """What containers, functions and plain objects hold, by identity, to be compared and put back.
 
-    def __init__(self):
+    ``is_known`` tells the modules that somebody else looks after.
+    """
+
+    def __init__(self, is_known=lambda module: True):
         self._held = {}  # id -> (container, its contents, the place it was found at)
+        self._is_known = is_known
 
-    def hold(self, item, place, depth=_DEPTH):
-        contents = None if isinstance(item, _NO_STATE) else _contents(item)
-        if contents is None or id(item) in self._held:
-            return
-        self._held[id(item)] = (item, contents, place)
-        if depth and not isinstance(contents, bytes):
-            for part in contents.values() if isinstance(contents, dict) else contents:
-                self.hold(part, place, depth - 1)
+    def hold(self, item, place):
+        """An item and all within, what is near before what is deep."""
+        waiting, most = collections.deque([item]), len(self._held) + _MOST
+        while waiting and len(self._held) < most:
+            item = waiting.popleft()
+            if id(item) in self._held or isinstance(item, _NO_STATE):
+                continue
+            if isinstance(item, torch.nn.Module) and self._is_known(item):
+                continue
+            contents = _contents(item)
+            if contents is None:
+                continue
+            self._held[id(item)] = (item, contents, place)
+            if not isinstance(contents, bytes):
+                waiting.extend(contents.values() if isinstance(contents, dict) else contents)
+
+    def stop_iterators(self):
+        """Exchanges iterators for ones that refuse to go on; gives what ``_stop`` does."""
+        return [
+            stopped
+            for item, contents, _ in self._held.values()
+            if not isinstance(contents, bytes)
+            for stopped in _stop(item, contents)
+        ]
 
     def __contains__(self, item):
         return id(item) in self._held
@@ -74,8 +97,8 @@ class State:
 
     def __init__(self, root):
         self._saved = []
-        self._held = Held()  # places: (path of the module, attribute)
         self._modules = {}  # id -> (module, its attributes, its tables)
+        self._held = Held(lambda module: id(module) in self._modules)  # places: (path, attribute)
         self._classes = {}  # class -> (path of a module of it, its attributes)
         modules = root.named_modules() if isinstance(root, torch.nn.Module) else ()
         for path, module in modules:
@@ -84,12 +107,18 @@ class State:
             tables = {name: dict(getattr(module, name)) for name in _TABLES}
             self._saved.append((path, module, dict(module.__dict__), tables))
             self._modules[id(module)] = self._saved[-1][1:]
-            for name, item in module.__dict__.items():
+        if not isinstance(root, torch.nn.Module):
+            self._held.hold(root, ("", getattr(root, "__name__", "root")))
+        for path, module, attributes, _ in self._saved:
+            for name, item in attributes.items():
                 if name not in _PYTORCHS:
                     self._held.hold(item, (path, name))
             for cls in type(module).__mro__:
                 if cls is not object and not cls.__module__.startswith("torch."):
                     self._hold_class(cls, path)
+        self._stopped = self._held.stop_iterators()
+        for _, module, attributes, _ in self._saved:
+            self._stopped += _stop(module, attributes)
 
     def _hold_class(self, cls, path):
         if cls in self._classes:
@@ -201,6 +230,8 @@ class State:
                 else:
                     delattr(cls, name)
         self._held.restore()
+        for item, key, _, iterator in self._stopped:
+            _put(item, key, iterator)
 
 
 def _contents(item):
@@ -208,14 +239,22 @@ def _contents(item):
     of anything else."""
     if isinstance(item, dict):
         return dict(item)
-    if isinstance(item, _CONTAINERS):
+    if isinstance(item, (*_CONTAINERS, tuple, frozenset)):
         return list(item)
+    if isinstance(item, types.FunctionType):
+        return [] if is_foreign(item.__module__) else [*(item.__closure__ or ()), item.__defaults__]
+    if isinstance(item, types.MethodType):
+        return [item.__self__, item.__func__]
+    if isinstance(item, functools.partial):
+        return [item.func, item.args, item.keywords]
     if type(item) in (bytearray, array.array, *_generators(), *_arrays()):
         return _numbers(item)
-    slots = _slots(item)
-    if slots or hasattr(item, "__dict__"):
-        return {**{n: getattr(item, n) for n in slots if hasattr(item, n)}, **_vars(item)}
-    return None
+    try:
+        slots, inside = _slots(item), _vars(item)
+        found = {**{n: getattr(item, n) for n in slots if hasattr(item, n)}, **inside}
+    except Exception:  # an object that does not let itself be looked at
+        return None
+    return found if found or hasattr(item, "__dict__") else None
 
 
 def _numbers(item):
@@ -232,7 +271,7 @@ def _put_back(item, contents):
     elif isinstance(item, _CONTAINERS):
         item.clear()
         (item.extend if isinstance(item, list | collections.deque) else item.update)(contents)
-    else:
+    elif isinstance(contents, dict):
         slots = _slots(item)
         for name in slots:
             if name in contents:
@@ -242,6 +281,28 @@ def _put_back(item, contents):
         inside = _vars(item)
         inside.clear()
         inside.update((k, v) for k, v in contents.items() if k not in slots)
+
+
+def _stop(item, contents):
+    """``(item, key, stand-in, iterator)`` of the iterators in an item. It has stand-ins from here
+    on, and so have its contents."""
+    if isinstance(contents, list) and not isinstance(item, list | collections.deque):
+        return []  # no place can be set there
+    pairs = contents.items() if isinstance(contents, dict) else enumerate(contents)
+    stopped = [(item, key, HeldIterator(part), part) for key, part in pairs if is_bare(part)]
+    for _, key, stand_in, _ in stopped:
+        _put(item, key, stand_in)
+        contents[key] = stand_in
+    return stopped
+
+
+def _put(item, key, value):
+    if isinstance(item, _CONTAINERS):
+        item[key] = value
+    elif key in _slots(item):
+        object.__setattr__(item, key, value)
+    else:
+        _vars(item)[key] = value
 
 
 def _put_numbers_back(item, before):
@@ -272,7 +333,7 @@ def _vars(item):
 
 def _slots(item):
     """Names of what an object holds in slots of its classes."""
-    names = []
+    names = ["cell_contents"] if isinstance(item, types.CellType) else []
     for cls in type(item).__mro__:
         slots = vars(cls).get("__slots__", ())
         names += (slots,) if isinstance(slots, str) else slots
