@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The Kerf authors
 # SPDX-License-Identifier: Apache-2.0
-"""The attributes of a model before a trace, which are put back after it."""
+"""The state of a model and of its code before a trace, which is put back after it."""
 
 import array
 import collections
 import functools
+import logging
 import pickle
 import random
 import sys
@@ -17,12 +18,13 @@ from kerf._places import is_foreign
 from kerf.symbolic._iterators import HeldIterator, is_bare
 from kerf.symbolic._numbers import plain_value
 from kerf.symbolic._places import line_of
+from kerf.symbolic._reached import Reached
 from kerf.symbolic._trees import map_tree
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (dict, list, set, collections.deque)
 _NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, type)
-_NO_STATE += (types.BuiltinFunctionType, types.ModuleType, torch.jit.ScriptModule)
+_NO_STATE += (types.BuiltinFunctionType, types.ModuleType, torch.jit.ScriptModule, logging.Logger)
 _MOST = 100_000  # containers and objects within an attribute: larger structures are data
 _MOST_NUMBERS = 1 << 26  # bytes of an array
 _PYTORCHS = frozenset(vars(torch.nn.Module()))  # attributes that every module has
@@ -54,6 +56,9 @@ class Held:
             if not isinstance(contents, bytes):
                 waiting.extend(contents.values() if isinstance(contents, dict) else contents)
 
+    def items(self):
+        return [item for item, _, _ in self._held.values()]
+
     def stop_iterators(self):
         """Exchanges iterators for ones that refuse to go on; gives what ``_stop`` does."""
         return [
@@ -79,11 +84,10 @@ class Held:
         return [pair for pair in found if type(pair[0]) in _generators()]
 
     def counters(self):
-        """``(dictionary, key, number)`` where another whole number stands by now."""
+        """Places where a number stood, and another one does by now."""
         for item, contents, _ in self._held.values():
-            if isinstance(contents, dict):
-                table = item if isinstance(item, dict) else getattr(item, "__dict__", {})
-                yield from _counted(contents, table)
+            if not isinstance(contents, bytes):
+                yield from _counted(item, contents)
 
     def restore(self):
         for item, contents, _ in self._held.values():
@@ -92,8 +96,11 @@ class Held:
 
 
 class State:
-    """What all modules of a model and their classes hold, by identity: attributes, and what lists,
-    dictionaries, arrays and plain objects among them hold."""
+    """What all modules of a model, their classes and the globals of their code hold, by identity:
+    attributes, and what containers, arrays, functions and plain objects among them hold.
+
+    ``unsteady``: as in ``Reached``.
+    """
 
     def __init__(self, root):
         self._saved = []
@@ -116,9 +123,23 @@ class State:
             for cls in type(module).__mro__:
                 if cls is not object and not cls.__module__.startswith("torch."):
                     self._hold_class(cls, path)
+        self._globals = {}  # id of a scope -> (itself, name -> what it stood for)
+        self._hold_globals()
         self._stopped = self._held.stop_iterators()
         for _, module, attributes, _ in self._saved:
             self._stopped += _stop(module, attributes)
+        for scope, names in self._globals.values():
+            self._stopped += _stop(scope, names)
+
+    def _hold_globals(self):
+        held = self._held.items()
+        classes = dict.fromkeys([*self._classes, *map(type, held)])
+        hooks = [hook for m in self._modules.values() for hook in _hooks(m[0])]
+        reached = Reached([*held, *hooks], [c for c in classes if c is not type])
+        self.unsteady = reached.unsteady
+        for name, value, scope, key in reached.globals:
+            self._globals.setdefault(id(scope), (scope, {}))[1][key] = value
+            self._held.hold(value, ("", name))
 
     def _hold_class(self, cls, path):
         if cls in self._classes:
@@ -133,10 +154,12 @@ class State:
         return self._held.generators()
 
     def counters(self):
-        """``(dictionary, key, number)`` of the whole numbers that the model's code has changed."""
+        """Places of the numbers that the model's code has changed."""
         found = list(self._held.counters())
         for _, module, attributes, _ in self._saved:
-            found += _counted(attributes, module.__dict__)
+            found += _counted(module, attributes)
+        for scope, names in self._globals.values():
+            found += _counted(scope, names)
         return found
 
     def set_on(self, module):
@@ -168,6 +191,10 @@ class State:
             name = _difference(attributes, vars(cls))
             if name:
                 return path, name
+        for scope, names in self._globals.values():
+            name = next((n for n, item in names.items() if scope.get(n) is not item), None)
+            if name:
+                return "", f"{scope.get('__name__')}.{name}"
         return self._held.changed()
 
     def replaced(self):
@@ -188,13 +215,28 @@ class State:
                 if name not in _PYTORCHS and is_new:
                     module.__dict__[name] = map_tree(plain_value, item)
 
-    def refused(self):
+    def refused(self, place):
+        """Of code that does something else in the next call; ``place`` is what it has changed."""
+        if place is None:
+            return self._refused_unsteady()
         return self._refused(
-            self.changed() or ("", "?"),
+            place,
             "forward sets the attribute '{}' and does something else when called again; expected "
             "calls that do not depend on earlier ones; register a buffer and write into it in "
             "place, pass the state as an argument, or, where it is a cache, call the model once "
             "before the trace",
+        )
+
+    def _refused_unsteady(self):
+        name, line = self.unsteady[0]
+        others = "".join(f", '{n}' ({at})" for n, at in self.unsteady[1:3])
+        return ExportError(
+            "[symbolic.trace] forward does something else when called again, and has changed "
+            f"nothing; its code names '{name}' ({line}){others}; expected calls that depend on "
+            "arguments, weights and attributes alone; pass what changes as an argument, or draw "
+            "it with torch.rand()",
+            location=line,
+            module="",
         )
 
     def refused_replaced(self):
@@ -229,16 +271,24 @@ class State:
                     setattr(cls, name, attributes[name])
                 else:
                     delattr(cls, name)
+        for scope, names in self._globals.values():
+            scope.update((n, item) for n, item in names.items() if scope.get(n) is not item)
         self._held.restore()
         for item, key, _, iterator in self._stopped:
             _put(item, key, iterator)
 
 
+def _hooks(module):
+    for name in ("_forward_pre_hooks", "_forward_hooks"):
+        yield from module.__dict__[name].values()
+
+
 def _contents(item):
     """What a container or a plain object holds: a dictionary or a list, or bytes of numbers; None
     of anything else."""
-    if isinstance(item, dict):
-        return dict(item)
+    if isinstance(item, dict):  # whose class may make what it gives: its own code stays out of it
+        ordered = isinstance(item, collections.OrderedDict)
+        return dict((collections.OrderedDict if ordered else dict).items(item))
     if isinstance(item, (*_CONTAINERS, tuple, frozenset)):
         return list(item)
     if isinstance(item, types.FunctionType):
@@ -340,11 +390,30 @@ def _slots(item):
     return [n for n in names if n not in ("__dict__", "__weakref__")]
 
 
-def _counted(before, now):
-    """``(now, key, number)`` for keys whose whole number is another one than before."""
-    for key, item in before.items():
-        if type(item) is int and type(now.get(key)) is int and now[key] != item:
-            yield now, key, now[key]
+def _counted(item, before):
+    """Places in an item where a number stood, and another one does by now."""
+    for key, was in before.items() if isinstance(before, dict) else enumerate(before):
+        if type(was) in (int, float):
+            place = Place(item, key)
+            now = place.value()
+            if type(now) is type(was) and now != was:
+                yield place
+
+
+class Place:
+    """Where a number stands: under a name or a key of a container, an object or a cell."""
+
+    def __init__(self, item, key):
+        self._item, self._key = item, key
+
+    def value(self):
+        contents = _contents(self._item)
+        if isinstance(contents, dict):
+            return contents.get(self._key)
+        return contents[self._key] if self._key < len(contents) else None
+
+    def put(self, value):
+        _put(self._item, self._key, value)
 
 
 def _is_same(before, after):

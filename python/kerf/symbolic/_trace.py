@@ -12,9 +12,9 @@ import torch
 
 from kerf._arguments import checked, found
 from kerf._errors import ExportError
+from kerf.symbolic._again import check_again
 from kerf.symbolic._chance import Chance
 from kerf.symbolic._guards import (
-    CHECKS,
     TrainingGuard,
     check_argument,
     check_count,
@@ -89,36 +89,12 @@ def _trace(root, follow, arguments=None):
     try:
         tracer = run()
         chance.check(tracer, run)
-        if state.changed():
-            # The model's code leaves something behind: in the state that it leaves, it must do the
-            # same again, or the traced module would be right at its first call alone.
-            if state.replaced():
-                raise state.refused_replaced()
-            changed = state.counters()
-            _check_again(tracer, run, state)
-            counters = [
-                (t, key) for t, key, n in changed if type(t.get(key)) is int and t[key] != n
-            ]
-            for count in _LATE_CALLS if counters else ():
-                for table, key in counters:
-                    table[key] = count
-                _check_again(tracer, run, state)
+        check_again(tracer, run, state)
         if arguments is not None and arguments.has_order():
             _guard_order(tracer, arguments, run)
     finally:
         state.restore()
     return tracer
-
-
-def _check_again(tracer, run, state):
-    state.settle()
-    again = _second_run(run, state)
-    if _computed(again.recorder.graph) != _computed(tracer.recorder.graph):
-        raise state.refused()
-
-
-# Where counters of calls may stand: code may do something else after a while, or every tenth time.
-_LATE_CALLS = (18_018_000 - 2, 18_018_000 - 1, 18_018_000)
 
 
 def _guard_order(tracer, arguments, run):
@@ -139,36 +115,6 @@ def _guard_order(tracer, arguments, run):
 
 def _written(graph):
     return [(n.name, n.op, str(n.target), str(n.args), str(n.kwargs)) for n in graph.nodes]
-
-
-def _computed(graph):
-    """What a graph computes at the sizes it was traced for: without checks, sizes as numbers."""
-
-    def shown(node):
-        value = node.meta.get("val")
-        return value if isinstance(value, int | float) else _Name(node)
-
-    lines = []
-    for node in graph.nodes:
-        if node.target in CHECKS or isinstance(node.meta.get("val"), int | float):
-            continue
-        lines.append(str((node.op, str(node.target), torch.fx.map_arg(node.args, shown))))
-    return lines
-
-
-class _Name:
-    def __init__(self, node):
-        self._text = f"{node.op}:{node.target}:{node.meta.get('tensor_meta')}"
-
-    def __repr__(self):
-        return self._text
-
-
-def _second_run(run, state):
-    try:
-        return run()
-    except Exception as error:
-        raise state.refused() from error
 
 
 def _run(root, arguments, registry, options, state):
