@@ -444,6 +444,49 @@ def test_a_dropout_that_forward_makes_drops_in_eval_mode_too():
     check_gradients(model, gm, x())
 
 
+def test_a_copy_of_a_layer_that_forward_makes_is_refused():
+    with pytest.raises(ExportError, match=r"makes a Linear with weights of its own \(.*deepcopy"):
+        trace(lambda model, x: copy.deepcopy(model.linear)(x))
+
+
+# Other memory, and tensors that are made
+
+
+def set_to_a_result(model, x):
+    made = torch.zeros(4, 8)
+    made.set_(model.linear(x).detach())
+    return made
+
+
+def set_to_an_input(model, x):
+    return model.linear.bias.data.set_(x)
+
+
+def set_to_ones(model, x):
+    return torch.empty(0).set_(torch.ones(4, 8)) + x
+
+
+@pytest.mark.parametrize("forward", [set_to_a_result, set_to_an_input, set_to_ones])
+def test_other_memory_in_a_tensor_is_refused(forward):
+    with pytest.raises(ExportError, match=r"set_\(\)\) \(test_symbolic_state.py:\d+: .*copy_\(\)"):
+        trace(forward)
+
+
+def test_a_tensor_is_made_of_a_shape_and_not_of_its_numbers():
+    gm = symbolic_trace(lambda x: x.new(x.shape).zero_(), meta_args={"x": torch.ones(3)})
+    assert torch.equal(gm(torch.ones(5)), torch.zeros(5))
+
+
+def test_gradients_of_a_weight_of_one_node_are_a_node():
+    def forward(model, x):
+        loss = model.linear(x).square().sum()
+        (gradient,) = torch.autograd.grad(loss, model.linear.weight, create_graph=True)
+        return model.linear(x) * gradient.sum()
+
+    model = Model(forward)
+    check_gradients(model, symbolic_trace(model, meta_args={"x": x()}), x())
+
+
 # Chance
 
 

@@ -34,6 +34,7 @@ def patches():
         made += [Patch(holder, name, _seeded) for name in _SEEDS]
     made += [Patch(holder, name, _transformed) for holder, name in _TRANSFORMS]
     made.append(Patch(torch, "cond", _conditional))
+    made.append(Patch(torch.Tensor, "set_", _other_memory))
     made.append(Patch(torch.autograd.graph.saved_tensors_hooks, "__enter__", _packed))
     made.append(Patch(torch, "broadcast_shapes", _broadcast))
     made.append(Patch(torch.jit.ScriptFunction, "__call__", _scripted))
@@ -102,6 +103,22 @@ def _conditional(original):
         )
 
     return _stand_in(original, act)
+
+
+def _other_memory(original):
+    """No function mode sees ``Tensor.set_``, which Python's class inherits."""
+
+    def act(tracer, args, kwargs):
+        if is_pytorch(sys._getframe(2)):
+            return torch._C.TensorBase.set_(*args, **kwargs)
+        raise refusal(
+            "the code puts other memory into a tensor (set_())",
+            "expected tensors to be changed by functions of PyTorch",
+            "use copy_(), or go on with the other tensor",
+            tracer.module_path(),
+        )
+
+    return _stand_in(torch._C.TensorBase.set_, act)
 
 
 def _packed(original):

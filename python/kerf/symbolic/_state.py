@@ -149,6 +149,9 @@ class State:
             if not name.startswith("__"):
                 self._held.hold(item, (path, name))
 
+    def __contains__(self, module):
+        return id(module) in self._modules or module in self._held
+
     def generators(self):
         """Pairs of a generator of random numbers and its place: (path of a module, attribute)."""
         return self._held.generators()

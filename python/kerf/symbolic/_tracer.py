@@ -30,7 +30,6 @@ from kerf.symbolic._places import (
 )
 from kerf.symbolic._recorder import Recorder
 from kerf.symbolic._trees import leaves, map_tree, tensors_in, with_gradients
-from kerf.symbolic._twin import Twins
 from kerf.symbolic._values import Value, empty_like, may_be_known
 
 
@@ -54,7 +53,7 @@ class Tracer(TorchFunctionMode):
         self.region_options = {}  # path of a region -> how the model's code checkpointed it
         self.training = {}  # id of a module whose flag was read -> (module, flag)
         self.read_training_at = ""
-        self._twins = Twins()
+        self._twins = self.values.twins
         self._keep_regions, self._split = regions, split
         self._inside = set()  # functions whose replacements run
         self._counts = [0]  # regions so far, at each level
@@ -112,6 +111,8 @@ class Tracer(TorchFunctionMode):
 
     def call(self, func, args, kwargs):
         name = name_of(func)
+        if name == "new" and isinstance(args[-1], torch.Size):  # a tuple would be its numbers
+            args = (*args[:-1], *args[-1])
         replaced = self._replacement(func, args, kwargs)
         if replaced is not NotImplemented:
             return replaced
@@ -580,6 +581,7 @@ class Tracer(TorchFunctionMode):
                 if own._version != version:
                     self.values.forget(buffer)
         if name is None:
+            self._check_made(module)
             name = self.recorder.fresh(module, "_module")
         self.recorder.attributes[name] = module
         node_args, node_kwargs = self.recorder.argument((args, kwargs))
@@ -590,6 +592,16 @@ class Tracer(TorchFunctionMode):
         self.recorder.path, self.recorder.stack = before
         self._add_results(node, result, device, None, False)
         return result
+
+    def _check_made(self, module):
+        """A copy that forward has made of a layer has weights that only the trace has."""
+        if any(weight.is_meta for weight in _weights(module)) and module not in self._state:
+            raise refusal(
+                f"the code makes a {type(module).__name__} with weights of its own",
+                "expected layers that outlive the call",
+                "make it an attribute of the model, or call a function such as F.linear()",
+                self.recorder.path,
+            )
 
     def _with_gradients(self, result, args, kwargs):
         return with_gradients(result, tensors_in(self._untraced((args, kwargs))))

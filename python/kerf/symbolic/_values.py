@@ -15,6 +15,7 @@ from kerf.symbolic._calls import name_of
 from kerf.symbolic._devices import CPU, factories, named_device, result_device
 from kerf.symbolic._numbers import is_number, plain_value
 from kerf.symbolic._trees import map_tree, tensors_in
+from kerf.symbolic._twin import Twins
 
 MOVES = ("cpu", "cuda")
 _MOST_KNOWN = 1 << 16  # elements
@@ -63,6 +64,7 @@ class Values:
         self._values = {}
         self._written = set()  # memory whose numbers are no longer known
         self._home = home  # where tensors of the meta device stand for
+        self.twins = Twins()  # of weights and modules: both see the same ones
 
     def find(self, tensor):
         return self._values.get(id(tensor))
@@ -81,7 +83,7 @@ class Values:
     def _shadow(self, tensor):
         with torch._C.DisableTorchFunction():
             device = self._home if tensor.is_meta else tensor.device
-            value = Value(empty_like(tensor), device, held=tensor, fixed=False)
+            value = Value(self.twins.tensor(tensor), device, held=tensor, fixed=False)
             value.known = _numbers_of_state(tensor)
         self._values[id(tensor)] = value
         return value
