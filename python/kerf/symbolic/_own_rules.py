@@ -4,6 +4,7 @@
 take. The default registry holds them."""
 
 import torch
+import torch.nn.functional as F
 
 
 def grouped_product(input, mat2, offs=None, bias=None, out_dtype=None):
@@ -19,6 +20,23 @@ def grouped_product(input, mat2, offs=None, bias=None, out_dtype=None):
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
+def alignment_loss(log_probs, *args, reduction="mean", **others):
+    """``ctc_loss``, which reads the lengths."""
+    reduction = args[4] if len(args) > 4 else reduction  # behind targets, two lengths and blank
+    rows = log_probs.shape[1:2] if log_probs.dim() == 3 else ()
+    return log_probs.new_empty(rows if reduction in ("none", 0) else ())
+
+
+def gaussian_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """``gaussian_nll_loss``, which reads whether variances are negative."""
+    shape = torch.broadcast_shapes(input.shape, target.shape)
+    dtype = torch.result_type(input, target)
+    return torch.empty(shape if reduction == "none" else (), dtype=dtype, device="meta")
+
+
 def add_own_rules(registry):
+    for function in (F.ctc_loss, torch.ctc_loss):
+        registry.add("shape_rules", function)(alignment_loss)
+    registry.add("shape_rules", F.gaussian_nll_loss)(gaussian_loss)
     if hasattr(torch, "_grouped_mm"):
         registry.add("shape_rules", torch._grouped_mm)(grouped_product)

@@ -617,13 +617,14 @@ class Tracer(TorchFunctionMode):
             return function(*args, **kwargs)
 
     def _may_be_followed(self, module, error):
-        """Whether a module of torch.nn that cannot run without data has parts that may."""
+        """Whether a module of torch.nn that cannot run without data has parts that may, or is no
+        more than a function, which may have a rule."""
         said = self.registry.is_leaf(type(module))
         return (
             said is None
             and not _has_backward_hooks(module)
             and _is_for_want_of_data(error)
-            and any(True for _ in module.children())
+            and (any(True for _ in module.children()) or not any(True for _ in _weights(module)))
         )
 
     def _leaf_explained(self, module, name, error):
