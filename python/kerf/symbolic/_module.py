@@ -11,6 +11,7 @@ from kerf.symbolic._codegen import ActivationCheckpointCodeGen, SourceCodeGen, h
 from kerf.symbolic._folder import write_folder
 from kerf.symbolic._guards import check_input
 from kerf.symbolic._reads import SHAPES
+from kerf.symbolic._source import Source
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
@@ -18,10 +19,22 @@ _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 class SymbolicModule(GraphModule):
     """A ``torch.fx.GraphModule``. Its parameters are the model's own."""
 
+    _source = None  # the model, where it is checked at each call
+
     @classmethod
-    def made(cls, root, tracer):
+    def made(cls, root, tracer, state):
         recorder = tracer.recorder
-        return cls.from_graph(root, recorder.graph, tracer.region_options, recorder.attributes)
+        gm = cls.from_graph(root, recorder.graph, tracer.region_options, recorder.attributes)
+        if isinstance(root, torch.nn.Module):
+            held = recorder.attributes.values()
+            shared = [item for item in held if isinstance(item, torch.nn.Module)]
+            gm._source = Source(root, state, shared)
+        return gm
+
+    def __call__(self, *args, **kwargs):
+        if self._source is not None and not torch.compiler.is_compiling():
+            self._source.check()
+        return super().__call__(*args, **kwargs)
 
     @classmethod
     def from_graph(cls, root, graph, region_options, attributes=None):
@@ -75,6 +88,7 @@ class SymbolicModule(GraphModule):
     def __copy__(self):
         made = SymbolicModule(self, copy.deepcopy(self._graph), type(self).__name__)
         tables = {name: copy.copy(self.__dict__[name]) for name in _TABLES}
+        made._source = self._source
         return made._with_tables(self.unregistered() | tables, self)
 
     def __deepcopy__(self, memo):

@@ -14,7 +14,7 @@ from kerf._plain import function_of, is_code
 from kerf._reads import is_watchable
 from kerf.symbolic._places import line_of
 
-_CALLED_UNNAMED = frozenset(["forward", "__init__", "__call__", "__getitem__", "__iter__"])
+_CALLED_UNNAMED = frozenset(["forward", "__call__", "__getitem__", "__iter__"])
 _UNSTEADY = frozenset(
     """default_rng RandomState SeedSequence PCG64 Random SystemRandom urandom uuid1 uuid4
     token_bytes token_hex randbelow randbits Generator seed time time_ns perf_counter
@@ -25,13 +25,13 @@ _UNSTEADY = frozenset(
 class Reached:
     """``globals``: ``(name, value, dictionary, key)`` of what is neither code nor a module.
 
-    ``unsteady``: where code names something that may answer differently at every call: clocks,
-    sources of chance, addresses.
+    ``names``: those of attributes that the code uses. ``unsteady``: where it names something that
+    may answer differently at every call: clocks, sources of chance, addresses.
     """
 
     def __init__(self, functions, classes):
         self.globals, self.unsteady = [], []
-        self._seen, self._names = {}, set(_CALLED_UNNAMED)
+        self._seen, self.names = {}, set(_CALLED_UNNAMED)
         self._classes, self._waiting = {}, list(functions)
         for cls in classes:
             self._add_class(cls)
@@ -45,8 +45,8 @@ class Reached:
     def _follow(self, function):
         names = names_in(function.__code__)[1]
         for cls in self._classes:
-            self._add_methods(cls, names - self._names)
-        self._names |= names
+            self._add_methods(cls, names - self.names)
+        self.names |= names
         found = sorted(names & _UNSTEADY)
         if found:
             self.unsteady.append((found[0], line_of(function)))
@@ -54,6 +54,7 @@ class Reached:
         for name, value, (_, holder, key) in globals_of(function):
             if isinstance(value, type):
                 self._add_class(value)
+                self._waiting.append(value.__init__)
             elif is_code(value):
                 self._waiting.append(value)
             elif not isinstance(value, types.ModuleType):
@@ -65,7 +66,7 @@ class Reached:
         for base in cls.__mro__:
             if base not in self._classes and not is_foreign(base.__module__):
                 self._classes[base] = True
-                self._add_methods(base, self._names)
+                self._add_methods(base, self.names)
 
     def _add_methods(self, cls, names):
         own = vars(cls)

@@ -21,7 +21,7 @@ from kerf.symbolic._places import line_of
 from kerf.symbolic._reached import Reached
 from kerf.symbolic._trees import map_tree
 
-_TABLES = ("_parameters", "_buffers", "_modules")
+TABLES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (dict, list, set, collections.deque)
 _NO_STATE = (str, bytes, int, float, complex, type(None), torch.Tensor, type)
 _NO_STATE += (types.BuiltinFunctionType, types.ModuleType, torch.jit.ScriptModule, logging.Logger)
@@ -71,12 +71,15 @@ class Held:
     def __contains__(self, item):
         return id(item) in self._held
 
-    def changed(self):
-        """The place of a container that holds something else by now; None if there is none."""
+    def changes(self):
+        """The places of containers that hold something else by now."""
         for item, contents, place in self._held.values():
             if not _is_same(contents, _contents(item)):
-                return place
-        return None
+                yield place
+
+    def changed(self):
+        """The first of them; None if there is none."""
+        return next(self.changes(), None)
 
     def generators(self):
         """Pairs of a generator of random numbers and its place."""
@@ -99,52 +102,56 @@ class State:
     """What all modules of a model, their classes and the globals of their code hold, by identity:
     attributes, and what containers, arrays, functions and plain objects among them hold.
 
-    ``unsteady``: as in ``Reached``.
+    ``unsteady``, ``names``: as in ``Reached``.
     """
 
     def __init__(self, root):
-        self._saved = []
+        self.saved = []
         self._modules = {}  # id -> (module, its attributes, its tables)
         self._held = Held(lambda module: id(module) in self._modules)  # places: (path, attribute)
-        self._classes = {}  # class -> (path of a module of it, its attributes)
+        self.classes = {}  # class -> (path of a module of it, its attributes)
         modules = root.named_modules() if isinstance(root, torch.nn.Module) else ()
         for path, module in modules:
             if isinstance(module, torch.jit.ScriptModule):  # its tables are views of C++ ones
                 continue
-            tables = {name: dict(getattr(module, name)) for name in _TABLES}
-            self._saved.append((path, module, dict(module.__dict__), tables))
-            self._modules[id(module)] = self._saved[-1][1:]
+            tables = {name: dict(getattr(module, name)) for name in TABLES}
+            self.saved.append((path, module, dict(module.__dict__), tables))
+            self._modules[id(module)] = self.saved[-1][1:]
         if not isinstance(root, torch.nn.Module):
             self._held.hold(root, ("", getattr(root, "__name__", "root")))
-        for path, module, attributes, _ in self._saved:
+        for path, _, attributes, _ in self.saved:
             for name, item in attributes.items():
                 if name not in _PYTORCHS:
                     self._held.hold(item, (path, name))
+        held = self._held.items()
+        for path, module, _, _ in self.saved:
             for cls in type(module).__mro__:
                 if cls is not object and not cls.__module__.startswith("torch."):
                     self._hold_class(cls, path)
-        self._globals = {}  # id of a scope -> (itself, name -> what it stood for)
-        self._hold_globals()
+        self.globals = []  # (scope, name -> what it stood for)
+        self._hold_globals(held)
         self._stopped = self._held.stop_iterators()
-        for _, module, attributes, _ in self._saved:
+        for _, module, attributes, _ in self.saved:
             self._stopped += _stop(module, attributes)
-        for scope, names in self._globals.values():
+        for scope, names in self.globals:
             self._stopped += _stop(scope, names)
 
-    def _hold_globals(self):
-        held = self._held.items()
-        classes = dict.fromkeys([*self._classes, *map(type, held)])
+    def _hold_globals(self, held):
+        """Those of the code that a call may reach, from the functions that are ``held``."""
+        classes = dict.fromkeys([*self.classes, *map(type, held)])
         hooks = [hook for m in self._modules.values() for hook in _hooks(m[0])]
         reached = Reached([*held, *hooks], [c for c in classes if c is not type])
-        self.unsteady = reached.unsteady
-        for name, value, scope, key in reached.globals:
-            self._globals.setdefault(id(scope), (scope, {}))[1][key] = value
-            self._held.hold(value, ("", name))
+        self.unsteady, self.names = reached.unsteady, reached.names
+        scopes = {}
+        for _, value, scope, key in reached.globals:
+            scopes.setdefault(id(scope), (scope, {}))[1][key] = value
+            self._held.hold(value, (scope.get("__name__"), key))
+        self.globals = list(scopes.values())
 
     def _hold_class(self, cls, path):
-        if cls in self._classes:
+        if cls in self.classes:
             return
-        self._classes[cls] = path, dict(vars(cls))
+        self.classes[cls] = path, dict(vars(cls))
         for name, item in vars(cls).items():
             if not name.startswith("__"):
                 self._held.hold(item, (path, name))
@@ -159,9 +166,9 @@ class State:
     def counters(self):
         """Places of the numbers that the model's code has changed."""
         found = list(self._held.counters())
-        for _, module, attributes, _ in self._saved:
+        for _, module, attributes, _ in self.saved:
             found += _counted(module, attributes)
-        for scope, names in self._globals.values():
+        for scope, names in self.globals:
             found += _counted(scope, names)
         return found
 
@@ -178,32 +185,33 @@ class State:
                     return name
             now = part.__dict__
             for name in {*attributes, *now}:
-                if name not in _TABLES and not _is_equal(attributes.get(name), now.get(name)):
+                if name not in TABLES and not is_equal(attributes.get(name), now.get(name)):
                     return name
         return None
 
+    def changes(self):
+        """``(path of the module, attribute)`` of all that the model's code has set."""
+        for path, module, attributes, tables in self.saved:
+            for before, now in (
+                (attributes, module.__dict__),
+                *((tables[table], getattr(module, table)) for table in TABLES),
+            ):
+                yield from ((path, name) for name in _differences(before, now))
+        for cls, (path, attributes) in self.classes.items():
+            yield from ((path, name) for name in _differences(attributes, vars(cls)))
+        for scope, names in self.globals:
+            now = {n: scope[n] for n in names if n in scope}
+            yield from ((scope.get("__name__"), name) for name in _differences(names, now))
+        yield from self._held.changes()
+
     def changed(self):
-        """``(path of the module, attribute)`` of what the model's code has set; None if nothing."""
-        for path, module, attributes, tables in self._saved:
-            name = _difference(attributes, module.__dict__)
-            for table in _TABLES:
-                name = name or _difference(tables[table], getattr(module, table))
-            if name:
-                return path, name
-        for cls, (path, attributes) in self._classes.items():
-            name = _difference(attributes, vars(cls))
-            if name:
-                return path, name
-        for scope, names in self._globals.values():
-            name = next((n for n, item in names.items() if scope.get(n) is not item), None)
-            if name:
-                return "", f"{scope.get('__name__')}.{name}"
-        return self._held.changed()
+        """The first of them; None if there is none."""
+        return next(self.changes(), None)
 
     def replaced(self):
         """The same of a weight or a buffer in whose place is another: what a call leaves there is
         the model's state, which a traced module would not have."""
-        for path, module, _, tables in self._saved:
+        for path, module, _, tables in self.saved:
             for table in ("_parameters", "_buffers"):
                 name = _difference(tables[table], getattr(module, table))
                 if name:
@@ -212,7 +220,7 @@ class State:
 
     def settle(self):
         """Sizes that the model's code has kept are plain numbers from now on."""
-        for _, module, attributes, _ in self._saved:
+        for _, module, attributes, _ in self.saved:
             for name, item in module.__dict__.items():
                 is_new = attributes.get(name) is not item and item not in self._held
                 if name not in _PYTORCHS and is_new:
@@ -252,14 +260,16 @@ class State:
     def _refused(self, place, text):
         path, name = place
         where = f"{path}.{name}" if path else name
-        module = next((m for p, m, _, _ in self._saved if p == path), None)
+        modules = {p: m for p, m, _, _ in self.saved}
+        module = modules.get(path) or modules.get("")  # of a global: the model
         line = line_of(type(module).forward) if module is not None else ""
         said, *advice = text.format(where).split("; ")
         said = "; ".join([f"{said} (forward: {line})" if line else said, *advice])
         return ExportError(f"[symbolic.trace] {said}", location=line, module=path)
 
     def restore(self):
-        for _, module, attributes, tables in self._saved:
+        self.changed_by_code = set(self.changes())
+        for _, module, attributes, tables in self.saved:
             for name, table in tables.items():
                 current = getattr(module, name)
                 if _difference(table, current):
@@ -268,13 +278,13 @@ class State:
             if _difference(attributes, module.__dict__):
                 module.__dict__.clear()
                 module.__dict__.update(attributes)
-        for cls, (_, attributes) in self._classes.items():
+        for cls, (_, attributes) in self.classes.items():
             while name := _difference(attributes, vars(cls)):
                 if name in attributes:
                     setattr(cls, name, attributes[name])
                 else:
                     delattr(cls, name)
-        for scope, names in self._globals.values():
+        for scope, names in self.globals:
             scope.update((n, item) for n, item in names.items() if scope.get(n) is not item)
         self._held.restore()
         for item, key, _, iterator in self._stopped:
@@ -424,15 +434,24 @@ def _is_same(before, after):
         return before == after
     if isinstance(before, dict):
         return _difference(before, after) is None
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
+    return len(before) == len(after) and all(map(is_equal, before, after))
 
 
-def _is_equal(before, after):
-    return before is after or (isinstance(before, bool | int | float | str) and before == after)
+def is_equal(before, after):
+    return before is after or (
+        type(before) is type(after)
+        and isinstance(before, bool | int | float | str)
+        and before == after
+    )
 
 
 def _difference(before, after):
-    for name in (*after, *before):
-        if name not in before or name not in after or before[name] is not after[name]:
-            return name
-    return None
+    return next(_differences(before, after), None)
+
+
+def _differences(before, after):
+    for name in dict.fromkeys((*after, *before)):
+        if name not in before or name not in after:
+            yield name
+        elif before[name] is not after[name] and not is_equal(before[name], after[name]):
+            yield name

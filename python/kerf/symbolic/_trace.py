@@ -74,12 +74,13 @@ def symbolic_trace(
         return plain_trace(root, arguments.concrete, registry, options)
 
     with torch.inference_mode(False):  # its tensors know no versions
-        tracer = _trace(root, follow, arguments if has_samples else None)
-        return SymbolicModule.made(root, tracer)
+        tracer, state = _trace(root, follow, arguments if has_samples else None)
+        return SymbolicModule.made(root, tracer, state)
 
 
 def _trace(root, follow, arguments=None):
-    """What ``follow`` has traced, once it is certain that another call would do the same."""
+    """What ``follow`` has traced, once it is certain that another call would do the same, and the
+    state that it was traced in."""
     state = State(root)
     chance = Chance(root, state.generators())
 
@@ -94,7 +95,7 @@ def _trace(root, follow, arguments=None):
             _guard_order(tracer, arguments, run)
     finally:
         state.restore()
-    return tracer
+    return tracer, state
 
 
 def _guard_order(tracer, arguments, run):
