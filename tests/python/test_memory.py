@@ -156,13 +156,16 @@ def test_the_command_line_gives_the_same_table(graph, tmp_path):
     assert "did you mean 'sgd'" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    path = ROOT / "benchmarks/prediction/memory.py"
-    spec = importlib.util.spec_from_file_location("prediction_memory", path)
+def load_benchmark(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "benchmarks" / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return load_benchmark("prediction/memory.py")
 
 
 def assert_within(errors, limits):
@@ -176,15 +179,28 @@ def test_predictions_hold_on_a_recorded_gpu(benchmark):
     assert len(table) == 76
     # Median and worst, as reached; the targets are 0.5, 1 and 5 %, at worst 2, 3 and 10 %.
     # benchmarks/prediction/README.md names the rows that are worst, and why.
-    limits = {"saved": (0.0001, 0.013), "peak": (0.002, 0.014), "reserved": (0.02, 0.103)}
+    limits = {"saved": (0.0001, 0.013), "peak": (0.0015, 0.012), "reserved": (0.011, 0.071)}
     assert_within(benchmark.errors(table), limits)
 
 
 def test_measured_workspaces_make_them_better(benchmark):
     table = list(benchmark.rows(measured=True))
     assert len(table) == 60
-    limits = {"saved": (0.0001, 0.0001), "peak": (0.0015, 0.0165), "reserved": (0.01, 0.056)}
+    limits = {"saved": (0.0001, 0.0001), "peak": (0.0015, 0.0165), "reserved": (0.006, 0.058)}
     assert_within(benchmark.errors(table), limits)
+
+
+def test_predictions_hold_on_torchvisions_models():
+    # What forward leaves, peaks and reserved bytes of 14 models; the README of the benchmark says
+    # what is known of the two that miss their target of 5 %.
+    recorded = load_benchmark("symbolic_profile/recorded.py")
+    table = list(recorded.rows())
+    assert len(table) == 14
+    assert set(recorded.misses(table)) <= {("resnet18", "reserved"), ("regnet_y_400mf", "reserved")}
+    limits = {"forward": 0.0025, "peak": 0.005, "reserved": 0.1}
+    for name, figures in table:
+        for figure, (ours, theirs) in figures.items():
+            assert abs(ours / theirs - 1) <= limits[figure], (name, figure, ours, theirs)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121", "googlenet", "vit_b_16", "gpt2", "t5"])

@@ -10,6 +10,7 @@
 
 #include "kerf/graph/arguments.h"
 #include "kerf/graph/batch_flow/call.h"
+#include "kerf/simulate/step_memory/convolution_workspaces.h"
 
 namespace kerf {
 namespace {
@@ -27,8 +28,6 @@ bool gives_views(std::string_view name) {
 
 // Sums, whose gradient is the result's itself where no operand was spread.
 bool is_sum(std::string_view name) { return name == "add" || name == "sub" || name == "expand"; }
-
-bool is_convolution(std::string_view name) { return name.starts_with("conv"); }
 
 bool is_product(std::string_view name) {
   static const std::unordered_set<std::string_view> kNames = {"linear", "matmul",  "mm",     "bmm",
@@ -61,115 +60,9 @@ bool passes_gradient(const Graph& graph, NodeId id, ValueId argument, std::int64
   return out.dtype == in.dtype && has_shape_of(in, out, batch);
 }
 
-namespace {
-
-struct Convolution {
-  Bytes input;
-  Bytes weight;
-  Bytes result;
-  ValueId kernel;
-  std::int64_t window = 1;  // elements of the kernel
-  std::int64_t rows = 0;    // of the weight as a matrix: channels out
-  std::int64_t columns = 0;
-  std::int64_t places = 0;  // that the gradient of the weight adds up: samples x pixels
-  bool is_grouped = false;
-  bool is_depthwise = false;
-  bool is_strided = false;
-  bool is_channels_last = false;
-};
-
-bool is_channels_last(const Value& value, std::int64_t batch) {
-  const bool has_channels = value.shape.size() > 2 && value.shape[1].eval(batch) > 1;
-  return has_channels && value.strides[1].eval(batch) == 1;
-}
-
-bool has_stride(const Node& node) {
-  const Argument* const stride = find_argument(node, 3, "stride");
-  const auto* const steps = stride == nullptr ? nullptr : stride->find<Argument::List>();
-  if (steps == nullptr) return false;
-  return std::any_of(steps->begin(), steps->end(), [](const Argument& step) {
-    const auto* const number = step.find<Expr>();
-    return number != nullptr && number->eval(0) > 1;
-  });
-}
-
-std::optional<Convolution> find_convolution(const Graph& graph, NodeId id, std::int64_t batch) {
-  const Node& node = graph.node(id);
-  if (!is_convolution(operator_name(node.op))) return std::nullopt;
-  const ValueId* const input = find_tensor(node, 0, "input");
-  const ValueId* const weight = find_tensor(node, 1, "weight");
-  const ValueId result = node.outputs.front();
-  if (input == nullptr || weight == nullptr || !result.valid()) return std::nullopt;
-  const Value& in = graph.value(*input);
-  const Value& kernel = graph.value(*weight);
-  const Value& out = graph.value(result);
-  const std::size_t spatial = kernel.shape.size() - 2;
-  if (in.shape.size() != kernel.shape.size()) return std::nullopt;  // no batch
-  Convolution c{in.bytes(batch), kernel.bytes(batch), out.bytes(batch), *weight};
-  c.places = out.shape[0].eval(batch);
-  for (std::size_t d = 2; d < 2 + spatial; ++d) {
-    c.window *= kernel.shape[d].eval(batch);
-    c.places *= out.shape[d].eval(batch);
-  }
-  const std::int64_t channels = kernel.shape[1].eval(batch);
-  c.is_strided = has_stride(node);
-  c.is_channels_last = is_channels_last(in, batch);
-  c.is_grouped = channels != in.shape[1].eval(batch);
-  c.is_depthwise = channels == 1 && c.is_grouped;
-  c.rows = kernel.shape[0].eval(batch);
-  c.columns = channels * c.window;
-  return c;
-}
-
-// cuDNN's kernels want channels last, and copy what lies otherwise: both operands and the result. A
-// weight of one element a window lies the same way in both orders; where windows of one element
-// do not skip places either, the convolution is a product of matrices, and nothing is copied.
-// Depthwise kernels are PyTorch's own where channels come first. Which kernel runs is cuDNN's
-// choice; these are the sizes that it takes for most shapes on an H200, cuDNN 9.19
-// (h200_training.json.gz of benchmarks/prediction has 290 shapes). A measured profile knows better:
-// StepRequest::profile.
-constexpr Bytes kAlignment{16};
-
-Bytes channels_last_copies(const Convolution& c) {
-  if (c.is_depthwise) return {};
-  if (c.window > 1) return c.input + c.weight + c.result + kAlignment;
-  return c.is_strided ? c.input + c.result + kAlignment : Bytes{};
-}
-
-// The gradient of a weight is a product whose inner dimension is all places of all samples. Where
-// its tiles are too few for the multiprocessors, the sum is split into parts that are added up at
-// the end, each a whole gradient: eight of them, wherever a recorded size is a multiple of it.
-// Short sums are split only where a convolution is a plain product, and few tiles leave room for
-// many.
-Bytes partial_sums(const Convolution& c) {
-  constexpr std::int64_t kTile = 128;
-  constexpr std::int64_t kMultiprocessors = 132;  // of an H100 and an H200
-  constexpr std::int64_t kParts = 8;
-  constexpr std::int64_t kLong = 128;  // places a part
-  constexpr std::int64_t kShort = 32;
-  if (c.is_grouped || c.is_strided) return {};
-  const auto tiles = [](std::int64_t n) { return (n + kTile - 1) / kTile; };
-  const std::int64_t room = kMultiprocessors / (tiles(c.rows) * tiles(c.columns));
-  const bool splits_long = c.places >= kParts * kLong && room >= 2;
-  const bool splits_short = c.window == 1 && c.places >= kParts * kShort && room >= 4;
-  return splits_long || splits_short ? Bytes{kParts * c.weight.count} : Bytes{};
-}
-
-Bytes weight_gradient_workspace(const Convolution& c) {
-  // cuDNN's, which takes what lies channels last (use_cudnn_depthwise of Convolution.cpp): both
-  // operands laid out anew. For large images it takes more; how much follows from no shape.
-  if (c.is_depthwise && c.is_channels_last) return c.input + c.result + kAlignment;
-  const Bytes parts = partial_sums(c);
-  const Bytes copies = channels_last_copies(c);
-  if (parts.count == 0) return copies;
-  return c.window > 1 ? c.input + c.result + parts : parts;
-}
-
-}  // namespace
-
 Bytes forward_workspace(const Graph& graph, NodeId id, std::int64_t batch) {
   const std::optional<Convolution> c = find_convolution(graph, id, batch);
-  return c ? channels_last_copies(*c) : Bytes{};
+  return c ? result_workspace(*c) : Bytes{};
 }
 
 Bytes reduction_buffer(std::int64_t rows, std::int64_t columns) {
@@ -226,7 +119,7 @@ Workspaces gradient_workspaces(const Graph& graph, NodeId id, ValueId argument,
   if (!c) return {};
   if (argument == c->kernel) return {weight_gradient_workspace(*c)};
   if (graph.value(argument).shape.size() <= 1) return {};  // a bias
-  return {channels_last_copies(*c)};
+  return {input_gradient_workspace(*c)};
 }
 
 // Gradients of operands that were spread are sums. What is added up is the gradient of the result

@@ -9,7 +9,9 @@
 namespace kerf {
 namespace {
 
-// What cuBLAS and cuBLASLt take at their first product: PyTorch 2.11 on compute capability 9.0.
+// What cuBLAS and cuBLASLt take at their first product, for good: PyTorch 2.11 on compute
+// capability 9.0. Taken before all else, as in a process that has run a product before; else the
+// first step may cut them out of blocks that the cache has free.
 constexpr std::int64_t kMatrixLibrary[] = {32 << 20, 32 << 20, 1 << 20};
 
 bool is_tensor(const Graph& graph, ValueId id) { return id.valid() && !graph.value(id).scalar; }
@@ -70,6 +72,17 @@ void Step::count_uses() {
   }
 }
 
+void Step::ready_matrix_library() {
+  bool is_used = false;
+  for (std::size_t n = 0; n < graph_.num_nodes(); ++n) {
+    is_used = is_used || uses_matrix_library(graph_, NodeId{n});
+  }
+  if (!is_used) return;
+  for (const std::int64_t bytes : kMatrixLibrary) {
+    ledger_.make(MemoryKind::workspace, Bytes{bytes});
+  }
+}
+
 void Step::set_up() {
   const auto put = [&](ValueId id, MemoryKind kind) {
     const StorageId storage = storage_of(id);
@@ -77,6 +90,7 @@ void Step::set_up() {
     stays_[storage.index()] = true;
     storage_tensors_[storage.index()] = ledger_.make(kind, storage_bytes(storage));
   };
+  if (request_.accelerator) ready_matrix_library();
   for (const Weight& weight : graph_.weights()) put(weight.value, MemoryKind::weights);
   for (const GraphInput& input : graph_.inputs()) {
     if (is_tensor(graph_, input.value)) put(input.value, MemoryKind::inputs);
@@ -137,12 +151,6 @@ void Step::done_reading(std::size_t n) {
 void Step::run_node(std::size_t n, const SavedSets& sets, bool again) {
   const NodeId id{n};
   ledger_.set_node(id);
-  if (request_.accelerator && !library_ready_ && uses_matrix_library(graph_, id)) {
-    for (const std::int64_t bytes : kMatrixLibrary) {
-      ledger_.make(MemoryKind::workspace, Bytes{bytes});
-    }
-    library_ready_ = true;
-  }
   make_outputs(n, again);
   if (request_.profile != nullptr) {
     use_workspaces({request_.profile->node(id).workspace()});

@@ -27,8 +27,10 @@ class Step {
   bool is_region_node(std::size_t n) const { return request_.regions[n] != kNoRegion; }
   void note(std::string_view phase, std::size_t node);
 
-  // What stays: weights and inputs; and the state of the optimizer after its first step.
+  // What stays: workspaces of libraries, weights and inputs; and the state of the optimizer after
+  // its first step.
   void set_up();
+  void ready_matrix_library();
 
   // Forward.
   void count_uses();
@@ -66,7 +68,6 @@ class Step {
   std::vector<TensorId> gradients_;          // by value
   std::vector<bool> ran_again_;              // by region
   std::vector<std::vector<std::size_t>> region_nodes_;
-  bool library_ready_ = false;
   bool has_state_ = false;  // the optimizer, after its first step
   StepMemory found_;
 };
