@@ -5,6 +5,7 @@ model has changed."""
 
 import dataclasses
 import datetime
+import functools
 import itertools
 import os
 import random
@@ -156,6 +157,29 @@ def test_globals_that_the_code_changes_are_refused_and_put_back():
     with pytest.raises(ExportError, match="a count that outlives the call"):
         trace(takes_from_a_global)
     assert TABLE == {"calls": 0} and next(NUMBERS) == 0
+
+
+@functools.lru_cache
+def cached(n):
+    return torch.arange(n).float()
+
+
+@functools.lru_cache
+def cached_of(model, n):
+    return model.linear.weight.detach() * n
+
+
+def test_caches_of_functions_are_left_without_what_a_trace_has_made():
+    def forward(model, x):
+        model.calls += 1  # so that the code is followed twice
+        return model.linear(x) * cached(8) @ cached_of(model, 2)
+
+    model = Model(forward, calls=0)
+    gm, given = symbolic_trace(model, meta_args={"x": x()}), x()
+    torch.testing.assert_close(gm(given), model(given))
+    kept = cached(8)
+    symbolic_trace(model, meta_args={"x": x()})
+    assert cached(8) is kept  # it had data
 
 
 # Clocks, chance and addresses

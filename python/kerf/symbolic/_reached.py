@@ -23,7 +23,7 @@ _UNSTEADY = frozenset(
 
 
 class Reached:
-    """``globals``: ``(name, value, dictionary, key)`` of what is neither code nor a module.
+    """``globals``: ``(name, value, dictionary, key)`` of what is neither a class nor a module.
 
     ``names``: those of attributes that the code uses. ``unsteady``: where it names something that
     may answer differently at every call: clocks, sources of chance, addresses.
@@ -36,7 +36,10 @@ class Reached:
         for cls in classes:
             self._add_class(cls)
         while self._waiting:
-            function = function_of(self._waiting.pop())
+            item = self._waiting.pop()
+            if hasattr(item, "__wrapped__"):
+                self._waiting.append(item.__wrapped__)
+            function = function_of(item)
             if function is not None and function not in self._seen:
                 self._seen[function] = True
                 if "-packages/" not in function.__code__.co_filename:
@@ -55,8 +58,9 @@ class Reached:
             if isinstance(value, type):
                 self._add_class(value)
                 self._waiting.append(value.__init__)
-            elif is_code(value):
+            elif is_code(value) or hasattr(value, "cache_info"):
                 self._waiting.append(value)
+                self.globals.append((name, value, holder, key))
             elif not isinstance(value, types.ModuleType):
                 self.globals.append((name, value, holder, key))
                 if is_watchable(value):

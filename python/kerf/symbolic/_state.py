@@ -130,6 +130,8 @@ class State:
                     self._hold_class(cls, path)
         self.globals = []  # (scope, name -> what it stood for)
         self._hold_globals(held)
+        caches = (i for i in self._held.items() if isinstance(i, functools._lru_cache_wrapper))
+        self._caches = [(cache, cache.cache_info().misses) for cache in caches]
         self._stopped = self._held.stop_iterators()
         for _, module, attributes, _ in self.saved:
             self._stopped += _stop(module, attributes)
@@ -218,6 +220,13 @@ class State:
                     return path, name
         return None
 
+    def empty_caches(self):
+        """What a run has put into caches of functions has no data."""
+        for number, (cache, misses) in enumerate(self._caches):
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
+                self._caches[number] = cache, 0
+
     def settle(self):
         """Sizes that the model's code has kept are plain numbers from now on."""
         for _, module, attributes, _ in self.saved:
@@ -269,6 +278,7 @@ class State:
 
     def restore(self):
         self.changed_by_code = set(self.changes())
+        self.empty_caches()
         for _, module, attributes, tables in self.saved:
             for name, table in tables.items():
                 current = getattr(module, name)

@@ -85,6 +85,7 @@ def _trace(root, follow, arguments=None):
     chance = Chance(root, state.generators())
 
     def run():
+        state.empty_caches()
         return follow(state)
 
     try:
