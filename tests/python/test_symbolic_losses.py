@@ -37,6 +37,7 @@ def check(loss, make):
             answers.append((answer.detach(), [p.grad.clone() for p in model.parameters()]))
         torch.testing.assert_close(answers[1], answers[0])
     kerf.symbolic_profile(gm, x, list(others))
+    assert kerf.profile_table(gm).unknown_ops == []
     output = next(n for n in gm.graph.nodes if n.op == "output").args[0]
     assert output.meta["val"].shape == answers[0][0].shape
     return gm

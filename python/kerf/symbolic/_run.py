@@ -15,6 +15,7 @@ from kerf.symbolic._guards import is_without_effect
 from kerf.symbolic._indices import index_without_data, place_without_data
 from kerf.symbolic._modes import unchanged_modes
 from kerf.symbolic._module import SymbolicModule
+from kerf.symbolic._own_rules import FOLLOWED
 from kerf.symbolic._reads import SHAPES
 from kerf.symbolic._trees import map_tree, tensors_in, tensors_within, with_gradients
 from kerf.symbolic._twin import Twins
@@ -149,7 +150,9 @@ class Run:
             counts = node.meta["mask_counts"]
             return lambda x, index: x[index_without_data(index, counts)], "aten.index.Tensor"
         rule = self._rule("shape_rules", node)
-        return (rule, operator_of(node.target)) if rule is not None else (node.target, "")
+        if rule is None:
+            return node.target, ""
+        return rule, "" if rule is FOLLOWED.get(node.target) else operator_of(node.target)
 
     def _call(self, node, function, args, kwargs):
         if node.op == "placeholder":
