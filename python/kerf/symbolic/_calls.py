@@ -82,3 +82,16 @@ def as_node(func, args, kwargs):
     if args and isinstance(args[0], torch.Tensor):
         return "call_method", name, args, kwargs
     return "call_function", getattr(torch.Tensor, name), args, kwargs
+
+
+def full_name(func):
+    if isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return f"torch.ops.{func}"
+    module = getattr(func, "__module__", None) or "torch"
+    name = getattr(func, "__qualname__", None) or name_of(func)
+    name = name.removeprefix("_VariableFunctionsClass.").replace("TensorBase.", "Tensor.")
+    return f"{module}.{name}"
+
+
+def first_line(error):
+    return str(error).partition("\n")[0][:200] or type(error).__name__
