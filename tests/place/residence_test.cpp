@@ -80,6 +80,17 @@ TEST(Residences, TakeOneSlotWhereWaitingCostsLess) {
   EXPECT_NEAR(choice->bound.value, 630, 1e-6);
 }
 
+// Computing takes twice as long as all copies would: any residents make the shortest call.
+TEST(Residences, FillTheMemoryWhereCopiesCostNoTime) {
+  ResidenceProblem problem = layers(10, 100, 200, 0, 500);
+  for (StreamUnit& unit : problem.units) unit.host_time = kNotOnTheHost;
+  const auto choice = choose_residences(problem);
+  ASSERT_TRUE(choice);
+  EXPECT_DOUBLE_EQ(choice->time.count, 2000);
+  EXPECT_EQ(count_of(*choice, Residence::resident), 3U);
+  EXPECT_EQ(choice->residences.slots, 2U);
+}
+
 // The host takes as long for a layer as the link for its weights: half each is twice as fast.
 TEST(Residences, HostAndLinkWorkAtTheSameTime) {
   const auto choice = choose_residences(layers(22, 100, 1, 100, 400));

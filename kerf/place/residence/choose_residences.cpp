@@ -24,6 +24,7 @@ constexpr std::size_t kMostSlotSizes = 24;
 constexpr std::size_t kManyGroups = 1000;   // one size of slots is tried, without a search
 constexpr std::size_t kLooks = 20'000'000;  // at groups, of all searches together
 constexpr std::size_t kMostSlots = 16;      // more smooth nothing
+constexpr double kRounding = 1e-9;          // relative, of times
 constexpr double kGoodEnough = 1.02;        // times the bound: no other way is tried
 
 // Groups, and the units of each in the order of use.
@@ -184,7 +185,8 @@ class Search {
     Residences residences =
         with_free_slots(problem_, spread(grouped_, counts, problem_.units.size()), size);
     const Nanoseconds time = stream_time(problem_, residences);
-    if (best_ && time >= best_->time) return;
+    // More slots leave fewer residents: not for what is rounding.
+    if (best_ && time.count >= best_->time.count * (1 - kRounding)) return;
     best_ = {std::move(residences), time, {}};
     best_size_ = size;
   }

@@ -73,6 +73,8 @@ std::vector<std::size_t> by_figure(const std::vector<double>& figures) {
 }
 
 // By what a resident byte saves, whole units; then streamed units go to the host while that helps.
+// Room that saves no time is filled all the same: each copy costs whoever makes it, and what the
+// times leave out, such as cores and memory that the copies share with computing.
 class Greedy {
  public:
   Greedy(const std::vector<UnitGroup>& groups, double memory, double link_share)
@@ -80,7 +82,8 @@ class Greedy {
 
   ResidenceCounts counts() {
     if (!keep_what_must_stay()) return {};
-    keep_what_saves();
+    keep_first([this](std::size_t g) { return gain_per_byte(g); });
+    keep_first([this](std::size_t g) { return copy_per_byte(g); });
     send_to_host();
     return summed(groups_, std::move(of_));
   }
@@ -110,10 +113,16 @@ class Greedy {
     return group.bytes() > 0 ? gain / group.bytes() : kInfinity;
   }
 
-  void keep_what_saves() {
-    std::vector<double> gain(groups_.size());
-    for (std::size_t g = 0; g < gain.size(); ++g) gain[g] = gain_per_byte(g);
-    for (const std::size_t g : by_figure(gain)) {
+  double copy_per_byte(std::size_t g) const {
+    return groups_[g].bytes() > 0 ? groups_[g].copy / groups_[g].bytes() : kInfinity;
+  }
+
+  // What fits, the units with the largest figure first.
+  template <typename Figure>
+  void keep_first(Figure figure) {
+    std::vector<double> figures(groups_.size());
+    for (std::size_t g = 0; g < figures.size(); ++g) figures[g] = figure(g);
+    for (const std::size_t g : by_figure(figures)) {
       const std::size_t left = groups_[g].count - of_[g].resident;
       if (left == 0) continue;
       const double bytes = groups_[g].bytes();

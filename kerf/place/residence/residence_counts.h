@@ -25,8 +25,9 @@ struct ResidenceCounts {
 };
 
 // The counts with the smallest max(link, computing) whose residents fit in `memory` bytes: exact,
-// unless `looks` at groups, which are counted down, run out. `of` is empty if none fit. `relaxed`:
-// the tightest for these groups and this memory.
+// unless `looks` at groups, which are counted down, run out. Where more residents save no time
+// there are as many as fit. `of` is empty if none fit. `relaxed`: the tightest for these groups and
+// this memory.
 ResidenceCounts count_residences(const std::vector<UnitGroup>& groups, double memory,
                                  const RelaxedResidence& relaxed, std::size_t& looks);
 
