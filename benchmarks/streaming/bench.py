@@ -59,7 +59,7 @@ def disk(options):
     model = nn.Sequential(*[Block(1024) for _ in range(options.layers)]).eval()
     total = sum(p.nbytes for p in model.parameters())
     print(f"{total / 2**20:.0f} MiB of weights, half of them allowed")
-    print("tokens  cache   plain model  reading    Kerf    share of the slower")
+    print("tokens  cache   plain model  reading    Kerf    share of the slower, of the best times")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = pathlib.Path(folder) / "model.safetensors"
         save_model(model, str(path))
@@ -85,10 +85,12 @@ def disk(options):
                         forget(path)
                     rows["kerf"].append(timed(lambda x=x: placed(x)))
                 plain, reading, took = (statistics.median(rows[k]) for k in rows)
+                best = {k: min(rows[k]) for k in rows}
                 print(
                     f"{tokens:6}  {'cold' if cold else 'warm'}  {plain * 1e3:9.1f} ms "
                     f"{reading * 1e3:7.1f} ms {took * 1e3:7.1f} ms    "
-                    f"{max(plain, reading) / took:.2f}",
+                    f"{max(plain, reading) / took:.2f}   "
+                    f"{max(best['plain'], best['reading']) / best['kerf']:.2f}",
                     flush=True,
                 )
         placed.remove()

@@ -33,6 +33,14 @@ void set_own_team_size(int count) {
   if (set_mkl != nullptr) set_mkl(count);
 }
 
+void keep_on(pthread_t thread, const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  // A container may not allow it; the cores are then shared as the system sees fit.
+  ::pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
 }  // namespace
 
 void own_threads(std::size_t cores) {
@@ -48,12 +56,14 @@ BesideDevice::~BesideDevice() { set_own_team_size(threads_); }
 
 void own_cores(const std::vector<int>& cores) {
   if (cores.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores) CPU_SET(core, &set);
-  // A container may not allow it; the cores are then shared as the system sees fit.
-  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+  keep_on(::pthread_self(), cores);
   own_threads(cores.size());
+}
+
+void keep_off_core(std::thread::native_handle_type thread, int core) {
+  std::vector<int> others = process_cores();
+  std::erase(others, core);
+  if (!others.empty()) keep_on(thread, others);
 }
 
 std::vector<int> process_cores() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <thread>
 #include <vector>
 
 namespace kerf {
@@ -26,6 +27,9 @@ class BesideDevice {
  private:
   int threads_;  // before
 };
+
+// A thread runs on the other cores of this process, if there are any.
+void keep_off_core(std::thread::native_handle_type thread, int core);
 
 // The cores this process may use.
 std::vector<int> process_cores();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/written_tensors.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include <map>

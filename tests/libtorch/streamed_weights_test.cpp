@@ -12,8 +12,10 @@
 #include <fstream>
 
 #include "kerf/base/error.h"
+#include "kerf/libtorch/stream/fetch_pages.h"
 #include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pages.h"
 #include "kerf/libtorch/stream/pinned_arena.h"
 #include "kerf/libtorch/stream/write_watch.h"
 
@@ -111,9 +113,9 @@ TEST(AMappedFile, ReadsWhatThisProcessHasWritten) {
   at::Tensor copy = at::empty_like(moved);
   mapped->read(moved.const_data_ptr(), moved.nbytes(), copy.mutable_data_ptr());
   EXPECT_TRUE(at::equal(copy, weight));
-  EXPECT_FALSE(mapped->is_written(moved.const_data_ptr(), moved.nbytes()));
+  EXPECT_FALSE(any_written(moved.const_data_ptr(), moved.nbytes()));
   moved[2000].fill_(7);
-  EXPECT_TRUE(mapped->is_written(moved.const_data_ptr(), moved.nbytes()));
+  EXPECT_TRUE(any_written(moved.const_data_ptr(), moved.nbytes()));
   mapped->read(moved.const_data_ptr(), moved.nbytes(), copy.mutable_data_ptr());
   EXPECT_TRUE(at::equal(copy, moved));
   EXPECT_FALSE(at::equal(copy, weight));
@@ -318,13 +320,13 @@ TEST(AFileWindow, HasTheNumbersOfItsHome) {
   home[300].fill_(7);  // a page of this process
   const auto window = FileWindow::of(home);
   ASSERT_NE(window, nullptr);
-  window->open(0);
+  FileWindow::open({window}, 0, false);
   const at::Tensor view = at::from_blob(window->data(), home.sizes(), at::kFloat);
   EXPECT_NE(view.const_data_ptr(), home.const_data_ptr());
   EXPECT_TRUE(at::equal(view, home));
   view[20].zero_();  // neither the file's nor the home's
   EXPECT_NE(home[20][0].item<float>(), 0);
-  window->open(0);
+  FileWindow::open({window}, 0, false);
   EXPECT_TRUE(at::equal(view, home));
   EXPECT_NE(MappedFile::open(file.path())->tensor(0, at::kFloat, {700, 1000})[20][0].item<float>(),
             0);
@@ -335,8 +337,8 @@ TEST(AFileWindow, IsClosedByTheSlotThatOpenedItLast) {
   const TemporaryFile file;
   const at::Tensor home = file.save({at::randn({700, 1000})}).front();
   const auto window = FileWindow::of(home);
-  window->open(0);
-  window->open(1);
+  FileWindow::open({window}, 0, false);
+  FileWindow::open({window}, 1, false);
   auto* const first = static_cast<float*>(window->data());
   first[0] = 1000;
   window->close(0);
@@ -376,14 +378,73 @@ TEST(AFileWindow, SaysThatItsFileWasCutOff) {
   const TemporaryFile file;
   const at::Tensor home = file.save({at::randn({700, 1000})}).front();
   const auto window = FileWindow::of(home);
-  window->open(0);
+  FileWindow::open({window}, 0, false);
   window->check();
   // Within the last page, whose rest would be zeros.
   ASSERT_EQ(::truncate(file.path().c_str(), static_cast<::off_t>(home.nbytes() - 4)), 0);
   EXPECT_THROW(window->check(), Error);
-  EXPECT_THROW(window->open(0), Error);
+  EXPECT_THROW(FileWindow::open({window}, 0, false), Error);
   ASSERT_EQ(::truncate(file.path().c_str(), 1000), 0);
-  EXPECT_THROW(window->open(0), Error);
+  EXPECT_THROW(FileWindow::open({window}, 0, false), Error);
+}
+
+// From the disk, by several threads where somebody waits.
+TEST(AFileWindow, FetchesWhatTheSystemDoesNotHave) {
+  const TemporaryFile file;
+  const at::Tensor values = at::randn({6000, 1000});  // 23 MiB
+  const at::Tensor home = file.save({values}).front();
+  const int opened = ::open(file.path().c_str(), O_RDONLY);
+  ::fsync(opened);
+  for (const bool is_awaited : {false, true}) {
+    ASSERT_EQ(::posix_fadvise(opened, 0, 0, POSIX_FADV_DONTNEED), 0);
+    const auto window = FileWindow::of(home);
+    ASSERT_NE(window, nullptr);
+    FileWindow::open({window}, 0, is_awaited);
+    EXPECT_TRUE(at::equal(at::from_blob(window->data(), home.sizes(), at::kFloat), values));
+    ASSERT_EQ(::posix_fadvise(opened, 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+  ::close(opened);
+}
+
+// As `check` would say, had the file been cut off before it was asked.
+TEST(FetchedPages, AreRefusedBehindTheEndOfTheirFile) {
+  const TemporaryFile file;
+  const at::Tensor home = file.save({at::randn({6000, 1000})}).front();
+  const auto* const begin = page_begin(home.const_data_ptr());
+  const Pages first{begin, begin + (1 << 20)};
+  const Pages all{begin, begin + page_bytes(begin, home.nbytes())};
+  ASSERT_EQ(::truncate(file.path().c_str(), 4 << 20), 0);
+  EXPECT_FALSE(fetch_pages({first, first}, true));
+  for (const bool is_awaited : {false, true}) {
+    const auto failure = fetch_pages({first, all}, is_awaited);
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->which, 1U);
+  }
+}
+
+TEST(WrittenPages, AreThoseOfThisProcess) {
+  const TemporaryFile file;
+  const at::Tensor home = file.save({at::zeros({6 << 20}, at::kByte)}).front();
+  const auto* const begin = static_cast<const std::byte*>(home.const_data_ptr());
+  const auto page = static_cast<std::int64_t>(page_bytes(begin, 1));
+  const auto found = [&](std::size_t bytes, std::size_t most) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> out;
+    for (const Pages& pages : written_pages(begin, bytes, most)) {
+      out.emplace_back((pages.begin - begin) / page, (pages.end - begin) / page);
+    }
+    return out;
+  };
+  using Runs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(home.sum().item<std::int64_t>(), 0);  // read, and not written
+  EXPECT_EQ(found(home.nbytes(), 100), Runs{});
+  home[3 * page].fill_(1);
+  home[900 * page].fill_(1);
+  home[901 * page + 1].fill_(1);
+  EXPECT_EQ(found(home.nbytes(), 100), (Runs{{3, 4}, {900, 902}}));
+  EXPECT_EQ(found(home.nbytes(), 1), (Runs{{3, 4}}));
+  EXPECT_EQ(found(static_cast<std::size_t>(3 * page), 100), Runs{});
+  for (std::int64_t p = 4; p < 604; p += 2) home[p * page].fill_(1);  // more than are told at once
+  EXPECT_EQ(found(home.nbytes(), 1000).size(), 301U);                 // the first is next to page 3
 }
 
 // Of 64 MiB in a file two units at a time, and no copies of them. What is in no file is copied

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/libtorch/stream/copy_thread.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "kerf/libtorch/threads.h"
 
 namespace kerf {
 
@@ -38,7 +42,17 @@ void CopyThread::start(std::size_t unit, std::size_t slot) {
     }
     jobs_.push_back(std::move(job));
   }
+  keep_off_this_core();
   changed_.notify_all();
+}
+
+// Where teams of threads that wait keep all cores busy, the system would let it run in place of the
+// one thread that computes: the caller, which it wakes up beside.
+void CopyThread::keep_off_this_core() {
+  const int core = ::sched_getcpu();
+  if (core == callers_core_) return;
+  callers_core_ = core;
+  keep_off_core(thread_.native_handle(), core);
 }
 
 bool CopyThread::is_quick(const Job& job) const {
@@ -61,7 +75,11 @@ std::exception_ptr CopyThread::run(Job& job) {
 void CopyThread::wait(std::size_t slot) {
   std::unique_lock lock(mutex_);
   State& state = states_[slot];
-  changed_.wait(lock, [&] { return state.done == state.started; });
+  if (state.done != state.started) {
+    slots_.set_awaited(true);
+    changed_.wait(lock, [&] { return state.done == state.started; });
+    slots_.set_awaited(false);
+  }
   if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
   lock.unlock();
   slots_.wait(slot);

@@ -44,6 +44,7 @@ class CopyThread : public Mover {
     std::exception_ptr failure;
   };
   void loop();
+  void keep_off_this_core();
   bool is_quick(const Job& job) const;
   // Fills the slot, and says what went wrong.
   std::exception_ptr run(Job& job);
@@ -56,6 +57,7 @@ class CopyThread : public Mover {
   std::vector<State> states_;           // by slot
   std::optional<std::size_t> filling_;  // the slot that the thread is at
   bool closing_ = false;
+  int callers_core_ = -1;
   std::thread thread_;
 };
 

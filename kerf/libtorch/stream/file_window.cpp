@@ -4,15 +4,19 @@
 
 #include <ATen/Version.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "kerf/libtorch/stream/fetch_pages.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pages.h"
 
 namespace kerf {
 namespace {
@@ -23,15 +27,17 @@ constexpr std::size_t kVectorAlignment = 64;  // of every tensor that PyTorch ma
 
 std::atomic<int> windows = 0;
 
-#ifdef MADV_POPULATE_READ
-constexpr int kPopulate = MADV_POPULATE_READ;
-#else
-constexpr int kPopulate = 22;
-#endif
-
-bool system_can_populate() {
-  static const bool can = ::madvise(page_begin(&kFewBytes), 0, kPopulate) == 0;
-  return can;
+// Linux 5.18 and later, for mappings that ask for large pages. Earlier ones would read MADV_RANDOM
+// a page at a time.
+bool system_reads_large_pages() {
+  static const bool does = [] {
+    utsname system{};
+    int major = 0;
+    int minor = 0;
+    return ::uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+           std::pair(major, minor) >= std::pair(5, 18);
+  }();
+  return does;
 }
 
 // Vectors of AVX are read from any address alike: products were equal to the bit wherever the
@@ -46,7 +52,7 @@ std::size_t needed_alignment(const at::Tensor& home) {
 
 std::shared_ptr<FileWindow> FileWindow::of(const at::Tensor& home) {
   const void* const begin = home.const_data_ptr();
-  if (home.nbytes() < kFewBytes || !system_can_populate() || !MappedFile::knows_what_is_written() ||
+  if (home.nbytes() < kFewBytes || !system_can_fetch_pages() || !system_knows_written_pages() ||
       reinterpret_cast<std::uintptr_t>(begin) % needed_alignment(home) != 0) {
     return nullptr;
   }
@@ -65,6 +71,12 @@ FileWindow::FileWindow(std::shared_ptr<MappedFile> file, const at::Tensor& home,
       page_bytes_(page_bytes(home_, bytes_)),
       data_(pages + (home_ - page_begin(home_))) {
   ++windows;
+  if (!system_reads_large_pages()) return;
+  // What is not in the system's memory yet is read 2 MiB at a time, and kept so where the file
+  // system can: one entry to fill, and to drop, for 512. Without reading ahead, which would go on
+  // into what another module has, or into what stays in memory.
+  ::madvise(pages_, page_bytes_, MADV_HUGEPAGE);
+  ::madvise(pages_, page_bytes_, MADV_RANDOM);
 }
 
 FileWindow::~FileWindow() {
@@ -76,14 +88,31 @@ void FileWindow::advise(int advice) const {
   if (::madvise(pages_, page_bytes_, advice) != 0) file_->fail(std::strerror(errno));
 }
 
-void FileWindow::open(std::size_t slot) {
+void FileWindow::open(const std::vector<std::shared_ptr<FileWindow>>& windows, std::size_t slot,
+                      const std::atomic<bool>& is_awaited) {
+  std::vector<Pages> pages;
+  for (const auto& window : windows) {
+    window->prepare(slot);
+    pages.push_back({window->pages_, window->pages_ + window->page_bytes_});
+  }
+  if (const auto failure = fetch_pages(pages, is_awaited)) {
+    windows[failure->which]->file_->fail(std::strerror(failure->error));
+  }
+  for (const auto& window : windows) window->bring_written();
+}
+
+void FileWindow::prepare(std::size_t slot) {
   const std::lock_guard lock(mutex_);
   slot_ = slot;
   advise(MADV_DONTNEED);  // what a forward has written to them
   check();                // the last page is there even where the file ends within it
-  ::madvise(pages_, page_bytes_, MADV_WILLNEED);  // reads more at once than the next line does
-  advise(kPopulate);
-  file_->read_written(home_, bytes_, data_);
+  // Earlier systems read more at once with it than they do for each page.
+  if (!system_reads_large_pages()) ::madvise(pages_, page_bytes_, MADV_WILLNEED);
+}
+
+void FileWindow::bring_written() {
+  const std::lock_guard lock(mutex_);
+  was_written_ = file_->read_written(home_, bytes_, data_);
 }
 
 void FileWindow::close(std::size_t slot) {
@@ -95,6 +124,9 @@ void FileWindow::close(std::size_t slot) {
 
 void FileWindow::check() const { file_->check(home_, bytes_); }
 
-bool FileWindow::is_written() const { return file_->is_written(data_, bytes_); }
+bool FileWindow::is_written() {
+  was_written_ = any_written(data_, bytes_);
+  return was_written_;
+}
 
 }  // namespace kerf

@@ -4,10 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace kerf {
 
@@ -17,7 +19,8 @@ class MappedFile;
 // their own. They are those that the system keeps of the file anyway, and take memory of this
 // process from `open` to `close`. Writing to them changes neither the file nor the weight's home.
 //
-//   if (const auto window = FileWindow::of(home)) { window->open(slot); ... window->data() ... }
+//   if (const auto window = FileWindow::of(home)) FileWindow::open({window}, slot);
+//   ... window->data() ...
 class FileWindow {
  public:
   // Null where the numbers have to be copied: they are few or in no file, their addresses could
@@ -29,18 +32,24 @@ class FileWindow {
 
   void* data() const { return data_; }
 
-  // Fetches the pages, for a slot. The numbers are then the home's, those included that this
-  // process has written there. Throws Error(io) where the file was cut off.
-  void open(std::size_t slot);
+  // Fetches the pages of all, for a slot. The numbers are then the homes', those included that this
+  // process has written there. `is_awaited`: by a thread that does nothing meanwhile. Throws
+  // Error(io) where a file was cut off.
+  static void open(const std::vector<std::shared_ptr<FileWindow>>& windows, std::size_t slot,
+                   const std::atomic<bool>& is_awaited);
   // Gives the memory back, unless it has been opened for another slot since. Any thread's.
   void close(std::size_t slot);
   // Throws Error(io) where the file was cut off since: reading would end the process.
   void check() const;
   // Since `open` by anybody, or before it to the weight's home.
-  bool is_written() const;
+  bool is_written();
+  // The same when that was last asked, or at `open`.
+  bool was_written() const { return was_written_; }
 
  private:
   FileWindow(std::shared_ptr<MappedFile> file, const at::Tensor& home, std::byte* pages);
+  void prepare(std::size_t slot);
+  void bring_written();
   void advise(int advice) const;
 
   std::shared_ptr<MappedFile> file_;
@@ -51,6 +60,7 @@ class FileWindow {
   std::byte* data_;  // in the pages
   std::mutex mutex_;
   std::optional<std::size_t> slot_;
+  bool was_written_ = false;
 };
 
 }  // namespace kerf

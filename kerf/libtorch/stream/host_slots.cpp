@@ -11,6 +11,7 @@
 
 #include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pages.h"
 
 namespace kerf {
 
@@ -35,14 +36,15 @@ at::Tensor HostSlots::view(std::size_t slot, const Piece& piece) const {
 void HostSlots::fill(std::size_t slot, const std::vector<Piece>& pieces) {
   for (const auto& window : std::exchange(windows_[slot], {})) window->close(slot);
   for (const Piece& piece : pieces) {
-    std::byte* const there = begin(slot) + piece.offset;
-    if (piece.window) {
-      give_back(there, piece.home.nbytes());
-      windows_[slot].push_back(piece.window);
-      piece.window->open(slot);
-    } else {
-      read_host(piece.home.const_data_ptr(), piece.home.nbytes(), there);
-    }
+    if (!piece.window) continue;
+    give_back(begin(slot) + piece.offset, piece.home.nbytes());
+    windows_[slot].push_back(piece.window);
+  }
+  FileWindow::open(windows_[slot], slot, is_awaited_);
+  // What is small lies next to what is large in most files, and was read from the disk with it.
+  for (const Piece& piece : pieces) {
+    if (piece.window) continue;
+    read_host(piece.home.const_data_ptr(), piece.home.nbytes(), begin(slot) + piece.offset);
   }
 }
 

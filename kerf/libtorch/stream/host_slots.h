@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -21,6 +22,7 @@ class HostSlots : public StreamSlots {
   at::Tensor view(std::size_t slot, const Piece& piece) const override;
   std::size_t quick_bytes() const override { return 16 << 10; }
   void fill(std::size_t slot, const std::vector<Piece>& pieces) override;
+  void set_awaited(bool is_awaited) override { is_awaited_ = is_awaited; }
   void wait(std::size_t slot) override;
   void release(std::size_t) override {}  // what read it is over: the host does one thing at a time
   void settle() override {}
@@ -33,6 +35,7 @@ class HostSlots : public StreamSlots {
   std::size_t bytes_;
   at::Tensor arena_;
   std::byte* begin_;
+  std::atomic<bool> is_awaited_ = false;
   std::vector<std::vector<std::shared_ptr<FileWindow>>> windows_;  // by slot: open
 };
 

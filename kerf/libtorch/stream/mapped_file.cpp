@@ -20,6 +20,7 @@
 
 #include "kerf/base/error.h"
 #include "kerf/libtorch/stream/host_weight.h"
+#include "kerf/libtorch/stream/pages.h"
 
 namespace kerf {
 namespace {
@@ -33,22 +34,6 @@ Mappings& mappings() {
   static auto* const all = new Mappings;  // files may be closed after the program's statics
   return *all;
 }
-
-std::size_t page_size() {
-  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
-
-// What the kernel says of this process's pages; -1 where it does not.
-int page_map() {
-  static const int file = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  return file;
-}
-
-// Of an entry of the page map.
-constexpr std::uint64_t kPresent = 1ULL << 63;
-constexpr std::uint64_t kSwapped = 1ULL << 62;
-constexpr std::uint64_t kOfFile = 1ULL << 61;
 
 [[noreturn]] void fail_at(const std::string& path, const std::string& found) {
   throw Error(ErrorKind::io, fmt::format("[libtorch.mapped_file] {}: {}; expected a file that can "
@@ -64,31 +49,7 @@ constexpr std::uint64_t kOfFile = 1ULL << 61;
                           path, found));
 }
 
-bool read_all(int file, void* to, std::size_t bytes, std::size_t offset) {
-  auto* at = static_cast<std::byte*>(to);
-  while (bytes > 0) {
-    const ssize_t count = ::pread(file, at, bytes, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    at += count;
-    offset += static_cast<std::size_t>(count);
-    bytes -= static_cast<std::size_t>(count);
-  }
-  return true;
-}
-
 }  // namespace
-
-std::byte* page_begin(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return reinterpret_cast<std::byte*>(at - at % page_size());
-}
-
-std::size_t page_bytes(const void* from, std::size_t bytes) {
-  const auto size =
-      static_cast<std::size_t>(static_cast<const std::byte*>(from) - page_begin(from)) + bytes;
-  return (size + page_size() - 1) / page_size() * page_size();
-}
 
 std::shared_ptr<MappedFile> MappedFile::open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -153,32 +114,6 @@ std::size_t MappedFile::offset_of(const void* from) const {
   return static_cast<std::size_t>(static_cast<const std::byte*>(from) - memory_);
 }
 
-std::vector<bool> MappedFile::written_pages(const void* from, std::size_t bytes) const {
-  const auto first = reinterpret_cast<std::uintptr_t>(from) / page_size();
-  const auto last =
-      (reinterpret_cast<std::uintptr_t>(from) + bytes + page_size() - 1) / page_size();
-  std::vector<bool> written(last - first);
-  std::vector<std::uint64_t> entries(std::min<std::size_t>(written.size(), 8192));
-  for (std::size_t page = 0; page < written.size(); page += entries.size()) {
-    const std::size_t count = std::min(entries.size(), written.size() - page);
-    const bool known =
-        page_map() >= 0 && read_all(page_map(), entries.data(), count * sizeof(std::uint64_t),
-                                    (first + page) * sizeof(std::uint64_t));
-    for (std::size_t i = 0; i < count; ++i) {
-      const bool is_here = (entries[i] & (kPresent | kSwapped)) != 0;
-      written[page + i] = !known || (is_here && (entries[i] & kOfFile) == 0);
-    }
-  }
-  return written;
-}
-
-bool MappedFile::is_written(const void* from, std::size_t bytes) const {
-  const std::vector<bool> written = written_pages(from, bytes);
-  return std::find(written.begin(), written.end(), true) != written.end();
-}
-
-bool MappedFile::knows_what_is_written() { return page_map() >= 0; }
-
 void MappedFile::fail(const std::string& found) const { fail_at(path_, found); }
 
 void MappedFile::read(const void* from, std::size_t bytes, void* to) const {
@@ -189,17 +124,16 @@ void MappedFile::read(const void* from, std::size_t bytes, void* to) const {
   read_written(from, bytes, to);
 }
 
-void MappedFile::read_written(const void* from, std::size_t bytes, void* to) const {
-  const std::vector<bool> written = written_pages(from, bytes);
+bool MappedFile::read_written(const void* from, std::size_t bytes, void* to) const {
   const auto* const begin = static_cast<const std::byte*>(from);
-  const auto* const first = page_begin(from);
-  for (std::size_t page = 0; page < written.size(); ++page) {
-    if (!written[page]) continue;
-    const auto* const low = std::max(begin, first + page * page_size());
-    const auto* const high = std::min(begin + bytes, first + (page + 1) * page_size());
+  const std::vector<Pages> written = written_pages(from, bytes);
+  for (const Pages& pages : written) {
+    const auto* const low = std::max(begin, pages.begin);
+    const auto* const high = std::min(begin + bytes, pages.end);
     std::memcpy(static_cast<std::byte*>(to) + (low - begin), low,
                 static_cast<std::size_t>(high - low));
   }
+  return !written.empty();
 }
 
 void MappedFile::check(const void* from, std::size_t bytes) const {

@@ -49,8 +49,9 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   // Error(io) where the file cannot be read to its end: it was cut off meanwhile.
   void read(const void* from, std::size_t bytes, void* to) const;
 
-  // What of it this process has written, to `to`, which has the bytes of the file.
-  void read_written(const void* from, std::size_t bytes, void* to) const;
+  // What of it this process has written, to `to`, which has the bytes of the file. Returns whether
+  // there was any.
+  bool read_written(const void* from, std::size_t bytes, void* to) const;
   // Throws Error(io) where the file ends before these bytes do: it was cut off meanwhile.
   void check(const void* from, std::size_t bytes) const;
   [[noreturn]] void fail(const std::string& found) const;
@@ -59,29 +60,17 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   // with writes of their own. munmap is the caller's; null where the system refuses.
   std::byte* map_again(const void* from, std::size_t bytes) const;
 
-  // Has this process written to the pages? True if that cannot be known.
-  bool is_written(const void* from, std::size_t bytes) const;
-  static bool knows_what_is_written();
-
   // Bytes per second of reading so many bytes from there on now.
   double speed(const void* from, std::size_t bytes) const;
 
  private:
   MappedFile(std::string path, int file, std::byte* memory, std::size_t size);
   std::size_t offset_of(const void* from) const;
-  // By page from the one that `from` lies in.
-  std::vector<bool> written_pages(const void* from, std::size_t bytes) const;
-
   std::string path_;
   int file_;
   std::byte* memory_;
   std::size_t size_;
 };
-
-// Of the page that an address lies in.
-std::byte* page_begin(const void* address);
-// The bytes from there to the end of the last page of these.
-std::size_t page_bytes(const void* from, std::size_t bytes);
 
 // Bytes of the host's memory, from the file itself where they are mapped.
 void read_host(const void* from, std::size_t bytes, void* to);

@@ -42,6 +42,8 @@ class StreamSlots {
   virtual std::size_t quick_bytes() const { return 0; }
   // Copies, or queues the copies; not before what was released has been read.
   virtual void fill(std::size_t slot, const std::vector<Piece>& pieces) = 0;
+  // Somebody does nothing until a fill is over.
+  virtual void set_awaited(bool) {}
   // What is computed from now on reads what the last `fill` has brought.
   virtual void wait(std::size_t slot) = 0;
   // What reads the slot has been issued.

@@ -14,6 +14,7 @@
 #include "kerf/libtorch/stream/file_window.h"
 #include "kerf/libtorch/stream/host_slots.h"
 #include "kerf/libtorch/stream/mapped_file.h"
+#include "kerf/libtorch/stream/pages.h"
 #include "kerf/libtorch/stream/write_watch.h"
 
 namespace kerf {
@@ -170,13 +171,13 @@ bool StreamedWeights::may_be_written(const Placed& unit) {
   const auto together = MappedFile::at(low);
   if (together && together == MappedFile::at(high - 1) &&
       static_cast<std::size_t>(high - low) < 2 * bytes + kFarApart) {
-    if (!together->is_written(low, static_cast<std::size_t>(high - low))) return false;
+    if (!any_written(low, static_cast<std::size_t>(high - low))) return false;
   }
   return std::any_of(unit.weights.begin(), unit.weights.end(), [](const Weight& weight) {
     if (weight.piece.home.nbytes() == 0 || is_watched(weight.piece.home)) return false;
     const void* const begin = weight.piece.home.const_data_ptr();
     const auto file = MappedFile::at(begin);
-    return !file || file->is_written(begin, weight.piece.home.nbytes());
+    return !file || any_written(begin, weight.piece.home.nbytes());
   });
 }
 
@@ -199,8 +200,10 @@ void StreamedWeights::enter(std::size_t unit) {
   placed.slot = streamer_->acquire(unit);
   const std::vector<at::Tensor>& there = views(placed, placed.slot);
   for (std::size_t w = 0; w < placed.weights.size(); ++w) {
-    if (there[w].is_cpu()) placed.weights[w].numbers = numbers_of(placed.weights[w], there[w]);
-    placed.weights[w].parameter.set_data(there[w]);
+    Weight& weight = placed.weights[w];
+    const auto& window = weight.piece.window;
+    if (there[w].is_cpu()) weight.numbers = numbers_of(there[w], !window || window->was_written());
+    weight.parameter.set_data(there[w]);
   }
   placed.entered = 1;
 }
@@ -240,13 +243,15 @@ void StreamedWeights::go_home(Placed& unit) {
 // reads, so there numbers are looked at.
 bool StreamedWeights::is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const {
   if (in_slot.nbytes() == 0) return false;
-  return in_slot.is_cpu() ? numbers_of(weight, in_slot) != weight.numbers : !is_watched(in_slot);
+  if (!in_slot.is_cpu()) return !is_watched(in_slot);
+  const auto& window = weight.piece.window;
+  return numbers_of(in_slot, !window || window->is_written()) != weight.numbers;
 }
 
-// Nothing where pages are as the file has them: the system knows. All other numbers are read.
-std::optional<std::uint64_t> StreamedWeights::numbers_of(const Weight& weight,
-                                                         const at::Tensor& in_slot) {
-  if (weight.piece.window && !weight.piece.window->is_written()) return std::nullopt;
+// Nothing where pages are as the file has them. All other numbers are read.
+std::optional<std::uint64_t> StreamedWeights::numbers_of(const at::Tensor& in_slot,
+                                                         bool may_be_written) {
+  if (!may_be_written) return std::nullopt;
   return quick_hash(static_cast<const std::byte*>(in_slot.const_data_ptr()), in_slot.nbytes());
 }
 

@@ -76,7 +76,7 @@ class StreamedWeights {
   const std::vector<at::Tensor>& views(Placed& unit, std::size_t slot);
   void go_home(Placed& unit);
   bool is_written_in_slot(const Weight& weight, const at::Tensor& in_slot) const;
-  static std::optional<std::uint64_t> numbers_of(const Weight& weight, const at::Tensor& in_slot);
+  static std::optional<std::uint64_t> numbers_of(const at::Tensor& in_slot, bool may_be_written);
   static bool let_go(at::Tensor& in_slot, const at::Tensor& now);
 
   std::vector<Placed> units_;
