@@ -34,8 +34,8 @@ def main():
         print()
         print(table(head, rows), flush=True)
     if "sums" in chosen:
-        head = ["model", "forward, PyTorch alone", "memory kept", "sum", "error"]
-        head += ["step, PyTorch alone", *head[2:]]
+        head = ["model", "forward, PyTorch alone", "memory kept", "as one stage", "sum", "error"]
+        head += ["step, PyTorch alone", "memory kept", "sum", "error"]
         rows = [
             row + [""] * (len(head) - len(row))
             for row in blocks.sums(verdicts, options.device, options.models)

@@ -179,10 +179,11 @@ def sums(verdicts, device, only=None):
             kwargs = {key: tensor.to(device) for key, tensor in kwargs.items()}
             graph = kerf.trace(model, args, kwargs)
             with all_cores(device):
-                total, whole, alone = turns(model, graph, args, kwargs, training, device)
+                total, whole, alone, stage = turns(model, graph, args, kwargs, training, device)
             error = total / whole - 1
             errors[training].append(abs(error))
-            row += [ms(alone), ms(whole), ms(total), f"{error:+.1%}"]
+            row += [ms(alone), ms(whole), *([] if training else [ms(stage)]), ms(total)]
+            row += [f"{error:+.1%}"]
         rows.append(row)
     for training, name in ((False, "inference"), (True, "training")):
         if errors[training]:
@@ -202,12 +203,13 @@ def kept_memory():
 
 
 def turns(model, graph, args, kwargs, training, device, rounds=3):
-    """Medians of the sum and of the whole step, with memory kept and as PyTorch alone, taken in
-    turns on a machine with other work."""
+    """Medians of the sum and of the whole step, with memory kept and as PyTorch alone, and in
+    inference of the graph as one stage, without Python between operators; taken in turns on a
+    machine with other work."""
     step = step_of(model, args, kwargs, training, device)
-    ratios, wholes, alone = [], [], []
+    ratios, wholes, alone, stages = [], [], [], []
 
-    def five():
+    def five(step=step):
         step()
         return [step() for _ in range(5)]
 
@@ -215,6 +217,9 @@ def turns(model, graph, args, kwargs, training, device, rounds=3):
         alone += five()
         with kept_memory():
             before = five()
+            if not training:
+                with kerf.Pipeline(model, kerf.plan(graph, [device])) as pipe:
+                    stages += five(lambda: timed(lambda: pipe(*args, **kwargs)))
             profile = kerf.profile(
                 model,
                 graph,
@@ -231,4 +236,5 @@ def turns(model, graph, args, kwargs, training, device, rounds=3):
         ratios.append(total / whole)
         wholes.append(whole)
     whole = statistics.median(wholes)
-    return statistics.median(ratios) * whole, whole, statistics.median(alone)
+    stage = statistics.median(stages) if stages else None
+    return statistics.median(ratios) * whole, whole, statistics.median(alone), stage

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/device/local_machine.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <set>
 #include <string>
 
 namespace kerf {
@@ -41,7 +44,46 @@ std::int64_t control_group_limit() {
   return 0;
 }
 
+std::string first_word(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// "1024K"; 0 where it is something else.
+std::int64_t size_in_bytes(const std::string& text) {
+  std::int64_t count = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || count < 0 || count > (std::int64_t{1} << 30)) return 0;
+  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  if (unit == "K") return count << 10;
+  if (unit == "M") return count << 20;
+  return 0;
+}
+
 }  // namespace
+
+Bytes cache_bytes(std::span<const int> cores, const std::string& folder) {
+  constexpr std::int64_t kUnknown = std::int64_t{32} << 20;
+  const std::vector<int> all = cores.empty() ? allowed_cores() : std::vector<int>();
+  std::set<std::string> seen;
+  std::int64_t sum = 0;
+  for (const int core : cores.empty() ? std::span<const int>(all) : cores) {
+    for (int index = 0;; ++index) {
+      const std::string cache = fmt::format("{}/cpu{}/cache/index{}/", folder, core, index);
+      const std::string level = first_word(cache + "level");
+      if (level.empty()) break;
+      const std::string type = first_word(cache + "type");
+      if (type == "Instruction") continue;
+      const std::string sharers = first_word(cache + "shared_cpu_list");
+      if (seen.insert(fmt::format("{} {} {}", level, type, sharers)).second) {
+        sum += size_in_bytes(first_word(cache + "size"));
+      }
+    }
+  }
+  return {sum > 0 ? sum : kUnknown};
+}
 
 LocalMachine local_machine() {
   std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

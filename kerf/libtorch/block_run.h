@@ -60,6 +60,8 @@ class BlockRun {
   TorchRun& run() { return run_; }
   const std::vector<NodeId>& nodes() const { return nodes_; }
   const std::vector<ParcelPtr>& received() const { return received_; }
+  // What backward is given: known after the first forward; null where nobody has a gradient.
+  const std::vector<ParcelPtr>& gradients() const { return gradients_; }
 
  private:
   void bring_inputs();

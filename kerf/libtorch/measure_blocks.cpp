@@ -10,11 +10,13 @@
 #include <optional>
 #include <set>
 
+#include "kerf/device/local_machine.h"
 #include "kerf/graph/condition.h"
 #include "kerf/graph/passes/subgraph.h"
 #include "kerf/graph/train_mode.h"
 #include "kerf/libtorch/block_gradients.h"
 #include "kerf/libtorch/block_walk.h"
+#include "kerf/libtorch/cold_caches.h"
 #include "kerf/libtorch/kept_memory.h"
 #include "kerf/libtorch/measure_one_block.h"
 #include "kerf/libtorch/memory_listener.h"
@@ -106,8 +108,26 @@ void note_once(Profile& profile) {
   profile.notes = std::move(kept);
 }
 
-MeasuringConditions all_conditions(const Device& device, const BlockOptions& options) {
+// What caches are emptied of before each pass: all that they hold, where a step of the model comes
+// by more than that before it uses anything again. Not on accelerators, where no step was compared.
+Bytes bytes_to_empty(const BlockSetting& setting) {
+  if (!setting.device.host) return {};
+  const Bytes caches = cache_bytes(setting.device.cores);
+  Bytes step;
+  for (const Storage& storage : setting.graph.storages()) {
+    step += Bytes{storage.bytes.eval(setting.batch)};
+  }
+  if (setting.training) step += step;  // gradients
+  return step > caches ? caches : Bytes{};
+}
+
+MeasuringConditions all_conditions(const Device& device, const BlockOptions& options,
+                                   Bytes emptied) {
   MeasuringConditions out = options.conditions;
+  if (device.host) {
+    out.emplace_back("caches", emptied > Bytes{} ? fmt::format("emptied of {}", to_string(emptied))
+                                                 : "as passes leave them");
+  }
   out.emplace_back("device kind", device.kind);
   out.emplace_back("cores", std::to_string(device.cores.size()));
   out.emplace_back("options", !options.training   ? "inference"
@@ -127,7 +147,8 @@ class BlockMeasuring {
         kinds_(find_kinds(setting.graph, blocks_, setting.batch,
                           options.every_block || !difference_.empty())),
         known_(kinds_.first.size()),
-        cache_(options.cache_folder, all_conditions(setting.device, options)),
+        emptied_(bytes_to_empty(setting)),
+        cache_(options.cache_folder, all_conditions(setting.device, options, emptied_)),
         profile_(measured_sizes(setting.graph, setting.device.kind, setting.device.host,
                                 setting.batch, setting.training)) {
     look_up();
@@ -139,6 +160,7 @@ class BlockMeasuring {
 
   void work(TorchRun& run) {
     BlockWalk walk(setting_, cluster_, blocks_, wanted_, setting_.torch_device.is_cpu());
+    const ColdCaches caches(emptied_);
     SampleLimits limits = options_;
     const auto count = std::count(wanted_.begin(), wanted_.end(), true);
     limits.budget_seconds /= static_cast<double>(std::max<std::ptrdiff_t>(count, 1));
@@ -150,7 +172,7 @@ class BlockMeasuring {
         run,
         [&](std::size_t block, BlockRun& seat) {
           const std::size_t kind = kinds_.of_block[block];
-          known_[kind] = measure_one_block(seat, setting_, options_, limits, profile_);
+          known_[kind] = measure_one_block(seat, setting_, options_, limits, caches, profile_);
           if (why_not_kept(blocks_[block]).empty() && MemoryListener::has_room()) {
             cache_.store(kinds_.signatures[kind], *known_[kind]);
           }
@@ -247,6 +269,7 @@ class BlockMeasuring {
   Kinds kinds_;
   std::vector<bool> wanted_;                      // by block: to be measured now
   std::vector<std::optional<KnownBlock>> known_;  // by kind
+  Bytes emptied_;                                 // caches, before each pass
   BlockCache cache_;
   Profile profile_;
 };

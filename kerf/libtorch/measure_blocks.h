@@ -32,6 +32,9 @@ struct BlockOptions : MeasureOptions {
 // device, so that a model that is larger than the device can be measured. On a host, blocks between
 // those that are measured run as one.
 //
+// On a host, where the graph's tensors are larger than the caches, these are emptied before each
+// pass (ColdCaches), as between two steps; not on accelerators.
+//
 // Times of a block are those of a stage that holds it alone, gradients of weights included; of its
 // nodes, shares of these, by a few passes that look at each (measure.h). A CPU device is measured
 // while the others are idle, which a note says. What blocks take of memory is heard of the

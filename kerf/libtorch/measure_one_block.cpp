@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kerf/libtorch/block_memory.h"
+#include "kerf/libtorch/cold_caches.h"
 #include "kerf/libtorch/device_hold.h"
 #include "kerf/libtorch/measure_pass.h"
 #include "kerf/libtorch/measure_steps.h"
@@ -40,24 +41,31 @@ void timed(StepClock& clock, const Work& work) {
   clock.stop();
 }
 
-Pass pass_of(BlockRun& block, const BlockSetting& setting, const BlockOptions& options) {
+void prepare_forward(BlockRun& block, const ColdCaches& caches) {
+  block.prepare();
+  caches.prepare(block.received());
+}
+
+Pass pass_of(BlockRun& block, const BlockSetting& setting, const BlockOptions& options,
+             const ColdCaches& caches) {
   return [&](const Clocks& clocks) {
     std::size_t phase = 0;
     if (!setting.training || options.recompute) {
-      block.prepare();
-      std::vector<ParcelPtr> sends;  // freed when the clock has stopped
-      timed(*clocks[phase++], [&] { sends = block.forward(); });
+      prepare_forward(block, caches);
+      timed(*clocks[phase++], [&] { block.forward(); });  // and frees what it made, as steps do
     }
     if (!setting.training) return;
-    block.prepare();
+    prepare_forward(block, caches);
     timed(*clocks[phase++], [&] { block.record_forward(); });
-    if (block.has_backward()) timed(*clocks[phase], [&] { block.backward(); });
+    if (!block.has_backward()) return;
+    caches.prepare(block.gradients());  // other blocks have run meanwhile
+    timed(*clocks[phase], [&] { block.backward(); });
   };
 }
 
 BlockTimes take_times(BlockRun& block, const BlockSetting& setting, const BlockOptions& options,
-                      const SampleLimits& limits) {
-  const Pass pass = pass_of(block, setting, options);
+                      const SampleLimits& limits, const ColdCaches& caches) {
+  const Pass pass = pass_of(block, setting, options, caches);
   const std::size_t phases = num_phases(setting, options);
   const auto count = static_cast<int>(phases);
   BlockTimes out;
@@ -131,7 +139,8 @@ BlockCost cost_of(const BlockTimes& times, const BlockRun& block, const BlockSet
 
 // A few passes that look at each node.
 std::vector<NodeCost> take_nodes(BlockRun& block, const BlockSetting& setting,
-                                 const SampleLimits& limits, Profile& profile) {
+                                 const SampleLimits& limits, const ColdCaches& caches,
+                                 Profile& profile) {
   MeasureOptions options;
   options.warmup = 1;
   options.min_passes = 2;
@@ -139,9 +148,11 @@ std::vector<NodeCost> take_nodes(BlockRun& block, const BlockSetting& setting,
   options.budget_seconds = limits.budget_seconds / 4;
   options.training = setting.training;
   Neighbours nobody(std::vector<Neighbours::Work>{});
-  const MeasuredStage measured{
-      setting.graph,    block.nodes(),        block.stage(),           block.run(),
-      block.received(), setting.torch_device, [&] { block.prepare(); }};
+  // All of a block's time is its only node's, however the caches are.
+  const bool has_shares = block.nodes().size() > 1;
+  const auto restore = [&] { has_shares ? prepare_forward(block, caches) : block.prepare(); };
+  const MeasuredStage measured{setting.graph,    block.nodes(),        block.stage(), block.run(),
+                               block.received(), setting.torch_device, restore};
   (setting.training ? measure_training : measure_forward)(measured, options, nobody, profile);
   std::vector<NodeCost> out;
   for (const NodeId node : block.nodes()) out.push_back(profile.nodes[node.index()]);
@@ -195,11 +206,11 @@ void share_out(const BlockTimes& times, const BlockRun& block, const BlockSettin
 
 KnownBlock measure_one_block(BlockRun& block, const BlockSetting& setting,
                              const BlockOptions& options, const SampleLimits& limits,
-                             Profile& profile) {
-  const BlockTimes times = take_times(block, setting, options, limits);
+                             const ColdCaches& caches, Profile& profile) {
+  const BlockTimes times = take_times(block, setting, options, limits, caches);
   KnownBlock out{cost_of(times, block, setting, options), {}};
   take_peaks(block, setting, options, profile, out.cost);
-  out.nodes = take_nodes(block, setting, limits, profile);
+  out.nodes = take_nodes(block, setting, limits, caches, profile);
   share_out(times, block, setting, out.nodes);
   return out;
 }

@@ -73,8 +73,11 @@ std::vector<std::string> differences(const MeasuringConditions& now,
   for (const auto& [name, value] : now) {
     const auto known = std::find_if(then.begin(), then.end(),
                                     [&](const auto& pair) { return pair.first == name; });
-    if (known == then.end() || known->second == value) continue;
-    out.push_back(fmt::format("other {}: '{}', measured on '{}'", name, value, known->second));
+    if (known == then.end()) {  // of a Kerf that did not look at it
+      out.push_back(fmt::format("other {}: '{}', measured without a word of it", name, value));
+    } else if (known->second != value) {
+      out.push_back(fmt::format("other {}: '{}', measured on '{}'", name, value, known->second));
+    }
   }
   return out;
 }

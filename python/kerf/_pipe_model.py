@@ -437,7 +437,8 @@ class _Traced:
     def _way(self, coarse: Graph) -> str:
         if not self.given["save_memory_mode"]:
             return "the whole model"
-        return f"blocks {hashlib.sha256(repr(coarse.glued).encode()).hexdigest()[:16]}"
+        # "cold": with caches as a step of a large model leaves them.
+        return f"cold blocks {hashlib.sha256(repr(coarse.glued).encode()).hexdigest()[:16]}"
 
     def _sample_batch(self) -> str:
         args = self.args if isinstance(self.args, tuple) else (self.args,)
