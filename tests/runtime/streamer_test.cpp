@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kerf/runtime/stream/streamer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <string>
 
 #include "kerf/base/error.h"
 #include "kerf/base/rng.h"
@@ -147,6 +149,20 @@ TEST(AStreamer, CanBeUsedAgainAfterACopyThatFailed) {
   streamer.end_call();
   mover.failing.clear();
   for (const std::size_t unit : {0, 1, 2, 3}) use(streamer, mover, unit);
+}
+
+TEST(AStreamer, NamesTheUnitThatHasNoSlot) {
+  FakeMover mover(std::vector<double>(2, 1), 1);
+  Streamer streamer(2, 1, mover, [](std::size_t unit) { return fmt::format("layers.{}", unit); });
+  streamer.acquire(0);
+  try {
+    streamer.acquire(1);
+    FAIL() << "there is no slot";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("module 'layers.1' is used while all 1 slots"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(AStreamer, SaysSoWhenEverySlotIsInUse) {

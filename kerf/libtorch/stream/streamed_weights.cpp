@@ -63,7 +63,8 @@ StreamedWeights::StreamedWeights(std::vector<Unit> units, at::Device device, std
         return pieces;
       },
       *slots_);
-  streamer_ = std::make_unique<Streamer>(units_.size(), num_slots, *mover_);
+  streamer_ = std::make_unique<Streamer>(units_.size(), num_slots, *mover_,
+                                         [this](std::size_t unit) { return units_[unit].path; });
 }
 
 StreamedWeights::~StreamedWeights() {

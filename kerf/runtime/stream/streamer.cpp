@@ -6,13 +6,19 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "kerf/base/error.h"
 
 namespace kerf {
 
-Streamer::Streamer(std::size_t num_units, std::size_t num_slots, Mover& mover)
-    : mover_(mover), slots_(num_slots), place_(num_units), order_(num_units) {
+Streamer::Streamer(std::size_t num_units, std::size_t num_slots, Mover& mover, PathOf path_of)
+    : mover_(mover),
+      path_of_(std::move(path_of)),
+      slots_(num_slots),
+      place_(num_units),
+      order_(num_units) {
   if (num_slots == 0 && num_units > 0) {
     throw Error(ErrorKind::invalid_argument,
                 "[runtime.streamer] there are units to stream and no slot for them; expected at "
@@ -28,10 +34,10 @@ std::size_t Streamer::acquire(std::size_t unit) {
     slot = free_slot();
     if (!slot) {
       throw Error(ErrorKind::run_failed,
-                  fmt::format("[runtime.streamer] unit {} is used while all {} slots are in use; "
+                  fmt::format("[runtime.streamer] {} is used while all {} slots are in use; "
                               "expected units that are used one after the other; place the model "
                               "with the module around them as one unit",
-                              unit, slots_.size()));
+                              shown(unit), slots_.size()));
     }
     ++stats_.misses;
     start(unit, *slot);
@@ -98,6 +104,10 @@ void Streamer::invalidate(std::size_t unit) {
 bool Streamer::is_held(std::size_t unit) const {
   const auto slot = slot_of(unit);
   return slot && slots_[*slot].held > 0;
+}
+
+std::string Streamer::shown(std::size_t unit) const {
+  return path_of_ ? fmt::format("module '{}'", path_of_(unit)) : fmt::format("unit {}", unit);
 }
 
 std::optional<std::size_t> Streamer::free_slot() const {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kerf/runtime/stream/mover.h"
@@ -29,9 +31,12 @@ class Streamer {
     friend bool operator==(const Stats&, const Stats&) = default;
   };
 
+  // What errors call a unit, where it has a name.
+  using PathOf = std::function<std::string(std::size_t unit)>;
+
   // The first call is expected to use the units in ascending order. Throws
   // Error(invalid_argument) without a slot.
-  Streamer(std::size_t num_units, std::size_t num_slots, Mover& mover);
+  Streamer(std::size_t num_units, std::size_t num_slots, Mover& mover, PathOf path_of = {});
 
   // The slot that holds the unit until as many `release`s. Throws what the mover throws; the unit
   // is not held then, and may be asked for again. Throws Error(run_failed) if all slots are held.
@@ -59,6 +64,7 @@ class Streamer {
     bool expected = false;  // while prefetching: it will be used before others
   };
 
+  std::string shown(std::size_t unit) const;
   std::optional<std::size_t> slot_of(std::size_t unit) const { return place_[unit]; }
   // A slot to fill: an empty one, or that whose unit is used last of those nobody expects.
   std::optional<std::size_t> free_slot() const;
@@ -69,6 +75,7 @@ class Streamer {
   void prefetch();
 
   Mover& mover_;
+  PathOf path_of_;
   std::vector<Slot> slots_;
   std::vector<std::optional<std::size_t>> place_;  // by unit
   std::vector<std::size_t> order_;                 // expected of a call
