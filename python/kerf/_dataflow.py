@@ -425,6 +425,8 @@ class DataFlow:
             finally:  # they follow their layers, wherever those are
                 for layer in changes:
                     layer.move_gates()
+                if self._planned is not None:
+                    self._tree.follow_layers()
             if self._made:
                 self._placement.refresh()
             self._calls.output_device = layers[""].device
@@ -601,6 +603,8 @@ class DataFlow:
             layer.device = changes.get(here, here.device)
             self._fill(layer, here)
             layer.move_gates()
+        if self._planned is not None:
+            tree.follow_layers()
         calls.output_device = tree.layers[""].device
         tree.gates[0][1].inference_only = True
         tree.install()

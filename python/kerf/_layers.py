@@ -81,6 +81,8 @@ class Tree:
         self._remember()
         self.layers = {"": Layer("")}
         self.gates = []  # (module, gate), the model's first
+        # (path, module, gate) of modules that are called, have layers inside and are none.
+        self.opened = []
         self._seen = {id(model)}
         own = self.layers[""]
         if _is_whole(model):
@@ -144,6 +146,7 @@ class Tree:
         is_empty = next(layer.registered(), None) is None
         if is_empty if self._names is None else path not in self._names:  # its children are layers
             del self.layers[path]
+            self.opened.append((path, module, gate))
             own = self.layers[""]
             own.modules += layer.modules
             own.gates += layer.gates
@@ -171,6 +174,21 @@ class Tree:
         layer.gated.add(id(module))
         self.gates.append((module, gate))
         return gate
+
+    def follow_layers(self):
+        """A module that is no layer computes where its layers are, if that is one device, and not
+        on the output device; one that holds tensors in attributes, which are there, does not."""
+        at = {}  # paths, of layers and around them: devices
+        for name, layer in self.layers.items():
+            while name:
+                at.setdefault(name, set()).add(layer.device)
+                name = name.rpartition(".")[0]
+        held = {path for path, _ in self.layers[""].loose()}
+        for path, module, gate in self.opened:
+            own = any(join(path, name) in held for name in vars(module))
+            devices = at.get(path, ())
+            follows = len(devices) == 1 and not own
+            gate.device = next(iter(devices)) if follows else self.layers[""].device
 
     def install(self):
         return [handle for module, gate in self.gates for handle in gate.install(module)]

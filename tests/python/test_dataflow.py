@@ -1985,6 +1985,58 @@ def test_auto_follows_a_plan(name, fine_grained):
     assert_alike(run(flow, mover, x), expected)
 
 
+class Bare(nn.Module):
+    """A block without weights of its own, around layers without weights, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.drop(self.down(self.act(self.up(x))))
+
+
+class HoldsAScale(Bare):
+    def __init__(self):
+        super().__init__()
+        self.scales = [torch.ones(8)]
+
+    def forward(self, x):
+        return super().forward(x) * self.scales[0]
+
+
+@pytest.mark.parametrize(("block", "copies"), [(Bare, 3), (HoldsAScale, None)])
+def test_blocks_of_a_planned_flow_compute_where_their_layers_are(block, copies):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*[block() for _ in range(4)]).eval(), ROWS()
+    with torch.no_grad():
+        expected = model(x)
+    mover = Pretender()
+    for tensor in [*model.parameters(), x]:
+        mover.tag(tensor, CPU)
+    flow = kerf.DataFlow.auto(
+        model, (x,), method="even", mover=mover, inference_only=True, output_device=0
+    )
+    for b in range(4):
+        names = [f"{b}.{name}" for name in ("up", "act", "down", "drop")]
+        flow.layer_gpus.update(dict.fromkeys(names, GPU0 if b < 2 else GPU1))
+    flow.update_flow()
+    before, count = mover.to, []
+
+    def to(tensor, device, copy=False):
+        count.append(mover.device_of(tensor) != device)
+        return before(tensor, device, copy)
+
+    mover.to = to
+    assert_alike(run(flow, mover, x), expected)
+    if copies is not None:
+        assert sum(count) == copies  # to the first, to the second half, and the result
+        flow.layer_gpus["2.up"] = 0  # a block on two devices is on the output device
+        flow.update_flow()
+        assert_alike(run(flow, mover, x), expected)
+
+
 @pytest.mark.parametrize("devices", ["4xh100", ["cuda:2"], ["cuda:0", "cuda:7"]])
 def test_auto_refuses_devices_that_are_not_there(devices):
     model, x = chain(4), ROWS()
