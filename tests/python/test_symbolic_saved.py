@@ -136,3 +136,17 @@ def flop_count_of_products(model, given):
     gm = symbolic_trace(model, meta_args={"input": given})
     totals = profile_table(symbolic_profile(gm, given, device_kind="cpu")).totals
     return 2 * totals["fwd_mac"], 2 * totals["bwd_mac"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_norm_across_maps_keeps_what_pytorch_keeps(size, trained):
+    """Its forward writes into views that it makes without gradients."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.CrossMapLRN2d(size), nn.Conv2d(8, 4, 1))
+    model[0].requires_grad_(trained)
+    given = torch.randn(2, 3, 8, 8)
+    gm = symbolic_trace(model, meta_args={"input": given})
+    table = profile_table(symbolic_profile(gm, given, device_kind="cpu"))
+    scale = gm(given).new_empty(2, 8, 6, 6).nbytes if trained else 0  # an attribute, no hook's
+    assert table.totals["saved"] == kept_bytes(gm, (given,), {}) + scale

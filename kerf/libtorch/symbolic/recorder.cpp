@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cctype>
@@ -63,9 +64,22 @@ struct OpenFunction : at::ObserverContext {
 using FunctionOutputs =
     std::vector<std::pair<const torch::autograd::Node*, std::vector<at::Tensor>>>;
 
+// PyTorch refuses to say it of a view that was made without gradients, or in a way that takes none,
+// and whose memory was written since: no backward goes through such a view.
+const torch::autograd::Node* function_of(const at::Tensor& tensor) {
+  const auto* const view = torch::autograd::impl::get_view_autograd_meta(tensor);
+  if (view != nullptr && view->has_bw_view() &&
+      view->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT &&
+      view->get_attr_version() != tensor._version()) {
+    return nullptr;
+  }
+  return tensor.grad_fn().get();
+}
+
 void add_output(FunctionOutputs& functions, const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.requires_grad() || tensor.grad_fn() == nullptr) return;
-  const torch::autograd::Node* const maker = tensor.grad_fn().get();
+  if (!tensor.defined() || !tensor.requires_grad()) return;
+  const torch::autograd::Node* const maker = function_of(tensor);
+  if (maker == nullptr) return;
   auto found = std::find_if(functions.begin(), functions.end(),
                             [&](const auto& entry) { return entry.first == maker; });
   if (found == functions.end()) found = functions.insert(functions.end(), {maker, {}});
