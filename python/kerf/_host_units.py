@@ -28,15 +28,19 @@ def host_work(unit):
     embeddings. Attention does not qualify: its cache stays on the device.
     """
     products = [p for p in unit.parameters if p.dim() > 1]
-    modules = list(unit.module.modules())
-    may = bool(products) and not unit.stays and all(map(_remembers_nothing, modules))
-    known = [m for m in modules if _is_product(m) or _is_table(m)]
-    own = {id(p) for m in known for p in m.parameters(recurse=False)}
-    if not may or any(id(p) not in own for p in products):
+    if not products or unit.stays:
         return False, False, 0
-    brought = {id(p) for p in unit.parameters}
-    if any(id(p) not in brought for p in unit.module.parameters()):
-        return False, False, 0  # tied ones, or those that a map has there, are on the device
+    brought, own = {id(p) for p in unit.parameters}, set()
+    for module in unit.module.modules():
+        if not _remembers_nothing(module):
+            return False, False, 0
+        there = {id(p) for p in module._parameters.values() if p is not None}
+        if not there <= brought:
+            return False, False, 0  # tied ones, or those that a map has there, are on the device
+        if there and (_is_product(module) or _is_table(module)):
+            own |= there
+    if any(id(p) not in own for p in products):
+        return False, False, 0
     widest = max(sum(p.shape) * p.element_size() for p in products)
     is_table = _is_table(unit.module)
     return True, is_table, products[0][0].nbytes if is_table else widest
@@ -53,15 +57,16 @@ def _is_table(module):
 
 
 def _remembers_nothing(module):
-    if any(True for _ in module.buffers(recurse=False)):
-        return False
-    if any(len(getattr(module, name)) > 0 for name in _HOOKS):
-        return False  # of the user's own, who expects the device
     if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
         return False
+    own = vars(module)
+    if any(b is not None for b in module._buffers.values()):
+        return False
+    if any(getattr(module, name) for name in _HOOKS):
+        return False  # of the user's own, who expects the device
     if getattr(module, "_compiled_call_impl", None) is not None:
         return False
-    if any(isinstance(value, torch.Tensor) for value in vars(module).values()):
+    if any(issubclass(kind, torch.Tensor) for kind in set(map(type, own.values()))):
         return False
     return isinstance(module, nn.ModuleList | nn.ModuleDict) or _takes_one(module)
 
@@ -93,12 +98,24 @@ class HostShare:
         self._each = HOOK_SECONDS  # what a unit costs beside computing: Python, launches
         self._slower = 1.0  # the host is, beside the link and the rest of a call
         self._work = self._speeds = ()
+        self._known = {}  # id of a unit -> (the unit, what host_work says of it)
 
     def share(self, placement, units, far=()):
         """Fills in the placement. ``far``: ids of units from a file, which are no host's."""
-        self._work = [host_work(u) if id(u) not in far else (False, False, 0) for u in units]
+        self._work = [self._work_of(u) if id(u) not in far else (False, False, 0) for u in units]
         self._speeds = self._weight_speeds(units)
         self._decide(placement)
+
+    def planned(self):
+        """No more units will be looked at."""
+        self._known.clear()
+
+    def _work_of(self, unit):
+        """Plans of one model have many units in common."""
+        known = self._known.get(id(unit))
+        if known is None:
+            known = self._known[id(unit)] = unit, host_work(unit)
+        return known[1]
 
     def _decide(self, placement):
         speeds = [(rows, device, host * self._slower) for rows, device, host in self._speeds]
@@ -122,11 +139,13 @@ class HostShare:
         """[(rows, seconds per byte on the device, on the host)] for the type of the largest weight
         that the host may compute with; measured once per machine. None where all copies are over
         before the host has its arguments."""
+        least = 2 * _core.host_wait() * self._link
         products = [
             p
             for unit, (may, _, _) in zip(units, self._work, strict=True)
+            if may and unit.bytes > least
             for p in unit.parameters
-            if may and p.dim() == 2 and unit.bytes / self._link > 2 * _core.host_wait()
+            if p.dim() == 2
         ]
         if not products:
             return []

@@ -6,15 +6,15 @@ from kerf import _core
 from kerf._device_map import DISK, ModulePlaces
 from kerf._limits import CPU
 from kerf._placed_plan import COPY_SECONDS, separate_ties, speed_of_both, unit_seconds
-from kerf._units import WeightSizes, may_be_called, own_unit, part_of, whole_unit
+from kerf._units import may_be_called, own_unit, part_of, whole_unit
 
 _SHARES = (2, 3, 4, 6, 8, 12)
 
 
-def plan_mapped(model, limits, homes, link, disk, no_split):
+def plan_mapped(model, sizes, limits, homes, link, disk, no_split):
     """A placement, its units, and those of them that come from a file. Of several sizes of units,
-    that which moves least from where the map has it, and then takes the least time."""
-    sizes = WeightSizes(model)
+    that which moves least from where the map has it, and then takes the least time. ``sizes``: the
+    model's."""
     failure = None
     for some in _sizes_to_try(model, limits, homes, no_split, sizes):
         best = None
@@ -23,7 +23,7 @@ def plan_mapped(model, limits, homes, link, disk, no_split):
             made.add("", model)
             units = separate_ties(model, made.units, sizes, limits.device)
             try:
-                placement, far = _placed(model, limits, homes, units, link, disk)
+                placement, far = _placed(model, sizes, limits, homes, units, link, disk)
             except ValueError as error:
                 failure = failure or error
                 continue
@@ -34,7 +34,7 @@ def plan_mapped(model, limits, homes, link, disk, no_split):
     raise failure
 
 
-def _placed(model, limits, homes, units, link, disk):
+def _placed(model, sizes, limits, homes, units, link, disk):
     device = limits.device
     streamed = [unit for unit in units if not unit.stays]
     far = [unit for unit in streamed if homes.of(unit.parameters[0]) == DISK]
@@ -45,7 +45,7 @@ def _placed(model, limits, homes, units, link, disk):
     source = "disk" if speed is disk else "cpu"
     if device != CPU and 0 < len(far) < len(streamed):
         speed, source = speed_of_both(streamed, far, link, disk), "cpu and disk"
-    buffers = sum(buffer.nbytes for buffer in model.buffers())
+    buffers = sum(buffer.nbytes for buffer in model.buffers()) + sizes.beside
     placement = _core.place_as_given(
         [unit.path for unit in units],
         [unit.bytes for unit in units],

@@ -3,6 +3,7 @@
 """A model that does not fit, as it is: weights come when their module runs, and go."""
 
 import contextlib
+import gc
 import os
 
 import torch
@@ -15,6 +16,7 @@ from kerf._device_map import DISK, Homes, map_of, places_of
 from kerf._gates import flow_of
 from kerf._host_units import MEASURED, HostShare
 from kerf._limits import CPU, limits_beside, limits_of
+from kerf._listed_weights import ListedWeights
 from kerf._loose_reads import compiled_modules
 from kerf._mapped_plan import plan_mapped
 from kerf._placed_answers import PlacedAnswers
@@ -30,6 +32,7 @@ from kerf._placed_plan import (
     streamed_units,
 )
 from kerf._placed_weights import PlacedWeights, refuse_elsewhere
+from kerf._units import WeightSizes
 from kerf._unmade import refuse_lazy
 
 
@@ -174,12 +177,27 @@ def empty_weights():
         torch.nn.Module.register_parameter = register
 
 
+@contextlib.contextmanager
+def _without_collections():
+    """A large model has so many objects that looking for unused ones among them, again and again
+    while there are more, takes as long as all the rest. Several threads may be inside of this: the
+    collector is on again when the first one leaves."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class Placed:
     """A model whose weights are streamed. Called as the model is; attributes are the model's."""
 
     def __init__(self, model, limits, places, checkpoint, no_split, speeds):
         self._model = model
-        self._before = PlacedWeights(model)
+        with _without_collections():
+            self._before = PlacedWeights(model)
         self._calls = self._answers = self._copies = self._weights = None
         try:
             self._make(limits, places, checkpoint, no_split, speeds)
@@ -193,6 +211,7 @@ class Placed:
 
     # Weights are no inference tensors, whatever mode the caller is in.
     @torch.inference_mode(False)
+    @_without_collections()
     def _make(self, limits, places, checkpoint, no_split, speeds):
         if checkpoint is not None:
             self._before.map_checkpoint(checkpoint)
@@ -202,32 +221,48 @@ class Placed:
         self._host = None
         if limits.device != CPU and speeds["host"] is not None:
             self._host = HostShare(limits.device, self._link, speeds["host"])
-        if places is None:
-            units, far = self._plan(limits, no_split)
-        else:
-            homes = Homes(self._model, places, limits.device)
-            self.placement, units, far = plan_mapped(
-                self._model, limits, homes, self._link, self._disk, no_split
-            )
-        self._keep(limits, units, far)
+        sizes = WeightSizes(self._model)
+        listed = None if limits.device == CPU else ListedWeights(self._model)
+        if listed:
+            sizes.listed, sizes.beside = listed.registered, listed.bytes
+        try:
+            units, far = self._planned(sizes, limits, places, no_split)
+        except ValueError:
+            if not listed:
+                raise
+            # Code may have them in a list for something else than computing.
+            listed, sizes.listed, sizes.beside = None, frozenset(), 0
+            units, far = self._planned(sizes, limits, places, no_split)
+        self._keep(limits, units, far, listed)
 
-    def _plan(self, limits, no_split):
+    def _planned(self, sizes, limits, places, no_split):
+        if places is None:
+            return self._plan(sizes, limits, no_split)
+        homes = Homes(self._model, places, limits.device)
+        self.placement, units, far = plan_mapped(
+            self._model, sizes, limits, homes, self._link, self._disk, no_split
+        )
+        return units, far
+
+    def _plan(self, sizes, limits, no_split):
         model = self._model
         if limits.device == CPU:
-            self.placement, units = plan_units(model, limits, self._disk, "disk", no_split)
+            self.placement, units = plan_units(model, sizes, limits, self._disk, "disk", no_split)
             return units, streamed_units(self.placement, units)
-        self.placement, units = plan_units(model, limits, self._link, "cpu", no_split, self._host)
+        self.placement, units = plan_units(
+            model, sizes, limits, self._link, "cpu", no_split, self._host
+        )
         far = far_units(self.placement, units, limits.host_bytes)
         if far:
             streamed = streamed_units(self.placement, units)
             speed = speed_of_both(streamed, far, self._link, self._disk)
             self.placement, units = plan_units(
-                model, limits, speed, "cpu and disk", no_split, self._host
+                model, sizes, limits, speed, "cpu and disk", no_split, self._host
             )
             far = far_units(self.placement, units, limits.host_bytes)
         return units, far
 
-    def _keep(self, limits, units, far):
+    def _keep(self, limits, units, far, listed):
         model, device = self._model, limits.device
         self._device = device
         streamed = streamed_units(self.placement, units)
@@ -237,7 +272,7 @@ class Placed:
         else:
             is_far = set(map(id, far))
             self._before.pin([unit for unit in streamed if id(unit) not in is_far])
-            self._before.move_others(streamed, device)
+            self._before.move_others(streamed, device, listed.others if listed else ())
         self._weights = _torch.StreamedWeights(
             [(unit.path, unit.parameters) for unit in streamed],
             device,
@@ -246,6 +281,7 @@ class Placed:
         )
         if self._host is not None:
             self._host.share(self.placement, units, set(map(id, far)))
+            self._host.planned()
         numbers = [n for n, u in enumerate(self.placement.units) if u.residence == "streamed"]
         self._calls = PlacedCalls(
             model, streamed, self._weights, device, self._host_rows(self.placement, numbers)
@@ -307,14 +343,15 @@ class Placed:
         with calls.ended():
             if self._calls is None:  # another thread was quicker
                 return
-            self._answers.remove()
-            self._copies.remove()
-            self._weights.abandon()
-            self._last_stats = self.stats
-            self._weights = None
-            calls.let_go()
-            self._before.put_back()
-            calls.remove()  # last: until then calls wait at the hooks
+            with _without_collections():
+                self._answers.remove()
+                self._copies.remove()
+                self._weights.abandon()
+                self._last_stats = self.stats
+                self._weights = None
+                calls.let_go()
+                self._before.put_back()
+                calls.remove()  # last: until then calls wait at the hooks
             self._calls = None
             del self._model.__dict__["_kerf_placed"]
 

@@ -118,17 +118,20 @@ def _modules_around(model, inside):
     def look(module):
         known = found.get(id(module))
         if known is None:
-            children = [look(child) for child in module.children()]  # all of them
-            known = found[id(module)] = id(module) in inside or any(children)
+            known = id(module) in inside
+            for child in module._modules.values():  # all of them
+                if child is not None and look(child):
+                    known = True
+            found[id(module)] = known
         return known
 
     look(model)
     return [m for m in model.modules() if found[id(m)]]
 
 
-def _weight_places(module):
+def _weight_places(modules):
     """``[(attributes of a module, name of its parameter, parameter)]``"""
-    modules = (m for m in module.modules() if isinstance(m._parameters, dict))
+    modules = [m for m in modules if isinstance(m._parameters, dict)]
     return [(vars(m), name, p) for m in modules for name, p in m._parameters.items()]
 
 
@@ -199,15 +202,16 @@ class PlacedCalls:
         self.learn = None
         self._few = None  # of the call under way
         self._calls_of_few = 0
-        self._places = [_weight_places(unit.module) for unit in units] if self._device else []
-        self._covered = [{id(m) for m in unit.module.modules()} for unit in units]
+        modules = [list(unit.module.modules()) for unit in units]
+        self._places = [_weight_places(inside) for inside in modules] if self._device else []
+        self._covered = [frozenset(map(id, inside)) for inside in modules]
         self._handles = []
         self._reads = LooseReads(units, device, self._is_away, self._refuse_gradients)
         try:
             for unit in units:
                 self._hook(unit.module, self._enter, self._leave)
             if self._device is not None:
-                self._door = {id(module): module for module in self._doors(units)}
+                self._door = {id(module): module for module in self._doors()}
                 for module in self._door.values():
                     self._hook(module, self._arrive, self._depart)
                 self._reads.watch(model)
@@ -224,10 +228,10 @@ class PlacedCalls:
         hook = module.register_forward_hook(after, prepend=outermost, always_call=True)
         self._handles.append(hook)
 
-    def _doors(self, units):
+    def _doors(self):
         """Modules that somebody may call by themselves, with arguments on the host: those with
         streamed ones inside (an encoder, from ``generate``), and those next to them."""
-        inside = {id(m) for unit in units for m in unit.module.modules()}
+        inside = frozenset().union(*self._covered)
         around = _modules_around(self._model, inside)
         doors = {id(m): m for m in (self._model, *around)}
         doors.update((id(c), c) for m in (self._model, *around) for c in m.children())

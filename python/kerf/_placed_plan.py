@@ -12,7 +12,8 @@ from kerf._limits import CPU
 from kerf._placed_answers import device_class
 from kerf._placed_weights import is_mapped, named, place_of
 from kerf._speeds import kept
-from kerf._units import Unit, WeightSizes, find_units
+from kerf._units import Unit, units_by_size
+from kerf._unmade import tensors_of
 
 _PROBE_BYTES = 64 << 20  # of a file that is read to learn how fast that is
 _DISK_BYTES_PER_SECOND = 1e9  # where it was not measured
@@ -28,7 +29,7 @@ _SHARES = (*_SHARES_ON_HOST, 16, 24, 48)
 
 def disk_speed(model):
     """Bytes per second of reading a file that the model's weights are in."""
-    mapped = [t.data for _, t in named(model) if is_mapped(t)]
+    mapped = [t.data for t in tensors_of(model) if is_mapped(t)]
     if not mapped:
         return _DISK_BYTES_PER_SECOND  # its own file is still to be written
     return _torch.file_speed(max(mapped, key=lambda t: t.nbytes), _PROBE_BYTES)
@@ -88,11 +89,16 @@ def speed_of_both(streamed, far, link, disk):
 
 def separate_ties(model, units, sizes, device):
     """Parameters that several modules use, or that share memory, with buffers too, are a unit of
-    their own: on a device that others are streamed to, they stay. On the host one that several
-    modules use may come for each; only those that share memory have to stay where they do."""
+    their own: on a device that others are streamed to, they stay, and so do those that are in
+    lists. On the host one that several modules use may come for each; only those that share memory
+    have to stay where they do."""
     ties = sizes.sharing if device == CPU else sizes.ties
+    listed = sizes.listed if device != CPU else frozenset()
+    if listed:
+        ties = {i: i for i in listed} | ties
     if not ties:
         return units
+    alone = {ties[i] for i in listed}
     holders = {}
     for unit in units:
         for parameter in unit.parameters:
@@ -101,7 +107,7 @@ def separate_ties(model, units, sizes, device):
     shared = {
         id(p): key
         for key, found in holders.items()
-        if len(found) > 1 or key in sizes.buffers
+        if len(found) > 1 or key in sizes.buffers or key in alone
         for p in found
     }
     if not shared:
@@ -143,33 +149,28 @@ def unit_seconds(units, device):
     return [unit.bytes / speed + HOOK_SECONDS for unit in units]
 
 
-def plan_units(model, limits, speed, source, no_split, host=None):
-    """The placement with the shortest calls, of several sizes of units. ``host``: decides what the
-    host computes."""
+def plan_units(model, sizes, limits, speed, source, no_split, host=None):
+    """The placement with the shortest calls, of several sizes of units. ``sizes``: the model's.
+    ``host``: decides what the host computes."""
     if limits.device == CPU:
-        return _best_plan(model, limits, speed, source, no_split, None, host)
+        return _best_plan(model, sizes, limits, speed, source, no_split, None, host)
     if device_class(type(model)) is not None:  # its model.device is the one that computes
-        return _best_plan(model, limits, speed, source, no_split, None, host)
+        return _best_plan(model, sizes, limits, speed, source, no_split, None, host)
     first = next(model.parameters(), None)
     try:  # so that what asks the first weight for its device gets the one that computes
-        return _best_plan(model, limits, speed, source, no_split, first, host)
+        return _best_plan(model, sizes, limits, speed, source, no_split, first, host)
     except ValueError:
-        return _best_plan(model, limits, speed, source, no_split, None, host)
+        return _best_plan(model, sizes, limits, speed, source, no_split, None, host)
 
 
-def _best_plan(model, limits, speed, source, no_split, stays, host):
+def _best_plan(model, sizes, limits, speed, source, no_split, stays, host):
     best = None
     failure = None
-    sizes = WeightSizes(model)
-    buffers = sum(buffer.nbytes for buffer in model.buffers())
-    tried = set()
-    for share in _SHARES_ON_HOST if limits.device == CPU else _SHARES:
-        units = find_units(model, limits.bytes // share, no_split or (), sizes)
+    buffers = sum(buffer.nbytes for buffer in model.buffers()) + sizes.beside
+    shares = _SHARES_ON_HOST if limits.device == CPU else _SHARES
+    largest = [limits.bytes // share for share in shares]
+    for units in units_by_size(model, largest, no_split or (), sizes):
         units = separate_ties(model, units, sizes, limits.device)
-        form = tuple(unit.path for unit in units)
-        if form in tried:
-            continue
-        tried.add(form)
         try:
             placement = _core.place_units(
                 [unit.path for unit in units],

@@ -12,6 +12,7 @@ from kerf._arguments import shown
 from kerf._limits import CPU
 from kerf._places import find_places, found_at, put
 from kerf._units import is_plain
+from kerf._unmade import tensors_of
 
 
 class PlacedWeights:
@@ -23,6 +24,7 @@ class PlacedWeights:
             (own, name, tensor)
             for module in model.modules()
             for own in (module._parameters, module._buffers)
+            if own
             for name, tensor in own.items()
             if tensor is not None
         ]
@@ -130,7 +132,7 @@ class PlacedWeights:
         """What is not streamed is in memory."""
         self._replaced.clear()
         streamed = {id(p) for unit in units for p in unit.parameters}
-        for _, tensor in named(self._model):
+        for tensor in tensors_of(self._model):
             if id(tensor) not in streamed and self._is_in_file(tensor):
                 self._give(tensor, _torch.load(*self._source(tensor), CPU))
 
@@ -153,13 +155,13 @@ class PlacedWeights:
                 stacklevel=6,
             )
 
-    def move_others(self, units, device):
-        """What is not streamed is on the device."""
+    def move_others(self, units, device, beside=()):
+        """What is not streamed is on the device; ``beside``: weights that no module has, too."""
         self._replaced.clear()
         self._device = device
         streamed = {id(p) for unit in units for p in unit.parameters}
         moved = {}  # those that share memory go on doing so
-        for tensor in dict.fromkeys(tensor for _, _, tensor in self._entries):
+        for tensor in dict.fromkeys((*(tensor for _, _, tensor in self._entries), *beside)):
             tensor = self._new.get(id(tensor), tensor)
             if id(tensor) in streamed:
                 continue
@@ -323,6 +325,8 @@ def _same_first(a, b):
 
 
 def refuse_elsewhere(model):
+    if all(tensor.is_cpu for tensor in tensors_of(model)):
+        return
     for name, tensor in named(model):
         if tensor.device.type != "cpu":
             hint = "give checkpoint=" if tensor.is_meta else "move the model to the host first"

@@ -88,7 +88,10 @@ class WeightSizes:
             if i in self.sharing:
                 self.buffers.setdefault(self.sharing[i], []).append(buffer)
         self.ties = {i: i for i in self._several} | self.sharing
+        self.listed = frozenset()  # ids of parameters that are in lists, too; see ListedWeights
+        self.beside = 0  # bytes of weights that no module has
         self._sums = {}  # id of a module -> (bytes, those in it that are in several places: bytes)
+        self._whole = {}  # (path, id of a module) -> its unit
 
     def own(self, module):
         return self._own[id(module)]
@@ -99,6 +102,13 @@ class WeightSizes:
 
     def of_parameter(self, parameter):
         return self._size[id(parameter)]
+
+    def whole_unit(self, path, module):
+        """All the weights of a module, with those inside: one object for each."""
+        known = self._whole.get((path, id(module)))
+        if known is None:
+            known = self._whole[path, id(module)] = whole_unit(path, module, self)
+        return known
 
     def parameters(self, module):
         """Its own first, then those of the modules inside."""
@@ -175,10 +185,20 @@ def find_units(model, largest, no_split=(), sizes=None):
     Larger ones are opened, elements of lists first. Leaves, and modules of the classes in
     ``no_split``, stay whole whatever they take. ``sizes``: the model's, where they are known.
     """
-    units = []
-    sizes = sizes or WeightSizes(model)
-    _add_units("", model, largest, frozenset(no_split), sizes, units)
-    return units
+    return next(units_by_size(model, [largest], no_split, sizes or WeightSizes(model)))
+
+
+def units_by_size(model, sizes_to_try, no_split, sizes):
+    """The units for each of several sizes of the largest, which descend; those that would be the
+    same as for the size before are left out."""
+    smallest = None  # size for which the units would still be the last ones
+    for largest in sizes_to_try:
+        if smallest is not None and largest >= smallest:
+            continue
+        finding = _Finding(largest, frozenset(no_split), sizes)
+        finding.add("", model)
+        smallest = finding.needed
+        yield finding.units
 
 
 def part_of(path, module, parameters, sizes):
@@ -205,15 +225,32 @@ def may_be_called(path, module):
     return not isinstance(module, _HOLDERS) and path != ""
 
 
-def _add_units(path, module, largest, no_split, sizes, units):
-    bytes_there = sizes.bytes_of(module)
-    fits = bytes_there <= largest or not _inside(module) or type(module).__name__ in no_split
-    if may_be_called(path, module) and fits:
-        unit = whole_unit(path, module, sizes)
+class _Finding:
+    """Units of no more than ``largest`` bytes."""
+
+    def __init__(self, largest, no_split, sizes):
+        self._largest, self._no_split, self._sizes = largest, no_split, sizes
+        self.units = []
+        self.needed = 0  # bytes of the largest that is whole because it is no larger
+
+    def add(self, path, module):
+        sizes = self._sizes
+        may_be_whole = may_be_called(path, module)
+        inside = _inside(module)
+        if may_be_whole and (not inside or type(module).__name__ in self._no_split):
+            self._add_whole(path, module)
+            return
+        bytes_there = sizes.bytes_of(module)
+        if may_be_whole and bytes_there <= self._largest:
+            self.needed = max(self.needed, bytes_there)
+            self._add_whole(path, module)
+            return
+        if sizes.own(module):
+            self.units.append(own_unit(path, module, sizes))
+        for name, child in module.named_children():
+            self.add(f"{path}.{name}" if path else name, child)
+
+    def _add_whole(self, path, module):
+        unit = self._sizes.whole_unit(path, module)
         if unit.parameters:
-            units.append(unit)
-        return
-    if sizes.own(module):
-        units.append(own_unit(path, module, sizes))
-    for name, child in module.named_children():
-        _add_units(f"{path}.{name}" if path else name, child, largest, no_split, sizes, units)
+            self.units.append(unit)

@@ -570,3 +570,73 @@ def test_a_model_that_is_moved_as_a_whole_is_refused_until_it_is_removed(
         placed.remove()
         assert {t.device.type for t in model.state_dict().values()} == {"cpu"}
         assert torch.equal(model(x), expected)
+
+
+class Lists(nn.Module):
+    """Reads weights from a list: those of a module, and one that no module has."""
+
+    def __init__(self, registered=True):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(32, 32) for _ in range(8)])
+        self.more = nn.ParameterList([nn.Parameter(torch.randn(32)) for _ in range(2)])
+        self.ws = [self.layers[5].weight, self.more[1]]
+        if not registered:
+            self.ws.append(nn.Parameter(torch.randn(32)))
+
+    def forward(self, x):
+        x = self.layers(x) @ torch.stack([self.ws[0], self.ws[0]]).sum(0)
+        for w in self.ws[1:]:
+            x = x * w
+        return x
+
+
+@pytest.mark.parametrize("how", ["max_memory", "device_map"])
+@pytest.mark.parametrize("registered", [True, False])
+def test_weights_that_are_read_from_a_list_are_on_the_device(pretend_device, registered, how):
+    model = Lists(registered).eval()
+    x = torch.randn(3, 32)
+    own = [*model.parameters(), *model.ws]
+    with torch.no_grad():
+        expected = model(x)
+        if how == "max_memory":
+            placed = place_small(model, 2)
+        else:
+            placed = kerf.place(model, device_map={"": "cpu", "layers.0": 0})
+        assert any(unit.residence == "streamed" for unit in placed.placement.units)
+        assert all(w.device == torch.device(DEVICE) for w in model.ws)
+        for _ in range(2):
+            torch.testing.assert_close(model(x), expected)
+        placed.remove()
+        assert all(a is b for a, b in zip([*model.parameters(), *model.ws], own, strict=True))
+        assert all(w.device.type == "cpu" for w in own)
+        assert torch.equal(model(x), expected)
+
+
+def test_a_list_of_all_weights_does_not_keep_them_on_the_device(pretend_device):
+    model = nn.Sequential(*[nn.Linear(32, 32) for _ in range(8)]).eval()
+    model.trained = list(model.parameters())  # for an optimizer
+    x = torch.randn(3, 32)
+    with torch.no_grad():
+        expected = model(x)
+        placed = place_small(model)
+        torch.testing.assert_close(model(x), expected)
+        placed.remove()
+
+
+class CallsInside(nn.Linear):
+    inner = None
+
+    def forward(self, x):
+        return super().forward(x if self.inner is None else self.inner[0](x))
+
+
+def test_an_error_names_the_module_that_finds_no_slot(pretend_device):
+    layers = [CallsInside(64, 64) for _ in range(12)]
+    for layer, following in zip(layers, layers[1:], strict=False):
+        layer.inner = [following]
+    model = nn.Sequential(*layers).eval()
+    model.forward = layers[0].__call__
+    placed = place_small(model, 4, host_computes=False)
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"module '\d+' is used while all"):
+        model(torch.randn(2, 64))
+    placed.remove()

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units of a placed model: what modules take, found in one walk through the model."""
 
+import gc
 import random
 
 import pytest
 import torch
 from torch import nn
 
+import kerf
 from kerf import _units
 
 
@@ -79,3 +81,28 @@ def test_weights_that_overlap_are_tied_and_neighbours_in_one_memory_are_not():
     tied = (model[0].bias, model[1].bias, model[2].bias, model[2].weight)
     ties = _units.WeightSizes(model).ties
     assert set(ties) == set(map(id, tied)) and len(set(ties.values())) == 1
+
+
+def test_sizes_that_give_the_same_units_are_left_out(monkeypatch):
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)) for _ in range(50)])
+    sizes = _units.WeightSizes(model)
+    made = []
+    part_of = _units.part_of
+    monkeypatch.setattr(_units, "part_of", lambda *a: made.append(a[0]) or part_of(*a))
+    largest = [sizes.bytes_of(model) // share for share in (1, 2, 3, 5, 10, 60, 70, 75, 80, 1000)]
+    found = list(_units.units_by_size(model, largest, (), sizes))
+    forms = [[unit.path for unit in units] for units in found]
+    alone = [[u.path for u in _units.find_units(model, size, (), sizes)] for size in largest]
+    assert forms == list(map(list, dict.fromkeys(map(tuple, alone))))
+    assert len(forms) == 2 and len(made) == len(set(made)) == 150
+
+
+def test_placing_looks_at_each_unit_once(tmp_path, monkeypatch):
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(500)])
+    limits = {"cpu": 40_000, "disk": tmp_path}
+    looks = []
+    part_of = _units.part_of
+    monkeypatch.setattr(_units, "part_of", lambda *a: looks.append(a[0]) or part_of(*a))
+    kerf.place(model, max_memory=limits).remove()
+    assert len(looks) == 500
+    assert gc.isenabled()
