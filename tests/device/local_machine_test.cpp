@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -15,8 +16,9 @@ constexpr std::int64_t kKiB = 1024;
 // A folder like the system's: two cores with caches of their own and one that they share.
 class CacheBytes : public ::testing::Test {
  protected:
-  CacheBytes() : folder_(::testing::TempDir() + "kerf_caches") {
-    std::filesystem::remove_all(folder_);
+  // Of its own: ctest runs the tests of a file side by side.
+  CacheBytes() : folder_(::testing::TempDir() + "kerf_caches_XXXXXX") {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
     for (int core = 0; core < 2; ++core) {
       const std::string own = std::to_string(core);
       add(core, 0, {"1", "Data", "48K", own});
