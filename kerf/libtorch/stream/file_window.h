@@ -19,7 +19,7 @@ class MappedFile;
 // their own. They are those that the system keeps of the file anyway, and take memory of this
 // process from `open` to `close`. Writing to them changes neither the file nor the weight's home.
 //
-//   if (const auto window = FileWindow::of(home)) FileWindow::open({window}, slot);
+//   if (const auto window = FileWindow::of(home)) FileWindow::open({window}, slot, is_awaited);
 //   ... window->data() ...
 class FileWindow {
  public:
